@@ -1,0 +1,61 @@
+# Everything a stranger needs: `make demo` and `make test` set the machine up by themselves.
+# Needs only make and Python >= 3.11; works with the make 3.81 of macOS.
+
+SHELL := /bin/sh
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+LOCK := requirements-dev.lock
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench coverage lock clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+setup: $(READY) ## Create .venv with everything in it (the targets below do this by themselves)
+
+demo: $(READY) ## Find patterns in generated events with Spark
+	@$(BIN)/cerise demo
+
+test: check ## Check, then run all tests; this is what CI runs
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: $(READY) ## Formatting, lint and types
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy --strict
+
+bench: $(READY) ## List the benchmarks
+	@if [ -f benchmarks/run.py ]; then $(BIN)/python benchmarks/run.py --list; \
+	else echo "There are no benchmarks yet: benchmarks/run.py does not exist."; exit 1; fi
+
+# Compiled kernels cannot be measured, so they run as plain Python here.
+coverage: $(READY) ## Run the tests in one process and show which lines they miss
+	@NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest
+	@$(BIN)/coverage report
+
+lock: $(READY) ## Pin the newest versions that pyproject.toml allows
+	@$(BIN)/uv pip compile pyproject.toml --extra local --group dev --universal --python-version 3.11 \
+		--upgrade --no-header --quiet --output-file $(LOCK)
+
+clean: ## Remove .venv and all that tools have left behind
+	rm -rf $(VENV) build dist htmlcov .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+		spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# uv takes a third of the time, but does not read pip's settings: where it finds nothing, pip does.
+$(READY): pyproject.toml $(LOCK)
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "Cerise needs Python 3.11 or newer; found: $$(python3 --version 2>&1 || echo none)."; \
+		echo "Install one, or say where it is: make PYTHON=/path/to/python3"; exit 1; fi
+	@echo "Setting up $(VENV) with $$($(PYTHON) --version): once, a minute or two ..."
+	@$(PYTHON) -m venv --clear $(VENV) || { \
+		echo "Python's venv module is missing (on Debian and Ubuntu: apt install python3-venv)."; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^uv==' $(LOCK))"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python -r $(LOCK) \
+		|| $(BIN)/python -m pip install --quiet -r $(LOCK)
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable ".[local]"
+	@touch $@

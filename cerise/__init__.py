@@ -1,0 +1,69 @@
+"""Cerise: Complex Event Recognition In Spark Engine. Finds sequences of events in tables, lake files and streams.
+
+   a query                                      events
+   lang/     SASE+ · SQL · Python                store/   tables, lake files, Parquet + bitmaps
+     │                                             │
+   pattern/  the IR, bound and normalised        fetch/   which events travel
+     │                                             │
+   kernels/  predicates compiled    stats/ ◄───────┤
+     │                                │            │
+   plan/     order, share, cost  ◄────┘            │
+     └───────────────►  engines/  ◄────────────────┘      where they meet
+                           │
+                        spark/    batch and stream
+                           │
+                        api.py  ►  cli/ · web/
+
+The names below are imported when first used, so that `import cerise` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cerise.api import explain, find, parse, schema, session
+    from cerise.engines.base import Options
+    from cerise.errors import (
+        BindError,
+        CeriseError,
+        CeriseWarning,
+        DataError,
+        ParseError,
+        PlanError,
+        StoreError,
+        UnsupportedError,
+    )
+    from cerise.lang.builder import all_of, any_of, no, seq, var
+    from cerise.pattern.query import Query
+    from cerise.pattern.show import show
+
+__version__ = "0.1.0.dev0"
+
+_HOMES = {
+    "cerise.api": ("explain", "find", "parse", "schema", "session"),
+    "cerise.engines.base": ("Options",),
+    "cerise.errors": (
+        "BindError", "CeriseError", "CeriseWarning", "DataError", "ParseError", "PlanError", "StoreError",
+        "UnsupportedError",
+    ),
+    "cerise.lang.builder": ("all_of", "any_of", "no", "seq", "var"),
+    "cerise.pattern.query": ("Query",),
+    "cerise.pattern.show": ("show",),
+}  # fmt: skip
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "BindError", "CeriseError", "CeriseWarning", "DataError", "Options", "ParseError", "PlanError", "Query",
+    "StoreError", "UnsupportedError", "all_of", "any_of", "explain", "find", "no", "parse", "schema", "seq",
+    "session", "show", "var",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        return getattr(import_module(_HOME_OF[name]), name)
+    raise AttributeError(f"module 'cerise' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

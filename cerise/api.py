@@ -1,0 +1,195 @@
+"""The verbs, each a short pipeline: bind the query to the events, choose how, run. Read this first."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from cerise.engines.base import Options
+from cerise.engines.choose import choose, reasons
+from cerise.engines.run import run
+from cerise.errors import BindError, CeriseWarning, UnsupportedError
+from cerise.events import Schema
+from cerise.lang import sase
+from cerise.pattern.bind import bind
+from cerise.pattern.bound import Bound
+from cerise.pattern.query import Query
+from cerise.plan.explain import describe
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Columns = str | Sequence[str]
+Params = Mapping[str, Any]
+
+
+def find(
+    events: Any,
+    query: str | Query,
+    *,
+    time: str,
+    type: str | None = None,
+    key: Columns = (),
+    order: Columns = (),
+    params: Params | None = None,
+    engine: str | None = None,
+    options: Options | None = None,
+) -> Any:
+    """Find the matches of a query in events.
+
+    Args:
+        events: a Spark DataFrame, or any table that speaks Arrow (pyarrow, pandas, Polars, DuckDB).
+        query: SASE+ text, or a Query.
+        time: the column that says when an event happened: timestamp, date or integer.
+        type: the column that says what kind of event it is, where the pattern names types.
+        key: columns that partition the events, as PARTITION BY in the query.
+        order: columns that break ties between events of equal time. Without them ties are broken by the
+            order of the rows, or in a Spark DataFrame by the columns that the query reads.
+        params: values for the query's `:name` parameters.
+        engine: the engine to use; Cerise chooses by default.
+        options: how to run; see `Options`.
+
+    Returns:
+        A lazy Spark DataFrame for a Spark DataFrame, else a pyarrow Table; `schema` tells its columns.
+
+    Raises:
+        ParseError, BindError: the query is wrong, or does not fit the events.
+    """
+    options = _options(options, engine)
+    if _is_spark(events):
+        from cerise.spark import batch, frames
+
+        columns = frames.arrow_schema(events)
+        bound = _bound(query, Schema(columns, time, type, _names(key), _names(order), arrival=False), params, options)
+        return batch.find(events, bound, options)
+    table = _table(events)
+    bound = _bound(query, Schema(table.schema, time, type, _names(key), _names(order)), params, options)
+    return run(bound, table, options)
+
+
+def schema(
+    query: str | Query,
+    events: Any,
+    *,
+    time: str,
+    type: str | None = None,
+    key: Columns = (),
+    params: Params | None = None,
+) -> Any:
+    """Return the schema that the matches of a query will have, without running it.
+
+    Args:
+        query: SASE+ text, or a Query.
+        events: what `find` takes, or only its schema: a pyarrow Schema or a Spark StructType.
+        time: as in `find`.
+        type: as in `find`.
+        key: as in `find`.
+        params: as in `find`.
+
+    Returns:
+        A Spark StructType where events are Spark's, else a pyarrow Schema.
+    """
+    if _is_spark(events):
+        from cerise.spark import frames
+
+        columns = frames.arrow_schema(events)
+        bound = bind(parse(query), Schema(columns, time, type, _names(key), arrival=False), params)
+        return frames.spark_schema(bound.output_schema)
+    columns = events if isinstance(events, pa.Schema) else _table(events).schema
+    return bind(parse(query), Schema(columns, time, type, _names(key)), params).output_schema
+
+
+def explain(
+    events: Any,
+    query: str | Query,
+    *,
+    time: str,
+    type: str | None = None,
+    key: Columns = (),
+    order: Columns = (),
+    params: Params | None = None,
+    engine: str | None = None,
+    options: Options | None = None,
+) -> str:
+    """Say how a query would be run: its branches, predicates, partitions, columns, engine and options.
+
+    Takes what `find` takes, and runs nothing.
+    """
+    options = _options(options, engine)
+    spark = _is_spark(events)
+    if spark:
+        from cerise.spark import frames
+
+        columns = frames.arrow_schema(events)
+    else:
+        columns = events if isinstance(events, pa.Schema) else _table(events).schema
+    known = Schema(columns, time, type, _names(key), _names(order), arrival=not spark)
+    bound = bind(parse(query), known, params)
+    facts = {
+        "runs": "on Spark, one exchange by partition" if spark else "in this process",
+        "engine": f"{choose(bound, options).name} ({reasons(bound, options)})",
+        "options": ", ".join(f"{name}={getattr(options, name)}" for name in options.__slots__),
+    }
+    return describe(bound, facts)
+
+
+def parse(query: str | Query) -> Query:
+    """Parse SASE+ text; a Query is returned as it is."""
+    return query if isinstance(query, Query) else sase.parse(query)
+
+
+def session(**settings: Any) -> SparkSession:
+    """Return the Spark session that is there, or start a good local one; see `cerise.spark.session`."""
+    from cerise.spark.session import session as start
+
+    return start(**settings)
+
+
+def _bound(query: str | Query, known: Schema, params: Params | None, options: Options) -> Bound:
+    """Bind, and warn of what is legal but probably not meant."""
+    bound = bind(parse(query), known, params)
+    for warning in bound.warnings:
+        if options.strict:
+            raise BindError(warning, hint="Options(strict=True) makes this warning an error")
+        warnings.warn(warning, CeriseWarning, stacklevel=3)
+    return bound
+
+
+def _options(options: Options | None, engine: str | None) -> Options:
+    options = options or Options()
+    return replace(options, engine=engine) if engine is not None else options
+
+
+def _names(columns: Columns) -> tuple[str, ...]:
+    return (columns,) if isinstance(columns, str) else tuple(columns)
+
+
+def _is_spark(events: Any) -> bool:
+    """Whether events, or their schema, are Spark's; without importing Spark."""
+    return any(base.__module__.startswith("pyspark.") for base in events.__class__.__mro__)
+
+
+def _table(events: Any) -> pa.Table:
+    """Return a table of any kind as Arrow's, by the Arrow PyCapsule protocol where it is not Arrow's own."""
+    if isinstance(events, pa.Table):
+        return events
+    if isinstance(events, str | Path):
+        raise UnsupportedError(
+            f"cannot read the path '{events}' yet",
+            hint="read it first: spark.read.parquet(path), or pyarrow.parquet.read_table(path)",
+        )
+    if isinstance(events, pa.RecordBatch):
+        return pa.Table.from_batches([events])
+    if events.__class__.__module__.startswith("pandas."):
+        return pa.Table.from_pandas(events, preserve_index=False)
+    if hasattr(events, "__arrow_c_stream__"):
+        return pa.table(events)
+    raise UnsupportedError(
+        f"cannot find patterns in a {events.__class__.__name__}",
+        hint="give a Spark DataFrame, or a table that speaks Arrow: pyarrow, pandas, Polars, a DuckDB result",
+    )

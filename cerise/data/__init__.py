@@ -1,0 +1,8 @@
+"""Seeded data sets of the papers, any size: `table` gives them in memory, `write` as Parquet files."""
+
+from cerise.data.bars import nasdaq as nasdaq
+from cerise.data.generators import GENERATORS as GENERATORS
+from cerise.data.generators import table as table
+from cerise.data.generators import write as write
+from cerise.data.prices import stock as stock
+from cerise.data.reports import crimes as crimes

@@ -1,0 +1,1 @@
+"""Where query and events meet; one folder per algorithm."""

@@ -1,0 +1,33 @@
+"""Which engine runs a query, and why."""
+
+from __future__ import annotations
+
+from cerise.engines import reference
+from cerise.engines.base import Engine, Options
+from cerise.errors import PlanError, UnsupportedError, did_you_mean
+from cerise.pattern.bound import Bound
+
+ENGINES: dict[str, Engine] = {"reference": reference.ENGINE}
+
+
+def choose(bound: Bound, options: Options) -> Engine:
+    """Return the engine that the user named, or the first that can run the query."""
+    if options.engine is None:
+        return next(engine for engine in ENGINES.values() if engine.why_not(bound) is None)
+    if options.engine not in ENGINES:
+        raise PlanError(f"unknown engine '{options.engine}'", hint=did_you_mean(options.engine, ENGINES))
+    engine = ENGINES[options.engine]
+    if (reason := engine.why_not(bound)) is not None:
+        able = [each.name for each in ENGINES.values() if each.why_not(bound) is None]
+        raise UnsupportedError(f"engine '{engine.name}' cannot run this query: {reason}", hint=f"use {' or '.join(able)}")
+    return engine
+
+
+def reasons(bound: Bound, options: Options) -> str:
+    """Say why the engine was chosen, and why not the others."""
+    chosen = choose(bound, options)
+    why = "as asked" if options.engine else "the first that can run the query"
+    others = [
+        f"not {each.name}: {each.why_not(bound)}" for each in ENGINES.values() if each is not chosen and each.why_not(bound)
+    ]
+    return "; ".join([why, *others])

@@ -1,0 +1,95 @@
+"""Names for events and matches that are the same in every run, on every plan and machine.
+
+An event is known by its time, the attributes that the query reads, its order columns, and its number
+among the events that are equal in all of these. No filter can change that: equal events pass together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import xxhash
+
+from cerise.engines.base import Matches
+from cerise.events import EventBatch, Path, Schema, read_column
+from cerise.kinds import Kind
+from cerise.pattern.bound import Bound
+
+UInts = npt.NDArray[np.uint64]
+NULL = np.uint64(0x9E37_79B9_7F4A_7C15)
+STEP_EVENT = np.uint64(0xD6E8_FEB8_6659_FD93)
+STEP_VARIABLE = np.uint64(0xA5A3_564E_27F8_8689)
+
+
+def match_ids(matches: Matches, bound: Bound) -> pa.Array:
+    """Return a 64-bit name for each match: a hash of the events bound to each variable."""
+    events = event_ids(matches.events, bound)
+    salts = np.arange(1, len(matches.rows) + 1, dtype=np.uint64) * STEP_VARIABLE
+    total = np.zeros(len(matches), dtype=np.uint64)
+    for number, rows in enumerate(matches.rows.values()):
+        total += _hash_lists(rows, events, salts[number : number + 1])
+    return pa.array(_mix(total).view(np.int64))
+
+
+def event_ids(events: EventBatch, bound: Bound) -> UInts:
+    """Return a 64-bit name for each event."""
+    paths = dict.fromkeys((*((name,) for name in bound.schema.order), *bound.reads))
+    ids = _mix(events.times.view(np.uint64) + hash_rows(events.table, events.schema, paths))
+    return _mix(ids + _number_among_equals(ids) * STEP_EVENT)
+
+
+def hash_rows(table: pa.Table, schema: Schema, paths: Iterable[Path]) -> UInts:
+    """Return a hash of some attributes of each row; rows that SQL groups together hash alike."""
+    hashed = np.zeros(len(table), dtype=np.uint64)
+    for path in paths:
+        hashed = _mix(hashed * STEP_EVENT + _hash_column(read_column(table, schema, path), schema.kind(path)))
+    return hashed
+
+
+def _hash_lists(rows: pa.ListArray, events: UInts, salt: UInts) -> UInts:
+    """Return for each list of rows the sum of the hashes of (event, its place in the list)."""
+    lengths = rows.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    place = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
+    flat = rows.flatten().to_numpy(zero_copy_only=False).astype(np.int64)
+    hashed = _mix(events[flat] + place.astype(np.uint64) * STEP_EVENT + salt)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashed)])
+    return sums[starts[1:]] - sums[starts[:-1]]
+
+
+def _hash_column(column: pa.Array, kind: Kind) -> UInts:
+    if kind is Kind.STRING:
+        encoded = column.dictionary_encode()
+        words = np.array([xxhash.xxh64_intdigest(word.encode()) for word in encoded.dictionary.to_pylist()] or [0], np.uint64)
+        hashed = words[encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+    elif kind is Kind.FLOAT:
+        values = column.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+        hashed = np.where(np.isnan(values), np.nan, values).view(np.uint64)
+    else:
+        hashed = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).view(np.uint64)
+    return np.where(np.asarray(column.is_null()), NULL, _mix(hashed))
+
+
+def _number_among_equals(ids: UInts) -> UInts:
+    """Return for each id how often it has occurred before."""
+    order = np.argsort(ids, kind="stable")
+    ranked = ids[order]
+    starts = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]])) if len(ids) else np.zeros(0, int)
+    sizes = np.diff(np.append(starts, len(ids)))
+    numbers = np.empty(len(ids), dtype=np.uint64)
+    numbers[order] = (np.arange(len(ids)) - np.repeat(starts, sizes)).astype(np.uint64)
+    return numbers
+
+
+def _mix(values: UInts) -> UInts:
+    """Spread 64 bits over 64 bits (the finaliser of splitmix64)."""
+    x = values + NULL
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58_476D_1CE4_E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)
+    result: UInts = x ^ (x >> np.uint64(31))
+    return result
+
+

@@ -1,0 +1,126 @@
+"""Matches as a table with the columns that the query promised (S7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cerise.engines.base import Matches
+from cerise.engines.identity import match_ids
+from cerise.errors import DataError
+from cerise.events import raw_column
+from cerise.kinds import restore
+from cerise.pattern.bound import Bound, OutColumn
+from cerise.pattern.evaluate import compiled
+from cerise.pattern.expr import At, Attr, Expr, attributes, outside_aggregates
+from cerise.pattern.nodes import Var
+from cerise.pattern.query import Count
+from cerise.pattern.show import show_expr
+from cerise.pattern.values import Fault
+
+Rows = npt.NDArray[np.int64]
+
+
+def to_table(matches: Matches, bound: Bound) -> pa.Table:
+    """Return matches as a table of `bound.output_schema`."""
+    if isinstance(bound.query.returns, Count):
+        return pa.table({bound.columns[0].name: pa.array([len(matches)], pa.int64())})
+    first, last = _ends(matches)
+    columns = [_column(column, matches, bound, (first, last)) for column in bound.columns]
+    return pa.Table.from_arrays(
+        [array.cast(column.type) for array, column in zip(columns, bound.columns, strict=True)],
+        schema=bound.output_schema,
+    )
+
+
+def _column(column: OutColumn, matches: Matches, bound: Bound, ends: tuple[Rows, Rows]) -> pa.Array:
+    table = matches.events.table
+    match column.fill:
+        case "match_id":
+            return match_ids(matches, bound)
+        case "first_time" | "last_time":
+            times = raw_column(table, (bound.schema.time,))
+            return times.take(pa.array(ends[0] if column.fill == "first_time" else ends[1]))
+        case "into":
+            return pa.array([bound.query.into] * len(matches), pa.string())
+        case tuple() as path:
+            return raw_column(table, path).take(pa.array(ends[0]))
+        case Var(name):
+            return _taken(_structs(table), matches.rows[name], many=column.many)
+        case Attr() as attr if column.kind is None:
+            return _passed_through(attr, matches, many=column.many)
+        case str():
+            raise AssertionError(column.fill)
+    return _computed(column, column.fill, matches)
+
+
+def _ends(matches: Matches) -> tuple[Rows, Rows]:
+    """Return the first and the last row of each match."""
+    first = np.full(len(matches), np.iinfo(np.int64).max)
+    last = np.full(len(matches), -1)
+    for rows in matches.rows.values():
+        for pick, into, better in ((0, first, np.minimum), (-1, last, np.maximum)):
+            ends = _nth(rows, pick)
+            there = np.asarray(ends.is_valid())
+            into[there] = better(into[there], ends.drop_null().to_numpy(zero_copy_only=False))
+    return first, last
+
+
+def _nth(rows: pa.ListArray, n: int) -> pa.Array:
+    """Return the n-th element of each list, counted from 0 or backwards from -1; null where there is none."""
+    lengths = rows.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    index = n if n >= 0 else lengths + n
+    starts = np.concatenate([[0], np.cumsum(lengths)])[:-1]
+    missing = (index < 0) | (index >= lengths)
+    flat = rows.flatten()
+    return flat.take(pa.array(np.where(missing, 0, starts + index), mask=missing))
+
+
+def _structs(table: pa.Table) -> pa.StructArray:
+    arrays = [column.combine_chunks() for column in table.columns]
+    return pa.StructArray.from_arrays(arrays, fields=list(table.schema))
+
+
+def _taken(values: pa.Array, rows: pa.ListArray, *, many: bool) -> pa.Array:
+    """Return the value of the one event of each match, or the list of the values of its events."""
+    if not many:
+        return values.take(_nth(rows, 0))
+    lengths = rows.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), values.take(rows.flatten()), mask=rows.is_null())
+
+
+def _passed_through(attr: Attr, matches: Matches, *, many: bool) -> pa.Array:
+    values = raw_column(matches.events.table, attr.path)
+    rows = matches.rows[attr.var]
+    if many:
+        return _taken(values, rows, many=True)
+    n = attr.at - 1 if isinstance(attr.at, int) else -1 if attr.at is At.LAST else 0
+    return values.take(_nth(rows, n))
+
+
+def _computed(column: OutColumn, expr: Expr, matches: Matches) -> pa.Array:
+    """Compute a column of RETURN, by Spark's ANSI rules: what cannot be computed is an error (S4.6)."""
+    assert column.kind is not None
+    function = compiled(expr, _refuse(expr))
+    columns = matches.events.columns({each.path for each in attributes(expr) if each.path})
+    names = list(matches.rows)
+    listed = zip(*(rows.to_pylist() for rows in matches.rows.values()), strict=True)
+    values = []
+    for match in listed:
+        binding = {name: tuple(rows) for name, rows in zip(names, match, strict=True) if rows is not None}
+        absent = any(each.var not in binding for each in outside_aggregates(expr))
+        values.append(None if absent else function(columns, binding, {}))
+    return restore(values, column.kind)
+
+
+def _refuse(expr: Expr) -> Callable[[Fault], None]:
+    def refuse(fault: Fault) -> None:
+        raise DataError(
+            f"{fault} in RETURN {show_expr(expr)}", hint="exclude the case in WHERE, or return its parts"
+        ) from fault
+
+    return refuse

@@ -1,0 +1,60 @@
+"""Negation as a nested query on a positive match (§6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
+
+from cerise.engines.reference.predicates import Test
+from cerise.engines.reference.stream import Reach, Stream
+from cerise.pattern.bound import Bound, Branch, Negation
+from cerise.pattern.evaluate import Binding, OnFault
+from cerise.pattern.rewrite import Absence
+
+
+class Absences:
+    """The negated variables of a branch."""
+
+    def __init__(self, branch: Branch, bound: Bound, on_fault: OnFault) -> None:
+        self.reach = Reach.of(bound)
+        self.parts = [(each.absence, self._tests(each, bound, on_fault)) for each in branch.negations]
+
+    def veto(self, binding: Binding, stream: Stream) -> bool:
+        """Whether an event that must not occur does."""
+        return any(self._occurs(absence, tests, binding, stream) for absence, tests in self.parts)
+
+    @staticmethod
+    def _tests(negation: Negation, bound: Bound, on_fault: OnFault) -> list[Test]:
+        return [Test.of(test, bound.kleene, on_fault) for test in negation.tests]
+
+    def _occurs(self, absence: Absence, tests: Iterable[Test], binding: Binding, stream: Stream) -> bool:
+        own = {position for positions in binding.values() for position in positions}
+        for position in self._where(absence, binding, stream):
+            if position in own:
+                continue
+            candidate = {**binding, absence.var.name: (position,)}
+            if all(test.holds(stream.columns, candidate) for test in tests):
+                return True
+        return False
+
+    def _where(self, absence: Absence, binding: Binding, stream: Stream) -> Iterator[int]:
+        """Yield the positions at which the negated event must not be."""
+        taken = [position for positions in binding.values() for position in positions]
+        first, last = min(taken), max(taken)
+        back = takewhile(lambda p: self.reach.near(stream, p, last), range(last, -1, -1))
+        ahead = takewhile(lambda p: self.reach.near(stream, first, p), range(first, len(stream)))
+        if absence.anywhere:
+            return iter(_inside(set(back), set(ahead), first, last))
+        after = max((p for name in absence.after for p in binding[name]), default=None)
+        before = min((p for name in absence.before for p in binding[name]), default=None)
+        if after is None:
+            return (p for p in back if p < first)
+        if before is None:
+            return (p for p in ahead if p > last)
+        return iter(range(after + 1, before))
+
+
+def _inside(back: set[int], ahead: set[int], first: int, last: int) -> list[int]:
+    """S6.3: within the window before the last event and within the window after the first."""
+    lowest, highest = min(back), max(ahead)
+    return [p for p in range(lowest, highest + 1) if (p in back or p > last) and (p in ahead or p < first)]

@@ -1,0 +1,190 @@
+"""The reference behind the interface of all engines: partitions, branches, and which matches are wanted."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cerise.engines.base import Matches, Options, Report
+from cerise.engines.reference.absence import Absences
+from cerise.engines.reference.runs import Runs
+from cerise.engines.reference.stream import Stream
+from cerise.errors import DataError
+from cerise.events import EventBatch
+from cerise.pattern.bound import Bound
+from cerise.pattern.evaluate import Binding
+from cerise.pattern.query import Output
+from cerise.pattern.show import show
+from cerise.pattern.values import Fault
+
+Positions = tuple[tuple[int, ...], ...]  # of one match: for each variable in pattern order, its rows
+STATE = b"cerise.reference.1\n"
+
+
+class Reference:
+    """The engine that can run everything, slowly."""
+
+    name = "reference"
+
+    def why_not(self, bound: Bound) -> str | None:
+        """It can always."""
+        return None
+
+    def start(self, bound: Bound, options: Options) -> ReferenceMatcher:
+        """Return a matcher for a query."""
+        return ReferenceMatcher(bound, options)
+
+
+ENGINE = Reference()
+
+
+class ReferenceMatcher:
+    """Keeps every event and answers at the end: an oracle, not a way to run endless streams."""
+
+    def __init__(self, bound: Bound, options: Options) -> None:
+        self.bound = bound
+        self.options = options
+        self.report = Report()
+        self._tables: list[pa.Table] = []
+        self._last_time: int | None = None
+
+    def feed(self, events: EventBatch) -> Matches:
+        """Keep the events; their matches come with `flush`."""
+        if len(events):
+            if self._last_time is not None and events.times[0] < self._last_time:
+                raise DataError(
+                    f"events go back in time, from {self._last_time} to {events.times[0]}",
+                    hint="feed batches in stream order",
+                )
+            self._last_time = int(events.times[-1])
+            self._tables.append(events.table)
+            self.report.events += len(events)
+        return self._matches([], events.slice(0, 0))
+
+    def flush(self) -> Matches:
+        """Return all matches of the events fed so far, and forget them."""
+        tables = self._tables or [self.bound.schema.columns.empty_table()]
+        table = pa.concat_tables(tables)
+        schema = self.bound.schema
+        events = EventBatch.in_order(table, schema)
+        self._tables = []
+        found = [match for rows in _partitions(events, self.bound) for match in self._matches_of(events, rows)]
+        self.report.matches += len(found)
+        return self._matches(found, events)
+
+    def save(self) -> bytes:
+        """Return the events, marked with the query that they wait for."""
+        sink = pa.BufferOutputStream()
+        tables = self._tables or [self.bound.schema.columns.empty_table()]
+        with pa.ipc.new_stream(sink, tables[0].schema) as writer:
+            for table in tables:
+                writer.write_table(table)
+        return STATE + self._mark() + sink.getvalue().to_pybytes()
+
+    def load(self, state: bytes) -> None:
+        """Take up the events of a saved state of the same query."""
+        head = STATE + self._mark()
+        if not state.startswith(head):
+            raise DataError("the saved state is of another query, or damaged", hint="start the query afresh")
+        table = pa.ipc.open_stream(state[len(head) :]).read_all()
+        self._tables = []
+        self.feed(EventBatch.in_order(table, self.bound.schema))
+
+    def _mark(self) -> bytes:
+        text = f"{show(self.bound.query)}\n{self.bound.schema.columns}"
+        return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+    def _matches_of(self, events: EventBatch, rows: Sequence[int]) -> list[Positions]:
+        """Return the wanted matches of one partition, as rows of all events."""
+        columns = {path: _pick(values, rows) for path, values in events.columns(self.bound.reads).items()}
+        stream = Stream(columns, events.times[rows].tolist())
+        found: set[Positions] = set()
+        for branch in self.bound.branches:
+            runs = Runs(branch, self.bound, self._on_fault)
+            absences = Absences(branch, self.bound, self._on_fault)
+
+            def keep(binding: Binding, absences: Absences = absences) -> None:
+                if not absences.veto(binding, stream):
+                    found.add(tuple(binding.get(var.name, ()) for var in self.bound.variables))
+
+            runs.over(stream, self.options.max_runs, keep)
+            self.report.most_runs = max(self.report.most_runs, runs.most)
+        return [
+            tuple(tuple(int(rows[p]) for p in positions) for positions in match)
+            for match in wanted(found, self.bound)
+        ]
+
+    def _on_fault(self, fault: Fault) -> None:
+        self.report.uncomputable += 1
+
+    def _matches(self, found: Sequence[Positions], events: EventBatch) -> Matches:
+        kind = pa.list_(pa.int64())
+        columns = {
+            var.name: pa.array([match[i] or None for match in found], kind)
+            for i, var in enumerate(self.bound.variables)
+        }
+        return Matches(events, columns)
+
+
+def wanted(found: Iterable[Positions], bound: Bound) -> list[Positions]:
+    """Return the matches of one partition that OUTPUT and LIMIT ask for (S7.1, S7.4)."""
+    matches = sorted(found, key=_order)
+    if bound.query.output is Output.NON_OVERLAPPING:
+        matches = _non_overlapping(matches)
+    if bound.query.limit is not None:
+        matches = _limited(matches, bound.query.limit)
+    return matches
+
+
+def _order(match: Positions) -> tuple[int, int, Positions]:
+    """Completes first, then starts first, then the smallest positions variable by variable."""
+    taken = [position for positions in match for position in positions]
+    return max(taken), min(taken), match
+
+
+def _non_overlapping(matches: Iterable[Positions]) -> list[Positions]:
+    chosen: list[Positions] = []
+    free_after = -1
+    for match in matches:
+        last, first, _ = _order(match)
+        if first > free_after:
+            chosen.append(match)
+            free_after = last
+    return chosen
+
+
+def _limited(matches: Iterable[Positions], limit: int) -> list[Positions]:
+    chosen: list[Positions] = []
+    count: dict[int, int] = {}
+    for match in matches:
+        last, _, _ = _order(match)
+        count[last] = count.get(last, 0) + 1
+        if count[last] <= limit:
+            chosen.append(match)
+    return chosen
+
+
+def _partitions(events: EventBatch, bound: Bound) -> list[np.ndarray[Any, np.dtype[np.int64]]]:
+    """Return the rows of each partition, in stream order (S8)."""
+    columns = [events.column(path).to_pylist() for path in bound.partition]
+    required = [path in bound.not_null for path in bound.partition]
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for row in range(len(events)):
+        key = tuple(_key(column[row]) for column in columns)
+        if not any(value is None and needed for value, needed in zip(key, required, strict=True)):
+            groups.setdefault(key, []).append(row)
+    return [np.array(rows, dtype=np.int64) for rows in groups.values()]
+
+
+def _key(value: Any) -> Any:
+    """Make a value a dictionary key that is equal where SQL groups it together: NaN with NaN."""
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
+
+
+def _pick(values: Sequence[Any], rows: Sequence[int]) -> list[Any]:
+    return [values[row] for row in rows]

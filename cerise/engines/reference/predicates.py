@@ -1,0 +1,93 @@
+"""When each conjunct is judged: as soon as its last identifier is bound (S4.1, S4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from cerise.pattern.bound import STEP, Conjunct, final_variables, indexed
+from cerise.pattern.evaluate import Binding, Columns, Compiled, OnFault, compiled
+from cerise.pattern.expr import At, attributes, outside_aggregates
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A conjunct as a function, and what must be bound before it can be judged.
+
+    Attributes:
+        function: the conjunct.
+        needs: the variables that must have an event.
+        finals: the Kleene variables that must have been left: their last event or whole set is used.
+        indexed: the (variable, k) of every b[k].
+        runs_over: for each Kleene variable that it speaks of one by one, the first number it speaks of.
+    """
+
+    function: Compiled
+    needs: frozenset[str]
+    finals: frozenset[str]
+    indexed: tuple[tuple[str, int], ...]
+    runs_over: dict[str, int]
+
+    @classmethod
+    def of(cls, conjunct: Conjunct, kleene: frozenset[str], on_fault: OnFault) -> Test:
+        """Return the test of a bound conjunct."""
+        expr = conjunct.expr
+        every = {each.var for each in outside_aggregates(expr) if each.at is At.EVERY and each.var in kleene}
+        step = {each.var for each in attributes(expr) if each.at in STEP}
+        return cls(
+            compiled(expr, on_fault),
+            conjunct.variables,
+            final_variables(expr),
+            tuple((each.var, int(str(each.at))) for each in indexed(expr)),
+            dict.fromkeys(every, 1) | dict.fromkeys(step, 2),
+        )
+
+    def determined(self, binding: Binding, left: frozenset[str]) -> bool:
+        """Whether everything that it speaks of is known; events to come are judged when they come."""
+        return (
+            all(binding.get(var) for var in self.needs)
+            and self.finals <= left
+            and all(var in left or len(binding[var]) >= k for var, k in self.indexed)
+        )
+
+    def holds(self, columns: Columns, binding: Binding, *, newest: str | None = None) -> bool:
+        """Whether it holds for all events it runs over; of variable `newest`, for its newest event only."""
+        for step in self._steps(binding, newest):
+            if self.function(columns, binding, step) is not True:
+                return False
+        return True
+
+    def _steps(self, binding: Binding, newest: str | None) -> Iterator[dict[str, int]]:
+        ranges = []
+        for var, first in self.runs_over.items():
+            count = len(binding.get(var, ()))
+            ranges.append(range(max(first, count) if var == newest else first, count + 1))
+        for numbers in product(*ranges):
+            yield dict(zip(self.runs_over, numbers, strict=True))
+
+
+def newly_hold(
+    tests: Iterable[Test], columns: Columns, moved: tuple[Binding, Binding], left: tuple[frozenset[str], frozenset[str]],
+    var: str,
+) -> bool:  # fmt: skip
+    """Whether everything holds that binding one more event to a variable has made judgeable.
+
+    Args:
+        tests: the conjuncts of the branch.
+        columns: the stream's columns.
+        moved: the binding before and after.
+        left: the variables left before and after.
+        var: the variable that has the new event.
+    """
+    before, after = moved
+    for test in tests:
+        if not test.determined(after, left[1]):
+            continue
+        if not test.determined(before, left[0]):
+            if not test.holds(columns, after):
+                return False
+        elif var in test.runs_over and not test.holds(columns, after, newest=var):
+            return False
+    return True
+

@@ -1,0 +1,109 @@
+"""The accepting runs of an OR-free query: NFA^b as semantics.md S3.3–S3.5 and §5 define it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cerise.engines.reference.predicates import Test, newly_hold
+from cerise.engines.reference.stream import Reach, Stream
+from cerise.engines.reference.structure import complete, edges, left
+from cerise.errors import PlanError
+from cerise.pattern.bound import Bound, Branch
+from cerise.pattern.evaluate import Binding, OnFault
+from cerise.pattern.query import Strategy
+
+Found = Callable[[Binding], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A partial match: which events are bound to which variables, and the first of them."""
+
+    binding: Binding
+    start: int
+
+
+class Runs:
+    """All runs of one branch over one partition."""
+
+    def __init__(self, branch: Branch, bound: Bound, on_fault: OnFault) -> None:
+        self.pattern = branch.pattern
+        self.strategy = bound.query.strategy
+        self.reach = Reach.of(bound)
+        self.names = [var.name for var in branch.variables]
+        self.absent = frozenset(var.name for var in bound.variables) - frozenset(self.names)
+        tests = [(c, Test.of(c, bound.kleene, on_fault)) for c in branch.conjuncts]
+        self.filters = {
+            name: [test for c, test in tests if c.filters and name in c.variables] for name in self.names
+        }
+        self.tests = [test for c, test in tests if not c.filters]
+        self.most = 0
+
+    def over(self, stream: Stream, max_runs: int, found: Found) -> None:
+        """Call `found` with the binding of every accepting run."""
+        if not self._constants_hold(stream):
+            return
+        alive: list[Run] = []
+        for position in range(len(stream)):
+            fits = [name for name in self.names if self._fits(name, position, stream)]
+            if fits:
+                alive = self._step(alive, position, fits, stream, found)
+            elif self.strategy.contiguous:
+                alive = []
+            self.most = max(self.most, len(alive))
+            if len(alive) > max_runs:
+                raise _too_many(len(alive), position, stream, max_runs)
+
+    def _constants_hold(self, stream: Stream) -> bool:
+        """Judge what is known before any event: constants, and aggregates of variables not in this branch."""
+        known = [test for test in self.tests if test.determined({}, self.absent)]
+        return all(test.holds(stream.columns, {}) for test in known)
+
+    def _fits(self, name: str, position: int, stream: Stream) -> bool:
+        """Whether an event has a variable's type and satisfies its independent predicates."""
+        return all(test.function(stream.columns, {name: (position,)}, {}) is True for test in self.filters[name])
+
+    def _step(self, alive: Sequence[Run], position: int, fits: list[str], stream: Stream, found: Found) -> list[Run]:
+        """Move every run, and the start state, by one event."""
+        after: list[Run] = []
+        for run in (*alive, Run({}, position)):
+            if not self.reach.holds(stream, run.start, position):
+                continue
+            bound_directly = False
+            for name, direct in edges(self.pattern, run.binding):
+                if name in fits and (binding := self._take(run.binding, name, position, stream)) is not None:
+                    bound_directly |= direct
+                    self._accept(binding, stream, found)
+                    after.append(Run(binding, run.start))
+            if run.binding and self._may_ignore(bound_directly):
+                after.append(run)
+        return [run for run in after if edges(self.pattern, run.binding)]
+
+    def _may_ignore(self, bound_directly: bool) -> bool:
+        """The ignore edge is the strategy (S3.4)."""
+        if self.strategy is Strategy.ANY:
+            return True
+        return self.strategy is Strategy.NEXT and not bound_directly
+
+    def _take(self, before: Binding, name: str, position: int, stream: Stream) -> Binding | None:
+        """Return the binding with one more event, if the edge's formula holds."""
+        after = {**before, name: (*before.get(name, ()), position)}
+        gone = left(self.pattern, before) | self.absent, left(self.pattern, after) | self.absent
+        return after if newly_hold(self.tests, stream.columns, (before, after), gone, name) else None
+
+    def _accept(self, binding: Binding, stream: Stream, found: Found) -> None:
+        """Report a run that has reached the final state; what was open until now is judged here."""
+        if not complete(self.pattern, binding):
+            return
+        gone = left(self.pattern, binding) | self.absent
+        open_tests = [test for test in self.tests if not test.determined(binding, gone)]
+        if all(test.holds(stream.columns, binding) for test in open_tests):
+            found(binding)
+
+
+def _too_many(count: int, position: int, stream: Stream, max_runs: int) -> PlanError:
+    return PlanError(
+        f"{count} runs are alive at event {position} (time {stream.times[position]}), more than max_runs={max_runs}",
+        hint="shorten WITHIN, add predicates, use skip_till_next_match, or raise Options(max_runs=…)",
+    )

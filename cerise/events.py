@@ -1,0 +1,202 @@
+"""Events: which column plays which part, and a batch of events in stream order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cerise.errors import BindError, DataError, did_you_mean
+from cerise.kinds import COMPUTABLE, TIMES, Kind, canonical, kind_of
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The columns of a source and the parts they play (S1.1, S1.2).
+
+    Args:
+        columns: the Arrow schema of the source.
+        time: the column that says when an event happened.
+        type: the column that says what kind of event it is.
+        key: the columns that partition the events (as PARTITION BY).
+        order: the columns that break ties between events of equal time.
+        arrival: the rows come in an order of their own, which breaks the ties that are left;
+            otherwise the columns that the query reads do.
+    """
+
+    columns: pa.Schema
+    time: str
+    type: str | None = None
+    key: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+    arrival: bool = True
+
+    def __post_init__(self) -> None:
+        self._reject_duplicates()
+        roles = {"time": [self.time], "type": [self.type], "key": self.key, "order": self.order}
+        for role, names in roles.items():
+            for name in names:
+                if name is not None and name not in self.columns.names:
+                    raise BindError(
+                        f"{role} column '{name}' is not in the events",
+                        hint=did_you_mean(name, self.columns.names),
+                    )
+        self._check_kinds()
+
+    def kind(self, path: Path) -> Kind:
+        """Return the kind of an attribute; the path must exist."""
+        return kind_of(self.type_of(path))
+
+    def type_of(self, path: Path) -> pa.DataType:
+        """Return the Arrow type of an attribute; the path must exist."""
+        type_ = self.columns.field(path[0]).type
+        for name in path[1:]:
+            type_ = type_.field(name).type
+        return type_
+
+    def members(self, path: Path) -> list[str]:
+        """Return the names that may follow a path: the columns, or the fields of a struct."""
+        if not path:
+            return list(self.columns.names)
+        type_ = self.type_of(path)
+        return [type_.field(i).name for i in range(type_.num_fields)] if pa.types.is_struct(type_) else []
+
+    def _reject_duplicates(self) -> None:
+        seen: set[str] = set()
+        twice = sorted({name for name in self.columns.names if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
+        if twice:
+            raise BindError(
+                f"the events have more than one column named {', '.join(map(repr, twice))}",
+                hint="rename or drop one of them before the query",
+            )
+
+    def _check_kinds(self) -> None:
+        if self.kind((self.time,)) not in TIMES:
+            raise BindError(
+                f"time column '{self.time}' has type {self.columns.field(self.time).type}, which is no time",
+                hint="use a timestamp, a date or an integer; cast the column first",
+            )
+        if self.type is not None and self.kind((self.type,)) not in (Kind.STRING, Kind.INT):
+            raise BindError(
+                f"type column '{self.type}' has type {self.columns.field(self.type).type}",
+                hint="the type column holds names: use a string or an integer column",
+            )
+        for name in (*self.key, *self.order):
+            if self.kind((name,)) not in COMPUTABLE:
+                raise BindError(
+                    f"column '{name}' of type {self.columns.field(name).type} cannot be a key or order column",
+                    hint="use columns of simple types",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class EventBatch:
+    """Some events in stream order: their columns, times and positions in the stream."""
+
+    schema: Schema
+    table: pa.Table
+    times: npt.NDArray[np.int64]
+    positions: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, table: pa.Table, schema: Schema, *, reads: Sequence[Path] = (), start: int = 0) -> EventBatch:
+        """Put a table into stream order (S1.2).
+
+        Args:
+            table: the events, in arrival order.
+            schema: which column plays which part.
+            reads: the attributes that the query reads; they break ties where arrival does not.
+            start: the position of the first event.
+        """
+        times = read_times(table, schema)
+        ties: list[Path] = [(name,) for name in schema.order]
+        if not schema.arrival:
+            ties += [path for path in reads if path not in ties]
+        order = _stream_order(table, schema, times, ties)
+        if order is not None:
+            table, times = table.take(pa.array(order)), times[order]
+        return cls(schema, table, times, np.arange(start, start + len(times), dtype=np.int64))
+
+    @classmethod
+    def in_order(cls, table: pa.Table, schema: Schema, *, start: int = 0) -> EventBatch:
+        """Take a table whose rows are in stream order already."""
+        times = read_times(table, schema)
+        return cls(schema, table, times, np.arange(start, start + len(times), dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def column(self, path: Path) -> pa.Array:
+        """Return an attribute in canonical form."""
+        return read_column(self.table, self.schema, path)
+
+    def columns(self, paths: Iterable[Path]) -> dict[Path, list[Any]]:
+        """Return attributes as lists of plain Python values."""
+        return {path: self.column(path).to_pylist() for path in paths}
+
+    def slice(self, start: int, stop: int) -> EventBatch:
+        """Return the events from index start up to stop."""
+        return EventBatch(
+            self.schema,
+            self.table.slice(start, stop - start),
+            self.times[start:stop],
+            self.positions[start:stop],
+        )
+
+
+def read_column(table: pa.Table, schema: Schema, path: Path) -> pa.Array:
+    """Return the attribute at a path in canonical form (see `kinds.canonical`)."""
+    values = raw_column(table, path)
+    return canonical(values, schema.kind(path), ".".join(path))
+
+
+def raw_column(table: pa.Table, path: Path) -> pa.Array:
+    """Return the attribute at a path as it is stored; fields of a null struct are null."""
+    values = table.column(path[0]).combine_chunks()
+    return pc.struct_field(values, list(path[1:])) if len(path) > 1 else values
+
+
+def read_times(table: pa.Table, schema: Schema) -> npt.NDArray[np.int64]:
+    """Return the time of each row in its integer form, or say which rows have none."""
+    times = read_column(table, schema, (schema.time,))
+    if times.null_count:
+        rows = np.flatnonzero(np.asarray(times.is_null()))
+        shown = ", ".join(str(row) for row in rows[:5]) + (", …" if len(rows) > 5 else "")
+        raise DataError(
+            f"{len(rows)} of {len(times)} events have no time: '{schema.time}' is null in rows {shown}",
+            hint=f"filter them out first: WHERE {schema.time} IS NOT NULL",
+        )
+    return times.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+
+
+def _stream_order(
+    table: pa.Table, schema: Schema, times: npt.NDArray[np.int64], ties: Sequence[Path]
+) -> npt.NDArray[np.int64] | None:
+    """Return the row numbers in stream order, or None where the rows are in it already."""
+    if not ties:
+        if bool(np.all(times[1:] >= times[:-1])):
+            return None
+        return np.argsort(times, kind="stable")
+    keys = {"0": pa.array(times)}
+    for path in ties:
+        column = read_column(table, schema, path)
+        keys[str(len(keys))] = column.is_valid()  # nulls first
+        keys[str(len(keys))] = _float_rank(column) if schema.kind(path) is Kind.FLOAT else column
+    ranked = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
+    return ranked.to_numpy().astype(np.int64)
+
+
+def _float_rank(column: pa.Array) -> pa.Array:
+    """Return integers that sort as Spark sorts doubles: -0.0 equals 0.0, NaN is above all."""
+    values = column.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+    values[np.isnan(values)] = np.nan
+    bits = values.view(np.int64)
+    rank = np.where(bits < 0, bits ^ np.int64(0x7FFF_FFFF_FFFF_FFFF), bits)
+    return pa.array(rank, mask=np.asarray(column.is_null()))

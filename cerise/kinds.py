@@ -1,0 +1,126 @@
+"""The kinds of value a predicate can compute with, and how each Arrow type becomes one.
+
+`docs/types.md` is this module in prose; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cerise.errors import DataError
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+DAY_US = 86_400_000_000
+EXACT_DECIMAL_DIGITS = 15  # decimals up to here stay distinct, and in order, as doubles
+
+
+class Kind(Enum):
+    """What a value is, as far as predicates are concerned (S4.6). The value is the name users read."""
+
+    INT = "integer"
+    FLOAT = "double"
+    BOOL = "boolean"
+    STRING = "string"
+    INSTANT = "timestamp with time zone"
+    LOCAL = "timestamp without time zone"
+    DATE = "date"
+    DURATION = "duration"
+    NULL = "null"
+    STRUCT = "struct"
+    OPAQUE = "opaque"
+
+
+NUMBERS = frozenset({Kind.INT, Kind.FLOAT})
+TIMES = frozenset({Kind.INT, Kind.INSTANT, Kind.LOCAL, Kind.DATE})
+MOMENTS = frozenset({Kind.INSTANT, Kind.LOCAL, Kind.DATE})
+COMPUTABLE = frozenset(Kind) - {Kind.STRUCT, Kind.OPAQUE}
+
+ARROW_OF = {
+    Kind.INT: pa.int64(),
+    Kind.FLOAT: pa.float64(),
+    Kind.BOOL: pa.bool_(),
+    Kind.STRING: pa.string(),
+    Kind.INSTANT: pa.timestamp("us", "UTC"),
+    Kind.LOCAL: pa.timestamp("us"),
+    Kind.DATE: pa.date32(),
+    Kind.DURATION: pa.duration("us"),
+    Kind.NULL: pa.null(),
+}
+
+
+def kind_of(type_: pa.DataType) -> Kind:
+    """Return the kind that values of an Arrow type have; OPAQUE ones can only be passed through."""
+    types = pa.types
+    if types.is_dictionary(type_):
+        return kind_of(type_.value_type)
+    if types.is_decimal(type_):
+        return Kind.FLOAT if type_.precision <= EXACT_DECIMAL_DIGITS else Kind.OPAQUE
+    if types.is_timestamp(type_):
+        return Kind.LOCAL if type_.tz is None else Kind.INSTANT
+    for test, kind in _SIMPLE:
+        if test(type_):
+            return kind
+    return Kind.OPAQUE
+
+
+_SIMPLE = (
+    (pa.types.is_integer, Kind.INT),
+    (pa.types.is_floating, Kind.FLOAT),
+    (pa.types.is_boolean, Kind.BOOL),
+    (pa.types.is_string, Kind.STRING),
+    (pa.types.is_large_string, Kind.STRING),
+    (pa.types.is_string_view, Kind.STRING),
+    (pa.types.is_date, Kind.DATE),
+    (pa.types.is_duration, Kind.DURATION),
+    (pa.types.is_struct, Kind.STRUCT),
+)
+
+
+def canonical(values: pa.Array | pa.ChunkedArray, kind: Kind, name: str) -> pa.Array:
+    """Return values in the one form that predicates compute with.
+
+    Integers are int64, numbers float64, text string; moments and durations are int64 microseconds.
+    Nothing wraps or truncates: a value that does not fit is an error (S4.6).
+    """
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    try:
+        return _CAST[kind](array)
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            f"column '{name}' of type {array.type} holds a value that is not exact as {kind.value}: {error}",
+            hint="convert the column to int64 or to microseconds before the query",
+        ) from error
+
+
+def _moment(array: pa.Array) -> pa.Array:
+    return array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64())
+
+
+def _date(array: pa.Array) -> pa.Array:
+    days = array.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
+    return pc.multiply_checked(days, DAY_US)
+
+
+_CAST: dict[Kind, Any] = {
+    Kind.INT: lambda array: array.cast(pa.int64()),
+    Kind.FLOAT: lambda array: array.cast(pa.float64()),
+    Kind.BOOL: lambda array: array.cast(pa.bool_()),
+    Kind.STRING: lambda array: array.cast(pa.string()),
+    Kind.INSTANT: _moment,
+    Kind.LOCAL: _moment,
+    Kind.DATE: _date,
+    Kind.DURATION: lambda array: array.cast(pa.duration("us")).cast(pa.int64()),
+}
+
+
+def restore(values: list[Any], kind: Kind) -> pa.Array:
+    """Return computed values as an Arrow column of the kind's own type; the inverse of `canonical`."""
+    if kind is Kind.DATE:
+        return pa.array([None if v is None else v // DAY_US for v in values], pa.int32()).cast(pa.date32())
+    if kind in (Kind.INSTANT, Kind.LOCAL, Kind.DURATION):
+        return pa.array(values, pa.int64()).cast(ARROW_OF[kind])
+    return pa.array(values, ARROW_OF[kind])

@@ -1,0 +1,120 @@
+"""SASE+ text → Query. The grammar is sase.lark; this module builds the nodes and explains mistakes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from lark import Lark
+from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken, VisitError
+
+from cerise.errors import CeriseError, ParseError, Span, did_you_mean
+from cerise.lang.sase_nodes import Nodes
+from cerise.pattern.query import Query
+
+CLAUSES = "FROM, USE, PARTITION BY, WHERE, WITHIN, SLIDE, OUTPUT, LIMIT, RETURN, INTO"
+WORDS = {
+    "_AND": "AND", "_OR": "OR", "_NOT": "NOT", "_NEG": "NOT", "_KLEENE": "Kleene(", "_EVENTS": "events",
+    "NAME": "a name", "QUOTED": None, "NUMBER": "a number", "STRING": "a 'string'", "PARAM": ":parameter",
+    "INDEX": "[i]", "UNIT": "a unit of time", "COMPARE": "a comparison", "HYPHENATED": "a word",
+    "STRATEGY": None, "PERCENT": None, "LPAR": "(", "RPAR": ")", "LBRACE": "{", "RBRACE": "}", "LSQB": "[",
+    "RSQB": "]", "COMMA": ",", "SEMICOLON": ";", "DOT": ".", "PLUS": "+", "MINUS": "-", "STAR": "*",
+    "SLASH": "/", "MODULO": "%", "BANG": "!", "QMARK": "?", "$END": "the end",
+}  # fmt: skip
+
+
+def parse(text: str) -> Query:
+    """Parse a query, or several separated by `;` that feed one another by INTO and FROM (S7.3).
+
+    Returns:
+        The last query; queries it reads FROM are its `source`.
+
+    Raises:
+        ParseError: with the place and a hint.
+    """
+    try:
+        tree = _parser().parse(text)
+        queries: list[Query] = Nodes().transform(tree)
+    except UnexpectedInput as error:
+        raise _explain(error, text) from None
+    except VisitError as error:
+        if isinstance(error.orig_exc, CeriseError):
+            raise error.orig_exc.located(text) from None
+        raise
+    return _compose([replace(query, text=text) for query in queries])
+
+
+@cache
+def _parser() -> Lark:
+    grammar = files("cerise.lang").joinpath("sase.lark").read_text(encoding="utf-8")
+    return Lark(grammar, start="script", parser="lalr", propagate_positions=True, maybe_placeholders=False)
+
+
+def _compose(queries: list[Query]) -> Query:
+    """Give each query that reads FROM an earlier one that query as its source."""
+    named: dict[str, Query] = {}
+    unused: dict[str, Query] = {}
+    for number, query in enumerate(queries, 1):
+        if isinstance(query.source, str) and query.source in named:
+            unused.pop(query.source, None)
+            query = replace(query, source=named[query.source])
+        elif isinstance(query.source, str) and (hint := did_you_mean(query.source, named) or "").startswith("did"):
+            raise ParseError(f"query {number} reads FROM '{query.source}', which no query writes", hint=hint)
+        if number == len(queries):
+            break
+        if query.into is None:
+            raise ParseError(
+                f"query {number} of {len(queries)} has no INTO",
+                hint="name its matches with INTO, and read them with FROM in a later query",
+            )
+        named[query.into] = unused[query.into] = query
+    if unused:
+        raise ParseError(
+            f"no query reads FROM {', '.join(map(repr, unused))}",
+            hint="the answer is that of the last query; run separate questions separately",
+        )
+    return query
+
+
+def _explain(error: UnexpectedInput, text: str) -> ParseError:
+    """Turn the parser's error into one for people."""
+    start, found, expected = _place(error, text)
+    if not text.strip():
+        return ParseError("the query is empty", hint="start with PATTERN SEQ(…)")
+    problem = f"did not expect {found}" if found else "the query ends too early"
+    return ParseError(problem, span=Span(start, start + max(1, len(found or "") - 2)), text=text, hint=_hint(found, expected))
+
+
+def _place(error: UnexpectedInput, text: str) -> tuple[int, str | None, set[str]]:
+    match error:
+        case UnexpectedToken(token=token) if token.type == "$END":
+            return len(text.rstrip()), None, set(error.accepts or error.expected)
+        case UnexpectedToken(token=token):
+            return token.start_pos or 0, f"'{token}'", set(error.accepts or error.expected)
+        case UnexpectedCharacters():
+            return error.pos_in_stream, f"'{text[error.pos_in_stream]}'", set(error.allowed or ())
+        case UnexpectedEOF():
+            return len(text.rstrip()), None, set(error.expected)
+    return 0, None, set()
+
+
+def _hint(found: str | None, expected: set[str]) -> str | None:
+    if {"WHERE", "WITHIN"} <= expected and found:
+        clause = did_you_mean(found.strip("'").upper(), CLAUSES.replace(" BY", "").split(", "))
+        return clause if clause and clause.startswith("did") else f"expected an operator or a clause ({CLAUSES})"
+    names = sorted({str(WORDS.get(each, each)) for each in expected if WORDS.get(each, each) is not None})
+    return f"expected {' or '.join(names)}" if 0 < len(names) <= 8 else _usual(names)
+
+
+def _usual(names: list[str]) -> str | None:
+    if "a name" in names and "a number" in names:
+        return "expected a value: an attribute such as a.price, a number, a 'string' or :parameter"
+    return f"expected one of {', '.join(names)}" if names else None
+
+
+def parse_expression(text: str) -> Any:
+    """Parse a predicate on its own, as it would stand in WHERE; for the builder and the tests."""
+    query = parse(f"PATTERN x WHERE {text}")
+    return query.where

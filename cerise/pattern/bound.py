@@ -1,0 +1,164 @@
+"""A query that has met a schema: names resolved, kinds known, branches apart. What every engine reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+
+from cerise.events import Path, Schema
+from cerise.kinds import COMPUTABLE, Kind
+from cerise.pattern.expr import Agg, At, Attr, Expr, attributes, outside_aggregates, walk
+from cerise.pattern.nodes import Node, Var, variables
+from cerise.pattern.query import Query, Window
+from cerise.pattern.rewrite import Absence
+from cerise.pattern.show import show_expr
+
+STEP = frozenset({At.CURRENT, At.PREVIOUS, At.RUNNING})
+
+
+class Role(Enum):
+    """What a conjunct speaks of (S4.2)."""
+
+    INDEPENDENT = "independent"
+    DEPENDENT = "dependent"
+    STEP = "Kleene step"
+    EQUIVALENCE = "equivalence"
+
+
+@dataclass(frozen=True, slots=True)
+class Conjunct:
+    """One conjunct of WHERE, bound.
+
+    Attributes:
+        expr: a boolean expression.
+        role: what it speaks of.
+        last: the identifier that is bound last, on whose edge the conjunct stands [SASE08 §3.2].
+        variables: the variables named outside aggregates.
+        filters: whether it judges every event of its one variable on its own, so that an event
+            that fails it can never be bound there.
+    """
+
+    expr: Expr
+    role: Role
+    last: str
+    variables: frozenset[str]
+    filters: bool = False
+
+    def steps(self) -> frozenset[str]:
+        """Return the Kleene variables whose b[i] runs from the second event on."""
+        return frozenset(each.var for each in attributes(self.expr) if each.at in STEP)
+
+    def __str__(self) -> str:
+        return show_expr(self.expr)
+
+
+@dataclass(frozen=True, slots=True)
+class Negation:
+    """A negated variable: where it may not occur, and what an event must satisfy to be it."""
+
+    absence: Absence
+    tests: tuple[Conjunct, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """An OR-free query: a positive pattern of Var, Kleene, Seq and And, and its negations."""
+
+    pattern: Node
+    conjuncts: tuple[Conjunct, ...]
+    negations: tuple[Negation, ...]
+
+    @property
+    def variables(self) -> tuple[Var, ...]:
+        """The positive variables, left to right."""
+        return variables(self.pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class OutColumn:
+    """A column of the result: its name, its type, and what fills it.
+
+    `fill` is "match_id", "first_time", "last_time", "into" or "count"; a Path (a partition column);
+    a Var (the events bound to it); or an Expr with its kind (a column of RETURN).
+    """
+
+    name: str
+    type: pa.DataType
+    fill: str | Path | Var | Expr
+    kind: Kind | None = None
+    many: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A query bound to the schema of its events; `source` where these are matches themselves."""
+
+    query: Query
+    schema: Schema
+    branches: tuple[Branch, ...]
+    conjuncts: tuple[Conjunct, ...]
+    variables: tuple[Var, ...]
+    kleene: frozenset[str]
+    partition: tuple[Path, ...]
+    not_null: tuple[Path, ...]
+    within: Window | None
+    slide: Window | None
+    columns: tuple[OutColumn, ...]
+    warnings: tuple[str, ...] = ()
+    source: Bound | None = None
+
+    @property
+    def reads(self) -> tuple[Path, ...]:
+        """The attributes that matching needs, in schema order."""
+        paths = {each.path for c in self._all_conjuncts() for each in attributes(c.expr) if each.path}
+        paths |= set(self.partition)
+        names = self.schema.columns.names
+        return tuple(sorted(paths, key=lambda path: (names.index(path[0]), path)))
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns that matching and its output need, in schema order."""
+        names = self.schema.columns.names
+        if self.query.returns is None:
+            return tuple(names)
+        returned = {each.path for column in self.columns for each in _attributes_of(column) if each.path}
+        used = {path[0] for path in (*self.reads, *returned)} | {self.schema.time, *self.schema.order}
+        return tuple(name for name in names if name in used)
+
+    @property
+    def ties(self) -> tuple[Path, ...]:
+        """The attributes that break ties where nothing else does (S1.2).
+
+        What matching reads comes first, so that the matches do not depend on what is returned of them;
+        the rest of the output follows, so that the result does not depend on how rows arrive.
+        """
+        rest = ((name,) for name in self.needs if self.schema.kind((name,)) in COMPUTABLE)
+        return tuple(dict.fromkeys((*self.reads, *rest)))
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        """The schema of the result, known before running."""
+        return pa.schema([pa.field(each.name, each.type) for each in self.columns])
+
+    def _all_conjuncts(self) -> list[Conjunct]:
+        tests = [test for branch in self.branches for each in branch.negations for test in each.tests]
+        return [*self.conjuncts, *(c for branch in self.branches for c in branch.conjuncts), *tests]
+
+
+def _attributes_of(column: OutColumn) -> tuple[Attr, ...]:
+    return () if isinstance(column.fill, str | tuple | Var) else attributes(column.fill)
+
+
+def final_variables(expr: Expr) -> frozenset[str]:
+    """Return the Kleene variables of which an expression needs the last event or the whole set."""
+    found = {each.var for each in outside_aggregates(expr) if each.at is At.LAST}
+    for aggregate in (each for each in walk(expr) if isinstance(each, Agg)):
+        found |= {each.var for each in attributes(aggregate.arg) if each.at is At.ALL}
+    return frozenset(found)
+
+
+def indexed(expr: Expr) -> tuple[Attr, ...]:
+    """Return the attributes b[k] with a constant k."""
+    return tuple(each for each in outside_aggregates(expr) if isinstance(each.at, int))

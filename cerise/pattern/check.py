@@ -1,0 +1,206 @@
+"""What kind of value an expression has, and whether its operands fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cerise.errors import BindError, Span
+from cerise.kinds import COMPUTABLE, INT64_MAX, INT64_MIN, MOMENTS, NUMBERS, Kind
+from cerise.pattern.expr import (
+    COMPARISONS, Agg, Attr, Binary, Call, Cast, Expr, In, IsNull, Like, Literal, Param, Same, Unary,
+)  # fmt: skip
+
+Kinds = tuple[Kind, ...]
+CASTABLE = {
+    Kind.INT: frozenset({Kind.INT, Kind.FLOAT, Kind.STRING, Kind.BOOL}),
+    Kind.FLOAT: frozenset({Kind.INT, Kind.FLOAT, Kind.STRING}),
+    Kind.STRING: frozenset({Kind.INT, Kind.STRING, Kind.BOOL}),
+    Kind.BOOL: frozenset({Kind.BOOL}),
+}
+
+
+def promote(left: Kind, right: Kind) -> Kind | None:
+    """Return the kind in which two values meet, or None where they do not."""
+    if left is right or right is Kind.NULL:
+        return left
+    if left is Kind.NULL:
+        return right
+    pair = {left, right}
+    if pair == NUMBERS:
+        return Kind.FLOAT
+    return Kind.LOCAL if pair == {Kind.DATE, Kind.LOCAL} else None
+
+
+def _number(kinds: Kinds) -> Kind | None:
+    return kinds[0] if len(kinds) == 1 and kinds[0] in NUMBERS else None
+
+
+def _absolute(kinds: Kinds) -> Kind | None:
+    return kinds[0] if len(kinds) == 1 and kinds[0] in NUMBERS | {Kind.DURATION} else None
+
+
+def _double(kinds: Kinds) -> Kind | None:
+    return Kind.FLOAT if _number(kinds) else None
+
+
+def _power(kinds: Kinds) -> Kind | None:
+    return Kind.FLOAT if len(kinds) == 2 and set(kinds) <= NUMBERS else None
+
+
+def _whole(kinds: Kinds) -> Kind | None:
+    return Kind.INT if _number(kinds) else None
+
+
+def _text(kinds: Kinds) -> Kind | None:
+    return Kind.STRING if kinds == (Kind.STRING,) else None
+
+
+def _length(kinds: Kinds) -> Kind | None:
+    return Kind.INT if kinds == (Kind.STRING,) else None
+
+
+def _common(kinds: Kinds) -> Kind | None:
+    """Several values that meet in one kind."""
+    result: Kind | None = Kind.NULL
+    for kind in kinds:
+        result = promote(result, kind) if result and kind in COMPUTABLE else None
+    return result if len(kinds) >= 2 else None
+
+
+FUNCTIONS: dict[str, Callable[[Kinds], Kind | None]] = {
+    "abs": _absolute,
+    "ceil": _whole,
+    "coalesce": _common,
+    "exp": _double,
+    "floor": _whole,
+    "greatest": _common,
+    "least": _common,
+    "length": _length,
+    "ln": _double,
+    "lower": _text,
+    "pow": _power,
+    "sqrt": _double,
+    "upper": _text,
+}
+
+
+def kind_of(expr: Expr) -> Kind:
+    """Return the kind of a bound expression.
+
+    Raises:
+        BindError: where operands do not fit, pointing at them.
+    """
+    match expr:
+        case Literal(value, kind, span):
+            if kind is Kind.INT and isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
+                raise BindError(f"{value} does not fit into 64 bits", span=span)
+            return kind
+        case Attr(kind=kind) if kind is not None:
+            return kind
+        case Agg():
+            return _kind_of_aggregate(expr)
+        case Unary(op, arg, span):
+            return _kind_of_unary(op, kind_of(arg), span)
+        case Binary():
+            return _kind_of_binary(expr)
+        case IsNull(arg):
+            kind_of(arg)
+            return Kind.BOOL
+        case In(arg, items, span):
+            for item in items:
+                _meet(kind_of(arg), kind_of(item), span)
+            return Kind.BOOL
+        case Like(arg, _, span):
+            if (kind := kind_of(arg)) is not Kind.STRING:
+                raise BindError(f"LIKE needs a string, not {_a(kind)}", span=span)
+            return Kind.BOOL
+        case Call(function, args, span):
+            return _kind_of_call(function, tuple(map(kind_of, args)), span)
+        case Cast(arg, kind, span):
+            if (source := kind_of(arg)) not in CASTABLE[kind]:
+                raise BindError(f"cannot cast {_a(source)} to {kind.value}", span=span)
+            return kind
+        case Attr() | Param() | Same():
+            raise AssertionError(f"not bound: {expr}")
+
+
+def _kind_of_aggregate(expr: Agg) -> Kind:
+    if expr.function == "count":
+        if not (isinstance(expr.arg, Attr) and not expr.arg.path):
+            kind_of(expr.arg)
+        return Kind.INT
+    kind = kind_of(expr.arg)
+    if expr.function in ("min", "max"):
+        return kind
+    if kind not in NUMBERS:
+        raise BindError(f"{expr.function} needs a number, not {_a(kind)}", span=expr.span)
+    return kind if expr.function == "sum" else Kind.FLOAT
+
+
+def _kind_of_unary(op: str, kind: Kind, span: Span | None) -> Kind:
+    fits = kind in (Kind.BOOL, Kind.NULL) if op == "not" else kind in NUMBERS | {Kind.DURATION}
+    if not fits:
+        raise BindError(f"{op.upper()} does not apply to {_a(kind)}", span=span)
+    return Kind.BOOL if op == "not" else kind
+
+
+def _kind_of_binary(expr: Binary) -> Kind:
+    left, right = kind_of(expr.left), kind_of(expr.right)
+    if expr.op in ("and", "or"):
+        for kind in (left, right):
+            if kind not in (Kind.BOOL, Kind.NULL):
+                raise BindError(f"{expr.op.upper()} joins predicates, not {_a(kind)}", span=expr.span)
+        return Kind.BOOL
+    if expr.op in COMPARISONS:
+        if Kind.NULL in (left, right):
+            raise BindError("a comparison with NULL never holds", span=expr.span, hint="write IS NULL or IS NOT NULL")
+        _meet(left, right, expr.span)
+        return Kind.BOOL
+    if (result := _arithmetic(expr.op, left, right)) is None:
+        raise BindError(f"cannot compute {left.value} {expr.op} {right.value}", span=expr.span, hint=_mixed(left, right))
+    return result
+
+
+def _arithmetic(op: str, left: Kind, right: Kind) -> Kind | None:
+    pair = (left, right)
+    if {left, right} <= NUMBERS:
+        return Kind.FLOAT if op == "/" else promote(left, right)
+    if op == "-" and left in MOMENTS and right in MOMENTS and promote(left, right):
+        return Kind.DURATION
+    if pair == (Kind.DURATION, Kind.DURATION):
+        return {"+": Kind.DURATION, "-": Kind.DURATION, "/": Kind.FLOAT}.get(op)
+    if op in "+-" and left in MOMENTS and right is Kind.DURATION:
+        return Kind.LOCAL if left is Kind.DATE else left
+    if op == "*" and set(pair) == {Kind.DURATION, Kind.INT}:
+        return Kind.DURATION
+    return None
+
+
+def _kind_of_call(function: str, kinds: Kinds, span: Span | None) -> Kind:
+    result = FUNCTIONS[function](kinds)
+    if result is None:
+        given = ", ".join(kind.value for kind in kinds)
+        raise BindError(f"{function} does not take ({given})", span=span)
+    return result
+
+
+def _meet(left: Kind, right: Kind, span: Span | None) -> None:
+    if promote(left, right) is None or not {left, right} <= COMPUTABLE:
+        raise BindError(f"cannot compare {left.value} with {right.value}", span=span, hint=_mixed(left, right))
+
+
+def _mixed(left: Kind, right: Kind) -> str | None:
+    pair = {left, right}
+    if pair & MOMENTS and Kind.STRING in pair:
+        return "write a moment as TIMESTAMP '2024-11-15 18:45:00' or DATE '2024-11-15'"
+    if Kind.INSTANT in pair and pair & {Kind.LOCAL, Kind.DATE}:
+        return "one has a time zone, the other has not: write TIMESTAMP '2024-11-15 18:45:00Z', or cast the column"
+    if Kind.DURATION in pair and pair & NUMBERS:
+        return "a duration has a unit, as in 5 minutes; differences of integer times are plain numbers"
+    if Kind.STRING in pair and pair & NUMBERS:
+        return "write CAST(… AS BIGINT) or CAST(… AS DOUBLE)"
+    return None
+
+
+def _a(kind: Kind) -> str:
+    return f"{'an' if kind.value[0] in 'aeiou' else 'a'} {kind.value}"

@@ -1,0 +1,169 @@
+"""Bound expressions as Python functions: the plain twin of every compiled predicate.
+
+A function takes the columns of a stream, a binding (variable → row numbers) and a step (for a
+variable that is being run through, the number of its current event, from 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from cerise.events import Path
+from cerise.kinds import Kind
+from cerise.pattern.check import kind_of
+from cerise.pattern.expr import (
+    COMPARISONS, Agg, At, Attr, Binary, Call, Cast, Expr, In, IsNull, Like, Literal, Unary, attributes,
+)  # fmt: skip
+from cerise.pattern.values import (
+    AGGREGATES, COMPARE, FLOAT_ARITHMETIC, INT_ARITHMETIC, LENIENT_FUNCTIONS, STRICT_FUNCTIONS, Fault, cast, fit,
+    like, rank,
+)  # fmt: skip
+
+Columns = Mapping[Path, Sequence[Any]]
+Binding = Mapping[str, tuple[int, ...]]
+Step = Mapping[str, int]
+Compiled = Callable[[Columns, Binding, Step], Any]
+OnFault = Callable[[Fault], None]
+
+
+def compiled(expr: Expr, on_fault: OnFault) -> Compiled:
+    """Return an expression as a function.
+
+    Args:
+        expr: a bound expression.
+        on_fault: called where the expression cannot be computed; if it returns, the value is null.
+    """
+    match expr:
+        case Literal(value):
+            return lambda columns, binding, step: value
+        case Attr():
+            return _attribute(expr)
+        case Agg():
+            return _aggregate(expr, on_fault)
+        case Unary("not", arg):
+            truth = compiled(arg, on_fault)
+            return lambda *scope: None if (x := truth(*scope)) is None else not x
+        case Unary(_, arg):
+            return _apply(lambda x: fit(-x) if isinstance(x, int) else -x, [arg], on_fault)
+        case Binary("and", left, right):
+            return _both(compiled(left, on_fault), compiled(right, on_fault))
+        case Binary("or", left, right):
+            return _either(compiled(left, on_fault), compiled(right, on_fault))
+        case Binary():
+            return _binary(expr, on_fault)
+        case IsNull(arg):
+            value_of = compiled(arg, on_fault)
+            return lambda *scope: value_of(*scope) is None
+        case In():
+            return _contained(expr, on_fault)
+        case Like(arg, pattern):
+            return _apply(like(pattern), [arg], on_fault)
+        case Call(function, args) if function in LENIENT_FUNCTIONS:
+            return _lenient(expr, on_fault)
+        case Call(function, args):
+            return _apply(STRICT_FUNCTIONS[function], list(args), on_fault)
+        case Cast(arg, kind):
+            return _apply(lambda x: cast(x, kind), [arg], on_fault)
+    raise AssertionError(f"not bound: {expr}")
+
+
+def _attribute(attr: Attr) -> Compiled:
+    var, path, at = attr.var, attr.path, attr.at
+    if isinstance(at, int):
+        return lambda columns, binding, step: (
+            columns[path][binding[var][at - 1]] if len(binding[var]) >= at else None
+        )
+    if at is At.LAST:
+        return lambda columns, binding, step: columns[path][binding[var][-1]]
+    if at is At.PREVIOUS:
+        return lambda columns, binding, step: columns[path][binding[var][step[var] - 2]]
+    return lambda columns, binding, step: columns[path][binding[var][step.get(var, 1) - 1]]
+
+
+def _aggregate(agg: Agg, on_fault: OnFault) -> Compiled:
+    var, at = attributes(agg.arg)[0].var, attributes(agg.arg)[0].at
+    summary = AGGREGATES[agg.function]
+    counts_events = isinstance(agg.arg, Attr) and not agg.arg.path
+    value_of = None if counts_events else compiled(agg.arg, on_fault)
+
+    def compute(columns: Columns, binding: Binding, step: Step) -> Any:
+        events = len(binding.get(var, ())) if at is At.ALL else step[var] - 1
+        if value_of is None:
+            return events
+        values = [value_of(columns, binding, {var: i}) for i in range(1, events + 1)]
+        return _guarded(summary, ([x for x in values if x is not None],), on_fault)
+
+    return compute
+
+
+def _binary(expr: Binary, on_fault: OnFault) -> Compiled:
+    kinds = (kind_of(expr.left), kind_of(expr.right))
+    if expr.op in COMPARISONS:
+        test = COMPARE[expr.op]
+        if Kind.FLOAT in kinds:
+            return _apply(lambda x, y: test(rank(float(x)), rank(float(y))), [expr.left, expr.right], on_fault)
+        return _apply(test, [expr.left, expr.right], on_fault)
+    if Kind.FLOAT in kinds:
+        compute = FLOAT_ARITHMETIC[expr.op]
+        return _apply(lambda x, y: compute(float(x), float(y)), [expr.left, expr.right], on_fault)
+    return _apply(INT_ARITHMETIC[expr.op], [expr.left, expr.right], on_fault)
+
+
+def _contained(expr: In, on_fault: OnFault) -> Compiled:
+    """x = y1 OR x = y2 …, with the null rules that follow."""
+    tests = [_binary(Binary("=", expr.arg, item), on_fault) for item in expr.items]
+    result = tests[0]
+    for test in tests[1:]:
+        result = _either(result, test)
+    return result
+
+
+def _lenient(expr: Call, on_fault: OnFault) -> Compiled:
+    """Functions that see nulls; their operands meet in one kind."""
+    function = LENIENT_FUNCTIONS[expr.function]
+    args = [compiled(arg, on_fault) for arg in expr.args]
+    if kind_of(expr) is Kind.FLOAT:
+        return lambda *scope: function([None if (x := arg(*scope)) is None else float(x) for arg in args])
+    return lambda *scope: function([arg(*scope) for arg in args])
+
+
+def _apply(function: Callable[..., Any], operands: list[Expr], on_fault: OnFault) -> Compiled:
+    """A function of values: null where any operand is null, or where it cannot be computed."""
+    args = [compiled(each, on_fault) for each in operands]
+
+    def compute(columns: Columns, binding: Binding, step: Step) -> Any:
+        values = [arg(columns, binding, step) for arg in args]
+        return None if None in values else _guarded(function, values, on_fault)
+
+    return compute
+
+
+def _guarded(function: Callable[..., Any], values: Sequence[Any], on_fault: OnFault) -> Any:
+    try:
+        return function(*values)
+    except Fault as fault:
+        on_fault(fault)
+        return None
+
+
+def _both(left: Compiled, right: Compiled) -> Compiled:
+    def compute(columns: Columns, binding: Binding, step: Step) -> bool | None:
+        x = left(columns, binding, step)
+        if x is False:
+            return False
+        y = right(columns, binding, step)
+        return False if y is False else None if x is None or y is None else True
+
+    return compute
+
+
+def _either(left: Compiled, right: Compiled) -> Compiled:
+    def compute(columns: Columns, binding: Binding, step: Step) -> bool | None:
+        x = left(columns, binding, step)
+        if x is True:
+            return True
+        y = right(columns, binding, step)
+        return True if y is True else None if x is None or y is None else False
+
+    return compute

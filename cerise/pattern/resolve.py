@@ -1,0 +1,211 @@
+"""Names to columns: parameters filled in, attributes found and given their kinds, b[i] made plain."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cerise.errors import BindError, Span, did_you_mean
+from cerise.events import Path, Schema
+from cerise.kinds import COMPUTABLE, Kind
+from cerise.pattern.bound import STEP
+from cerise.pattern.check import FUNCTIONS
+from cerise.pattern.expr import (
+    Agg, At, Attr, Binary, Call, Expr, Literal, Param, Same, attributes, outside_aggregates, rebuild, walk,
+)  # fmt: skip
+
+EPOCH = dt.datetime(1970, 1, 1)
+MICROSECOND = dt.timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the identifiers of a query can mean."""
+
+    schema: Schema
+    variables: tuple[str, ...]
+    kleene: frozenset[str]
+    negated: frozenset[str]
+    params: Mapping[str, Any]
+
+
+def resolve(expr: Expr, names: Names) -> Expr:
+    """Return an expression with every parameter a literal and every attribute typed.
+
+    Raises:
+        BindError: for unknown names, and identifiers that their variable does not have.
+    """
+    match expr:
+        case Param():
+            return literal(expr, names.params)
+        case Attr():
+            return _attribute(expr, names)
+        case Agg():
+            return _aggregate(expr, names)
+        case Same(path, span):
+            find_column(path, names.schema, span)
+            return expr
+        case Call(function, _, span):
+            if function.lower() not in FUNCTIONS:
+                raise BindError(f"unknown function '{function}'", span=span, hint=did_you_mean(function, FUNCTIONS))
+            expr = replace(expr, function=function.lower())
+    return rebuild(expr, lambda each: resolve(each, names))
+
+
+def find_column(path: Path, schema: Schema, span: Span | None, *, computed: bool = True) -> Kind:
+    """Return the kind of the column or nested field at a path; where `computed`, one predicates can use."""
+    for depth, name in enumerate(path):
+        known = schema.members(path[:depth])
+        if name not in known:
+            owner = f" in '{'.'.join(path[:depth])}'" if depth else ""
+            raise BindError(f"unknown attribute '{name}'{owner}", span=span, hint=did_you_mean(name, known))
+    kind = schema.kind(path)
+    if computed and kind not in COMPUTABLE:
+        raise BindError(
+            f"attribute '{'.'.join(path)}' of type {schema.type_of(path)} cannot be used in a predicate",
+            span=span,
+            hint="name one of its fields" if kind is Kind.STRUCT else "cast the column first (see docs/types.md)",
+        )
+    return kind
+
+
+def literal(param: Param, params: Mapping[str, Any]) -> Literal:
+    """Return the value given for a parameter as a literal (S2.5)."""
+    if param.name not in params:
+        raise BindError(
+            f"no value for parameter :{param.name}", span=param.span, hint=f"pass params={{'{param.name}': …}}"
+        )
+    value = params[param.name]
+    value = value.item() if hasattr(value, "item") else value
+    match value:
+        case None:
+            return Literal(None, Kind.NULL, param.span)
+        case bool():
+            return Literal(value, Kind.BOOL, param.span)
+        case int():
+            return Literal(value, Kind.INT, param.span)
+        case float():
+            return Literal(value, Kind.FLOAT, param.span)
+        case str():
+            return Literal(value, Kind.STRING, param.span)
+        case dt.timedelta():
+            return Literal(value // MICROSECOND, Kind.DURATION, param.span)
+        case dt.datetime() if value.tzinfo is not None:
+            plain = value.astimezone(dt.UTC).replace(tzinfo=None)
+            return Literal((plain - EPOCH) // MICROSECOND, Kind.INSTANT, param.span)
+        case dt.datetime():
+            return Literal((value - EPOCH) // MICROSECOND, Kind.LOCAL, param.span)
+        case dt.date():
+            midnight = dt.datetime.combine(value, dt.time())
+            return Literal((midnight - EPOCH) // MICROSECOND, Kind.DATE, param.span)
+    raise BindError(
+        f"parameter :{param.name} is a {type(value).__name__}",
+        span=param.span,
+        hint="give an int, float, str, bool, datetime, date or timedelta",
+    )
+
+
+def _attribute(attr: Attr, names: Names) -> Expr:
+    _check_variable(attr, names)
+    if attr.var in names.kleene and attr.at is At.EVERY and [n.upper() for n in attr.path] == ["LEN"]:
+        return Agg("count", Attr(attr.var, (), At.ALL, span=attr.span), attr.span)  # b.LEN is count(b)
+    if not attr.path:
+        raise BindError(
+            f"'{attr.var}' is an event, not a value", span=attr.span, hint=f"name an attribute: {attr.var}.…"
+        )
+    if attr.at in (At.ALL, At.RUNNING):
+        raise BindError(f"a set of events of '{attr.var}' outside an aggregate", span=attr.span, hint="write avg(…)")
+    return replace(attr, kind=find_column(attr.path, names.schema, attr.span))
+
+
+def _check_variable(attr: Attr, names: Names) -> None:
+    if attr.var not in names.variables:
+        raise BindError(
+            f"unknown variable '{attr.var}'", span=attr.span, hint=did_you_mean(attr.var, names.variables)
+        )
+    if attr.at is not At.EVERY and attr.var not in names.kleene:
+        raise BindError(
+            f"'{attr.var}' is one event, not a Kleene variable: it has no index, order or aggregate",
+            span=attr.span,
+            hint=f"write {attr.var}.…, or repeat it in the pattern: {attr.var}+",
+        )
+
+
+def _aggregate(agg: Agg, names: Names) -> Expr:
+    inner = attributes(agg.arg)
+    if not inner:
+        raise BindError(f"{agg.function} of nothing", span=agg.span, hint="aggregate an attribute of a Kleene variable")
+    if any(isinstance(each, Agg) for each in walk(agg.arg)):
+        raise BindError("an aggregate inside an aggregate", span=agg.span)
+    for each in inner:
+        _check_variable(each, names)
+    if len({(each.var, each.at) for each in inner}) > 1 or inner[0].at not in (At.ALL, At.RUNNING):
+        raise BindError(
+            f"{agg.function} speaks of more than one set of events", span=agg.span,
+            hint="use one variable inside: b.x for all its events, b[..i-1].x for those before b[i]",
+        )  # fmt: skip
+    return replace(agg, arg=_inside_aggregate(agg.arg, agg, names))
+
+
+def _inside_aggregate(expr: Expr, agg: Agg, names: Names) -> Expr:
+    if isinstance(expr, Attr):
+        if expr.path:
+            return replace(expr, kind=find_column(expr.path, names.schema, expr.span))
+        if agg.function == "count" and expr is agg.arg:
+            return expr
+        raise BindError(f"'{expr.var}' is an event, not a value", span=expr.span, hint="name an attribute")
+    if isinstance(expr, Param):
+        return literal(expr, names.params)
+    return rebuild(expr, lambda each: _inside_aggregate(each, agg, names))
+
+
+def settle_steps(expr: Expr, kleene: frozenset[str]) -> Expr:
+    """Write neighbours as b[i-1] and b[i], and a bare b beside them as b[i] (S4.3).
+
+    Raises:
+        BindError: where one conjunct steps through two variables, or forwards and backwards.
+    """
+    stepping = {
+        each.var for each in attributes(expr) if each.at in STEP | {At.NEXT, At.PREV} and each.var in kleene
+    }
+    if len(stepping) > 1:
+        first = next(each for each in attributes(expr) if each.var in stepping)
+        raise BindError(
+            f"one conjunct steps through {' and '.join(sorted(stepping))}", span=first.span,
+            hint="[i] counts the events of one variable: split the conjunct",
+        )  # fmt: skip
+    for var in stepping:
+        expr = _settle(expr, var)
+    return expr
+
+
+def _settle(expr: Expr, var: str) -> Expr:
+    used = {each.at for each in attributes(expr) if each.var == var}
+    if At.NEXT in used and used & (STEP | {At.PREV}):
+        span = next(each.span for each in attributes(expr) if each.at is At.NEXT)
+        raise BindError("NEXT beside PREV or [i]", span=span, hint="write neighbours as b[i-1].x and b[i].x")
+    if At.NEXT in used:
+        meaning = {At.NEXT: At.CURRENT, At.EVERY: At.PREVIOUS}
+    else:
+        meaning = {At.PREV: At.PREVIOUS, At.EVERY: At.CURRENT}
+
+    def change(each: Expr) -> Expr:
+        if isinstance(each, Attr):
+            known = each.var == var and isinstance(each.at, At)
+            return replace(each, at=meaning.get(each.at, each.at)) if known else each  # type: ignore[arg-type]
+        return rebuild(each, change)
+
+    return change(expr)
+
+
+def equal_to(anchor: Attr, other: Attr) -> Binary:
+    """Return the test that two events agree in an attribute."""
+    return Binary("=", anchor, other)
+
+
+def is_single_event(expr: Expr) -> bool:
+    """Whether an expression touches one event only: one identifier and no aggregate (S4.2)."""
+    plain = list(outside_aggregates(expr))
+    return len(plain) == len(attributes(expr)) > 0 and len({(each.var, each.at) for each in plain}) == 1

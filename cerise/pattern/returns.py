@@ -1,0 +1,122 @@
+"""The columns of a result: known, with their types, before anything runs (S7.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from cerise.errors import BindError
+from cerise.events import Schema
+from cerise.kinds import ARROW_OF
+from cerise.pattern.bound import STEP, Bound, OutColumn
+from cerise.pattern.check import kind_of
+from cerise.pattern.expr import At, Attr, Expr, attributes, outside_aggregates, walk
+from cerise.pattern.nodes import negated
+from cerise.pattern.query import Count, Item
+from cerise.pattern.resolve import Names, find_column, resolve
+
+MATCH_ID, FIRST_TIME, LAST_TIME, TYPE, COUNT = "match_id", "first_time", "last_time", "type", "count"
+
+
+def output_columns(bound: Bound, names: Names) -> tuple[OutColumn, ...]:
+    """Return the columns that the matches of a query have.
+
+    They are match_id, first_time, last_time, the INTO name as type, the partition's columns, and then
+    either those of RETURN, or one struct per variable and a list of structs per Kleene variable.
+    """
+    returns = bound.query.returns
+    if isinstance(returns, Count):
+        return (OutColumn(COUNT, pa.int64(), "count"),)
+    chosen = _returned(returns, bound, names) if returns is not None else _bindings(bound)
+    taken = {each.name for each in chosen}
+    partition = [each for each in _partition(bound) if each.name not in taken or returns is None]
+    columns = (*_standard(bound), *partition, *chosen)
+    _reject_twice(columns)
+    return columns
+
+
+def derived_schema(bound: Bound) -> Schema:
+    """Return the schema of a query's matches as events again: time is the last event's, type the INTO name."""
+    if isinstance(bound.query.returns, Count):
+        raise BindError("a count is no stream of events", hint="RETURN columns, or RETURN *, from the query that is read FROM")
+    return Schema(bound.output_schema, time=LAST_TIME, type=TYPE if bound.query.into else None, arrival=False)
+
+
+def _standard(bound: Bound) -> list[OutColumn]:
+    time = bound.schema.type_of((bound.schema.time,))
+    columns = [
+        OutColumn(MATCH_ID, pa.int64(), "match_id"),
+        OutColumn(FIRST_TIME, time, "first_time"),
+        OutColumn(LAST_TIME, time, "last_time"),
+    ]
+    return columns + ([OutColumn(TYPE, pa.string(), "into")] if bound.query.into else [])
+
+
+def _partition(bound: Bound) -> list[OutColumn]:
+    return [OutColumn(".".join(path), bound.schema.type_of(path), path) for path in bound.partition]
+
+
+def _bindings(bound: Bound) -> list[OutColumn]:
+    event = pa.struct(list(bound.schema.columns))
+    absent = negated(bound.query.pattern)
+    return [
+        OutColumn(var.name, pa.list_(event) if var.name in bound.kleene else event, var, many=var.name in bound.kleene)
+        for var in bound.variables
+        if var.name not in absent
+    ]
+
+
+def _returned(items: Iterable[Item], bound: Bound, names: Names) -> list[OutColumn]:
+    return [_column(item, bound, names) for item in items]
+
+
+def _column(item: Item, bound: Bound, names: Names) -> OutColumn:
+    for each in attributes(item.expr):
+        if each.var in names.negated:
+            raise BindError(f"'{each.var}' is negated: there is no such event to return", span=each.span)
+    if isinstance(item.expr, Attr) and item.expr.path and (passed := _passed_through(item, bound.schema, names)):
+        return passed
+    expr = resolve(item.expr, names)
+    _reject_open(expr, names)
+    kind = kind_of(expr)
+    return OutColumn(item.name, ARROW_OF[kind], expr, kind)
+
+
+def _passed_through(item: Item, schema: Schema, names: Names) -> OutColumn | None:
+    """A plain attribute keeps its own type, whatever it is; of every event of a Kleene variable, a list."""
+    attr = item.expr
+    assert isinstance(attr, Attr)
+    many = attr.var in names.kleene and attr.at is At.EVERY
+    if attr.var not in names.variables or (many and attr.path[0].upper() == "LEN"):
+        return None
+    if attr.at is not At.EVERY and (attr.var not in names.kleene or attr.at in STEP | {At.NEXT, At.PREV, At.ALL}):
+        return None
+    find_column(attr.path, schema, attr.span, computed=False)
+    type_ = schema.type_of(attr.path)
+    return OutColumn(item.name, pa.list_(type_) if many else type_, attr, many=many)
+
+
+def _reject_open(expr: Expr, names: Names) -> None:
+    """In RETURN nothing runs over the events of a Kleene variable but aggregates."""
+    for each in outside_aggregates(expr):
+        loose = each.at in STEP | {At.NEXT, At.PREV} or (each.at is At.EVERY and each.var in names.kleene)
+        if loose:
+            raise BindError(
+                f"'{each.var}' stands for several events here", span=each.span,
+                hint=f"write FIRST({each.var}.…), LAST({each.var}.…), {each.var}[2].… or an aggregate",
+            )  # fmt: skip
+    for each in (e for e in walk(expr) if isinstance(e, Attr) and e.at is At.RUNNING):
+        raise BindError("b[..i-1] has no meaning in RETURN", span=each.span, hint=f"write {each.var}.x for all events")
+
+
+def _reject_twice(columns: Iterable[OutColumn]) -> None:
+    seen: set[str] = set()
+    for column in columns:
+        if column.name in seen:
+            raise BindError(
+                f"the result would have two columns named '{column.name}'",
+                hint="rename the variable, or the column: RETURN … AS another_name",
+            )
+        seen.add(column.name)
+

@@ -1,0 +1,179 @@
+"""Rewrites of a pattern into the form that engines expect: flat, free of OR and options, negation apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import product
+
+from cerise.errors import PlanError, UnsupportedError
+from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var, variables
+
+MAX_BRANCHES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """Where a negated variable may not occur (§6).
+
+    Between the last event of `after` and the first of `before`; an empty `after` is the start of the
+    window, an empty `before` its end. `anywhere` is the NOT of a top-level AND: all of the window.
+    """
+
+    var: Var
+    after: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    anywhere: bool = False
+
+    @property
+    def at_end(self) -> bool:
+        """Whether it reaches outside the match, so that the query needs WITHIN (S6.4)."""
+        return self.anywhere or not self.after or not self.before
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One OR-free branch of a pattern: its positive part and its absences."""
+
+    positive: Node
+    absences: tuple[Absence, ...]
+
+
+def shapes(pattern: Node) -> tuple[Shape, ...]:
+    """Return the OR-free branches of a pattern whose union it is (S3.2, S3.6).
+
+    Raises:
+        UnsupportedError: where a NOT stands where it has no meaning (S6.5).
+    """
+    found: dict[Shape, None] = {}
+    for branch in _alternatives(flatten(pattern)):
+        shape = _split_negation(flatten(branch)) if branch is not None else None
+        if shape is not None:
+            found[shape] = None
+    return tuple(found)
+
+
+def flatten(node: Node) -> Node:
+    """Dissolve SEQ in SEQ, AND in AND, OR in OR, and groups of one."""
+    match node:
+        case Seq(items):
+            return _flat(Seq, items)
+        case And(items):
+            return _flat(And, items)
+        case Or(items):
+            return _flat(Or, items)
+        case Maybe(item):
+            return Maybe(flatten(item))
+    return node
+
+
+def _flat(kind: Callable[[tuple[Node, ...]], Node], items: Iterable[Node]) -> Node:
+    flat: list[Node] = []
+    for item in map(flatten, items):
+        same = isinstance(item, Seq | And | Or) and type(item) is kind
+        flat.extend(item.items if same and isinstance(item, Seq | And | Or) else [item])
+    return flat[0] if len(flat) == 1 else kind(tuple(flat))
+
+
+def _alternatives(node: Node) -> list[Node | None]:
+    """Return every way to take the ORs and options of a pattern; None is nothing at all."""
+    match node:
+        case Or(items):
+            return [each for item in items for each in _alternatives(item)]
+        case Maybe(item):
+            return [None, *_alternatives(item)]
+        case Kleene(var, 0, high):
+            return [None, Kleene(var, 1, high)]
+        case Seq(items) | And(items):
+            return [_join(type(node), parts) for parts in _products(items)]
+    return [node]
+
+
+def _products(items: Iterable[Node]) -> list[tuple[Node | None, ...]]:
+    choices = [_alternatives(item) for item in items]
+    total = 1
+    for each in choices:
+        total *= len(each)
+    if total > MAX_BRANCHES:
+        raise PlanError(
+            f"the pattern has more than {MAX_BRANCHES} branches",
+            hint="each ? and * doubles them: use fewer, or ask several queries",
+        )
+    return list(product(*choices))
+
+
+def _join(kind: Callable[[tuple[Node, ...]], Node], parts: Iterable[Node | None]) -> Node | None:
+    present = tuple(part for part in parts if part is not None)
+    return kind(present) if present else None
+
+
+def _split_negation(branch: Node) -> Shape | None:
+    """Take the NOTs out of a flat branch; None where nothing positive is left."""
+    absences: list[Absence] = []
+    match branch:
+        case And(items):
+            positive = [item for item in items if not isinstance(item, Not)]
+            absences += [Absence(item.var, anywhere=True) for item in items if isinstance(item, Not)]
+            parts = [_without_negation(item, absences) for item in positive]
+            return Shape(flatten(And(tuple(parts))), tuple(absences)) if parts else None
+        case Seq(items):
+            node = _between(items, absences)
+            return Shape(node, tuple(absences)) if node is not None else None
+        case Not():
+            return None
+    return Shape(branch, ())
+
+
+def _without_negation(item: Node, absences: list[Absence]) -> Node:
+    """Take the NOTs out of an item below the top, where they are legal only inside a SEQ."""
+    match item:
+        case Seq(items):
+            for end in (items[0], items[-1]):
+                if isinstance(end, Not):
+                    raise _misplaced(end, "at an end of a SEQ inside another item")
+            node = _between(items, absences)
+            assert node is not None
+            return node
+        case And(items):
+            for each in items:
+                if isinstance(each, Not):
+                    raise _misplaced(each, "in an AND inside another item")
+            return And(tuple(_without_negation(each, absences) for each in items))
+    return item
+
+
+def _between(items: tuple[Node, ...], absences: list[Absence]) -> Node | None:
+    """Note for each NOT of a SEQ the items around it, and return the SEQ without them."""
+    positive = [i for i, item in enumerate(items) if not isinstance(item, Not)]
+    for i, item in enumerate(items):
+        if isinstance(item, Not):
+            before = [j for j in positive if j < i]
+            after = [j for j in positive if j > i]
+            left = _names(items[before[-1]]) if before else ()
+            right = _names(items[after[0]]) if after else ()
+            absences.append(Absence(item.var, left, right))
+    if not positive:
+        return None
+    return flatten(Seq(tuple(_without_negation(items[i], absences) for i in positive)))
+
+
+def _names(node: Node) -> tuple[str, ...]:
+    negated = {each.var.name for each in _nots(node)}
+    return tuple(var.name for var in variables(node) if var.name not in negated)
+
+
+def _nots(node: Node) -> list[Not]:
+    match node:
+        case Not():
+            return [node]
+        case Seq(items) | And(items):
+            return [each for item in items for each in _nots(item)]
+    return []
+
+
+def _misplaced(item: Not, where: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"NOT {item.var.name} stands {where}",
+        span=item.var.span,
+        hint="put it between two items of a SEQ, at an end of the whole pattern, or into a top-level AND",
+    )

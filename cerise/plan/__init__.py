@@ -1,0 +1,1 @@
+"""How to find it: plans as frozen data."""

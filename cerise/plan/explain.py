@@ -1,0 +1,58 @@
+"""A plan for people to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cerise.pattern.bound import Bound, Branch
+from cerise.pattern.nodes import variables
+from cerise.pattern.show import show, show_path, show_pattern, show_window
+
+
+def describe(bound: Bound, facts: Mapping[str, str]) -> str:
+    """Return a bound query as text: what it means, what it reads, and how it runs.
+
+    Args:
+        bound: the query.
+        facts: what the caller knows of how it runs, by name.
+    """
+    source = f"{describe(bound.source, {})}\n\nand over its matches:\n\n" if bound.source else ""
+    sections = [
+        *(_indented(show(bound.query).rsplit(";\n", 1)[-1])),
+        "",
+        *(line for number, branch in enumerate(bound.branches, 1) for line in _branch(branch, number, bound)),
+        *(f"{name:<10} {text}" for name, text in {**_facts(bound), **facts}.items()),
+        *(f"{'warning':<10} {text}" for text in bound.warnings),
+    ]
+    return source + "\n".join(sections)
+
+
+def _indented(text: str) -> list[str]:
+    return [f"  {line}" for line in text.splitlines()]
+
+
+def _branch(branch: Branch, number: int, bound: Bound) -> list[str]:
+    """Show which predicate stands on which variable's edge [SASE08 §3.2]."""
+    head = f"branch {number} of {len(bound.branches)}" if len(bound.branches) > 1 else "pattern"
+    lines = [f"{head:<10} {show_pattern(branch.pattern)}"]
+    for conjunct in branch.conjuncts:
+        lines.append(f"{'':<10}   on {conjunct.last or 'start':<10} {conjunct}   ({conjunct.role.value})")
+    for negation in branch.negations:
+        tests = " AND ".join(map(str, negation.tests)) or "any event"
+        lines.append(f"{'':<10}   no {negation.absence.var.name:<10} {tests}")
+    return lines
+
+
+def _facts(bound: Bound) -> dict[str, str]:
+    window = show_window(bound.within) if bound.within else "none: a match may span all events"
+    slide = f", sliding by {show_window(bound.slide)}" if bound.slide else ""
+    ties = bound.schema.order or (("arrival",) if bound.schema.arrival else tuple(map(show_path, bound.ties)))
+    return {
+        "strategy": bound.query.strategy.value,
+        "partition": ", ".join(map(show_path, bound.partition)) or "none: all events are one stream",
+        "window": window + slide,
+        "order": f"{bound.schema.time}, then {', '.join(ties)}",
+        "reads": ", ".join(map(show_path, bound.reads)) or "nothing but the time",
+        "returns": ", ".join(column.name for column in bound.columns),
+        "variables": ", ".join(var.name for var in variables(bound.query.pattern)),
+    }

@@ -1,0 +1,1 @@
+"""Cerise on Spark, batch and stream: the only room that imports pyspark."""

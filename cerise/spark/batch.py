@@ -1,0 +1,126 @@
+"""A query over a Spark DataFrame: one exchange by partition, then matching inside Python tasks.
+
+The wiring only: what a task does is `Task`, a function from Arrow batches to Arrow batches. Columns are
+named by text throughout, so the same code runs on classic and on Connect DataFrames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from cerise.engines.base import Options
+from cerise.engines.choose import choose
+from cerise.engines.identity import hash_rows
+from cerise.engines.output import to_table
+from cerise.errors import DataError
+from cerise.events import EventBatch, raw_column, read_times
+from cerise.kinds import Kind
+from cerise.pattern.bound import Bound
+from cerise.pattern.query import Count
+from cerise.spark.frames import quoted, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ROWS_AT_ONCE = 65_536
+KEY = "__cerise_key_"
+
+
+def find(events: DataFrame, bound: Bound, options: Options) -> DataFrame:
+    """Return the matches of a query as a lazy DataFrame."""
+    if bound.source is not None:
+        events = find(events, bound.source, options)
+    exchanged = _exchange(events, bound, options)
+    matches = exchanged.mapInArrow(Task(bound, options), spark_schema(bound.output_schema))
+    return _summed(matches, bound.columns[0].name) if isinstance(bound.query.returns, Count) else matches
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What one task does: its rows come sorted by partition, then in stream order."""
+
+    bound: Bound
+    options: Options
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the matches of whole partitions, some thousand rows at a time."""
+        columns = pa.schema([self.bound.schema.columns.field(name) for name in self.bound.needs])
+        tables = (pa.Table.from_batches([batch]).select(columns.names).cast(columns) for batch in batches)
+        for table in whole_partitions(tables, self.bound):
+            yield from self._matches(table).to_batches(max_chunksize=ROWS_AT_ONCE)
+
+    def _matches(self, table: pa.Table) -> pa.Table:
+        _reject_null_times(table, self.bound)
+        matcher = choose(self.bound, self.options).start(self.bound, self.options)
+        # Rows of one partition are in stream order, so a stable sort by time keeps that order.
+        order = np.argsort(read_times(table, self.bound.schema), kind="stable")
+        matcher.feed(EventBatch.in_order(table.take(pa.array(order)), self.bound.schema))
+        return to_table(matcher.flush(), self.bound)
+
+
+def whole_partitions(tables: Iterable[pa.Table], bound: Bound) -> Iterator[pa.Table]:
+    """Join and cut a sorted sequence of tables so that each holds whole partitions, many where they are small."""
+    waiting: list[pa.Table] = []
+    for table in tables:
+        waiting.append(table)
+        if sum(len(each) for each in waiting) < ROWS_AT_ONCE or not bound.partition:
+            continue
+        joined = pa.concat_tables(waiting)
+        border = _last_border(joined, bound)
+        if border:
+            yield joined.slice(0, border)
+        waiting = [joined.slice(border)]
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _last_border(table: pa.Table, bound: Bound) -> int:
+    """Return the row at which the last partition starts."""
+    keys = hash_rows(table, bound.schema, bound.partition)
+    changes = np.flatnonzero(keys[1:] != keys[:-1])
+    return int(changes[-1]) + 1 if len(changes) else 0
+
+
+def _reject_null_times(table: pa.Table, bound: Bound) -> None:
+    """A DataFrame's rows have no numbers: show the rows themselves."""
+    times = raw_column(table, (bound.schema.time,))
+    if times.null_count:
+        shown = table.filter(times.is_null()).slice(0, 3).to_pylist()
+        raise DataError(
+            f"{times.null_count} events have no time: '{bound.schema.time}' is null, as in {shown}",
+            hint=f"filter them out first: df.where('{quoted((bound.schema.time,))} IS NOT NULL')",
+        )
+
+
+def _exchange(events: DataFrame, bound: Bound, options: Options) -> DataFrame:
+    """Bring the rows of each partition together, in stream order, with only the columns that are needed."""
+    columns = [quoted((name,)) for name in bound.needs]
+    keys = [_key(path, bound) for path in bound.partition]
+    required = [f"{quoted(path)} IS NOT NULL" for path in bound.not_null]
+    for test in required:
+        events = events.where(test)
+    named = [f"{key} AS {KEY}{i}" for i, key in enumerate(keys)]
+    names = [f"{KEY}{i}" for i in range(len(keys))]
+    chosen = events.selectExpr(*columns, *named)
+    ordered = [(bound.schema.time,), *((name,) for name in bound.schema.order), *bound.ties]
+    sorting = [*names, *(quoted(path) for path in dict.fromkeys(ordered))]
+    if not keys:
+        return chosen.repartition(1).sortWithinPartitions(*sorting)
+    parted = chosen.repartition(options.partitions, *names) if options.partitions else chosen.repartition(*names)
+    return parted.sortWithinPartitions(*sorting)
+
+
+def _key(path: tuple[str, ...], bound: Bound) -> str:
+    """Return a partition column as SQL; Spark hashes 0.0 and -0.0 apart, though they are equal."""
+    name = quoted(path)
+    return f"IF({name} = 0, CAST(0 AS DOUBLE), CAST({name} AS DOUBLE))" if bound.schema.kind(path) is Kind.FLOAT else name
+
+
+def _summed(counts: DataFrame, name: str) -> DataFrame:
+    """Return one row: the sum of the tasks' counts, 0 where there are none."""
+    return counts.agg({name: "sum"}).selectExpr(f"coalesce(`sum({name})`, 0L) AS {name}")

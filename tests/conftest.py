@@ -1,0 +1,27 @@
+"""Fixtures for all tests: one Spark session, in one worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    from cerise.spark.session import session
+
+    running = session(cores=2, memory="1g", spark_sql_shuffle_partitions=2)
+    yield running
+    running.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep all tests with a session on one xdist worker: one JVM, and the other worker does the rest."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))

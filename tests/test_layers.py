@@ -1,0 +1,98 @@
+"""Imports point one way, each heavy package has one home, and no module has a name that says nothing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ORDER = (
+    "errors kinds events pattern lang kernels stats plan engines store fetch spark api data cli web".split()
+)
+EXEMPT = ("cerise/__init__.py", "cerise/__main__.py")
+HOMES = {
+    "pyspark": ("cerise/spark/*",),
+    "numba": ("cerise/kernels/*", "*/kernel.py"),
+    "sqlglot": ("cerise/lang/match_recognize.py",),
+    "pyroaring": ("cerise/store/bitmap.py",),
+    "deltalake": ("cerise/store/table.py",),
+}
+NAMELESS = {"utils", "common", "core", "helpers", "manager", "factory"}
+FILES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "cerise").rglob("*.py"))
+
+
+def imports(path: str, source: str) -> Iterator[str]:
+    """Yield the full dotted name of all that a file imports, wherever in the file."""
+    here = Path(path).with_suffix("").parts
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = [*here[: len(here) - node.level]] if node.level else []
+            yield from (".".join([*base, *filter(None, [node.module]), alias.name]) for alias in node.names)
+
+
+def complaints(path: str, source: str) -> Iterator[str]:
+    """Yield what is wrong with the imports and the name of one file of the package."""
+    parts = Path(path).with_suffix("").parts
+    if NAMELESS & set(parts):
+        yield f"{path}: the name says nothing"
+    for name in imports(path, source):
+        top, room = name.split(".")[0], [*name.split("."), ""][1]
+        if top in HOMES and not any(fnmatch(path, home) for home in HOMES[top]):
+            yield f"{path} imports {name}, which only {' and '.join(HOMES[top])} may"
+        if top == "cerise" and path not in EXEMPT and not allowed(parts[1], room):
+            yield f"{path} imports {name}, which comes after it"
+
+
+def allowed(room: str, imported: str) -> bool:
+    return imported in ORDER and room in ORDER and ORDER.index(imported) <= ORDER.index(room)
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_the_package_keeps_the_order(path: str) -> None:
+    assert list(complaints(path, (ROOT / path).read_text())) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("cerise/pattern/nodes.py", "from cerise.lang import sase"),
+        ("cerise/pattern/nodes.py", "from cerise import api"),
+        ("cerise/pattern/nodes.py", "import cerise.engines.reference"),
+        ("cerise/pattern/nodes.py", "from ..engines import reference"),
+        ("cerise/pattern/nodes.py", "import cerise"),
+        ("cerise/errors.py", "def late():\n    from cerise.events import Schema"),
+        ("cerise/unknown.py", "from cerise.errors import PlanError"),
+        ("cerise/api.py", "import pyspark"),
+        ("cerise/api.py", "from pyspark.sql import SparkSession"),
+        ("cerise/engines/nfa/run.py", "from numba import njit"),
+        ("cerise/lang/sase.py", "import sqlglot"),
+        ("cerise/store/index.py", "import pyroaring"),
+        ("cerise/store/index.py", "import deltalake"),
+        ("cerise/store/utils.py", ""),
+        ("cerise/core/nodes.py", ""),
+    ],
+)
+def test_a_planted_mistake_is_caught(path: str, source: str) -> None:
+    assert len(list(complaints(path, source))) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        (
+            "cerise/pattern/nodes.py",
+            "from cerise.errors import Span\nfrom . import expr\nfrom .expr import Attr",
+        ),
+        ("cerise/engines/nfa/kernel.py", "import numba"),
+        ("cerise/spark/batch.py", "from pyspark.sql import DataFrame\nfrom cerise.engines import choose"),
+        ("cerise/__init__.py", "from cerise.api import find"),
+    ],
+)
+def test_a_right_import_passes(path: str, source: str) -> None:
+    assert list(complaints(path, source)) == []
