@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         StoreError,
         UnsupportedError,
     )
-    from cerise.lang.builder import all_of, any_of, no, seq, var
+    from cerise.lang.builder import all_of, any_of, many, maybe, no, seq, var
     from cerise.pattern.query import Query
     from cerise.pattern.show import show
 
@@ -46,7 +46,7 @@ _HOMES = {
         "BindError", "CeriseError", "CeriseWarning", "DataError", "ParseError", "PlanError", "StoreError",
         "UnsupportedError",
     ),
-    "cerise.lang.builder": ("all_of", "any_of", "no", "seq", "var"),
+    "cerise.lang.builder": ("all_of", "any_of", "many", "maybe", "no", "seq", "var"),
     "cerise.pattern.query": ("Query",),
     "cerise.pattern.show": ("show",),
 }  # fmt: skip
@@ -54,7 +54,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "BindError", "CeriseError", "CeriseWarning", "DataError", "Options", "ParseError", "PlanError", "Query",
-    "StoreError", "UnsupportedError", "all_of", "any_of", "explain", "find", "no", "parse", "schema", "seq",
+    "StoreError", "UnsupportedError", "all_of", "any_of", "explain", "find", "many", "maybe", "no", "parse", "schema", "seq",
     "session", "show", "var",
 ]  # fmt: skip
 

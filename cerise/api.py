@@ -16,6 +16,7 @@ from cerise.engines.run import run
 from cerise.errors import BindError, CeriseWarning, UnsupportedError
 from cerise.events import Schema
 from cerise.lang import sase
+from cerise.lang.builder import Draft
 from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Query
@@ -30,7 +31,7 @@ Params = Mapping[str, Any]
 
 def find(
     events: Any,
-    query: str | Query,
+    query: str | Query | Draft,
     *,
     time: str,
     type: str | None = None,
@@ -44,7 +45,7 @@ def find(
 
     Args:
         events: a Spark DataFrame, or any table that speaks Arrow (pyarrow, pandas, Polars, DuckDB).
-        query: SASE+ text, or a Query.
+        query: SASE+ text, or a query written in Python.
         time: the column that says when an event happened: timestamp, date or integer.
         type: the column that says what kind of event it is, where the pattern names types.
         key: columns that partition the events, as PARTITION BY in the query.
@@ -73,7 +74,7 @@ def find(
 
 
 def schema(
-    query: str | Query,
+    query: str | Query | Draft,
     events: Any,
     *,
     time: str,
@@ -84,7 +85,7 @@ def schema(
     """Return the schema that the matches of a query will have, without running it.
 
     Args:
-        query: SASE+ text, or a Query.
+        query: SASE+ text, or a query written in Python.
         events: what `find` takes, or only its schema: a pyarrow Schema or a Spark StructType.
         time: as in `find`.
         type: as in `find`.
@@ -106,7 +107,7 @@ def schema(
 
 def explain(
     events: Any,
-    query: str | Query,
+    query: str | Query | Draft,
     *,
     time: str,
     type: str | None = None,
@@ -138,8 +139,10 @@ def explain(
     return describe(bound, facts)
 
 
-def parse(query: str | Query) -> Query:
+def parse(query: str | Query | Draft) -> Query:
     """Parse SASE+ text; a Query is returned as it is."""
+    if isinstance(query, Draft):
+        return query.query
     return query if isinstance(query, Query) else sase.parse(query)
 
 
@@ -150,7 +153,7 @@ def session(**settings: Any) -> SparkSession:
     return start(**settings)
 
 
-def _bound(query: str | Query, known: Schema, params: Params | None, options: Options) -> Bound:
+def _bound(query: str | Query | Draft, known: Schema, params: Params | None, options: Options) -> Bound:
     """Bind, and warn of what is legal but probably not meant."""
     bound = bind(parse(query), known, params)
     for warning in bound.warnings:

@@ -285,11 +285,11 @@ def _aggregate(function: str, values: Sequence[Expr], span: Span) -> Expr:
     if len(values) != 1:
         hint = {"min": "least(…) compares several values", "max": "greatest(…) compares several values"}.get(function)
         raise ParseError(f"{function} takes one argument", span=span, hint=hint)
-    return Agg(function, _over_set(values[0]), span)
+    return Agg(function, over_set(values[0]), span)
 
 
-def _over_set(value: Expr) -> Expr:
+def over_set(value: Expr) -> Expr:
     """Inside an aggregate b.x means the set b[].x, and b[i-1].x (so 004 Table 1 prints it) b[..i-1].x."""
     if isinstance(value, Attr):
         return replace(value, at={At.EVERY: At.ALL, At.PREVIOUS: At.RUNNING}.get(value.at, value.at))  # type: ignore[call-overload]
-    return rebuild(value, _over_set)
+    return rebuild(value, over_set)
