@@ -1,4 +1,4 @@
-"""Cerise: Complex Event Recognition In Spark Engine. Finds sequences of events in tables, lake files and streams.
+"""Cerise, Complex Event Recognition In Spark Engine: finds sequences of events in tables and streams.
 
    a query                                      events
    lang/     SASE+ · SQL · Python                store/   tables, lake files, Parquet + bitmaps
@@ -54,8 +54,8 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "BindError", "CeriseError", "CeriseWarning", "DataError", "Options", "ParseError", "PlanError", "Query",
-    "StoreError", "UnsupportedError", "all_of", "any_of", "explain", "find", "many", "maybe", "no", "parse", "schema", "seq",
-    "session", "show", "var",
+    "StoreError", "UnsupportedError", "all_of", "any_of", "explain", "find", "many", "maybe", "no", "parse",
+    "schema", "seq", "session", "show", "var",
 ]  # fmt: skip
 
 

@@ -66,7 +66,9 @@ def find(
         from cerise.spark import batch, frames
 
         columns = frames.arrow_schema(events)
-        bound = _bound(query, Schema(columns, time, type, _names(key), _names(order), arrival=False), params, options)
+        bound = _bound(
+            query, Schema(columns, time, type, _names(key), _names(order), arrival=False), params, options
+        )
         return batch.find(events, bound, options)
     table = _table(events)
     bound = _bound(query, Schema(table.schema, time, type, _names(key), _names(order)), params, options)
@@ -100,7 +102,7 @@ def schema(
 
         columns = frames.arrow_schema(events)
         bound = bind(parse(query), Schema(columns, time, type, _names(key), arrival=False), params)
-        return frames.spark_schema(bound.output_schema)
+        return frames.result_schema(bound, events)
     columns = events if isinstance(events, pa.Schema) else _table(events).schema
     return bind(parse(query), Schema(columns, time, type, _names(key)), params).output_schema
 

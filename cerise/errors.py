@@ -51,7 +51,9 @@ class CeriseError(Exception):
 
     def located(self, text: str | None) -> CeriseError:
         """Return the same error with the text that its span points into, if it had none."""
-        return self if self.text or not text else _rebuild(type(self), self.problem, self.span, text, self.hint)
+        return (
+            self if self.text or not text else _rebuild(type(self), self.problem, self.span, text, self.hint)
+        )
 
 
 class ParseError(CeriseError):

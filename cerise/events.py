@@ -40,7 +40,12 @@ class Schema:
 
     def __post_init__(self) -> None:
         self._reject_duplicates()
-        roles = {"time": [self.time], "type": [self.type], "key": self.key, "order": self.order}
+        roles: dict[str, Sequence[str | None]] = {
+            "time": [self.time],
+            "type": [self.type],
+            "key": self.key,
+            "order": self.order,
+        }
         for role, names in roles.items():
             for name in names:
                 if name is not None and name not in self.columns.names:
@@ -91,7 +96,7 @@ class Schema:
         for name in (*self.key, *self.order):
             if self.kind((name,)) not in COMPUTABLE:
                 raise BindError(
-                    f"column '{name}' of type {self.columns.field(name).type} cannot be a key or order column",
+                    f"column '{name}' of type {self.columns.field(name).type} cannot be key or order",
                     hint="use columns of simple types",
                 )
 
@@ -173,7 +178,7 @@ def read_times(table: pa.Table, schema: Schema) -> npt.NDArray[np.int64]:
             f"{len(rows)} of {len(times)} events have no time: '{schema.time}' is null in rows {shown}",
             hint=f"filter them out first: WHERE {schema.time} IS NOT NULL",
         )
-    return times.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return np.asarray(times, dtype=np.int64)
 
 
 def _stream_order(
@@ -190,7 +195,7 @@ def _stream_order(
         keys[str(len(keys))] = column.is_valid()  # nulls first
         keys[str(len(keys))] = _float_rank(column) if schema.kind(path) is Kind.FLOAT else column
     ranked = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
-    return ranked.to_numpy().astype(np.int64)
+    return np.asarray(ranked, dtype=np.int64)
 
 
 def _float_rank(column: pa.Array) -> pa.Array:

@@ -11,6 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from cerise.pattern.bound import Bound
+from cerise.pattern.query import Count
+
 CASES = Path(__file__).parent / "cases"
 TOKEN = re.compile(r"([A-Za-z]+)(-?\d+)")
 TYPES: dict[str, pa.DataType] = {
@@ -49,12 +52,22 @@ class Case:
 
     def roles(self) -> dict[str, Any]:
         """The arguments of `cerise.find` besides events and query."""
-        return {"time": self.time, "type": self.type, "key": self.key, "order": self.order, "params": self.params}
+        return {
+            "time": self.time,
+            "type": self.type,
+            "key": self.key,
+            "order": self.order,
+            "params": self.params,
+        }
 
 
 def load_cases() -> list[Case]:
     """Read every case of tests/cases."""
-    return [case for path in sorted(CASES.glob("*.cer")) for case in read_cases(path.name, path.read_text("utf-8"))]
+    return [
+        case
+        for path in sorted(CASES.glob("*.cer"))
+        for case in read_cases(path.name, path.read_text("utf-8"))
+    ]
 
 
 def read_cases(file: str, text: str) -> list[Case]:
@@ -163,7 +176,11 @@ def _nested(paths: list[list[str]], columns: list[pa.Array]) -> pa.Table:
         inner = [(path[1:], column) for path, column in zip(paths, columns, strict=True) if path[0] == name]
         if inner[0][0]:
             table = _nested([path for path, _ in inner], [column for _, column in inner])
-            arrays.append(table.to_struct_array().combine_chunks() if table.num_rows else pa.array([], pa.struct(list(table.schema))))
+            arrays.append(
+                table.to_struct_array().combine_chunks()
+                if table.num_rows
+                else pa.array([], pa.struct(list(table.schema)))
+            )
         else:
             arrays.append(inner[0][1])
     return pa.table(dict(zip(names, arrays, strict=True)))
@@ -180,27 +197,29 @@ def read_answer(text: str) -> Counter[Row]:
 
 def _answer_line(line: str) -> Row:
     pairs = re.findall(r"([^\s=]+)=('(?:[^']|'')*'|\S+)", line)
-    return tuple(sorted((name, value[1:-1].replace("''", "'") if value.startswith("'") else value) for name, value in pairs))
+    return tuple(
+        sorted(
+            (name, value[1:-1].replace("''", "'") if value.startswith("'") else value)
+            for name, value in pairs
+        )
+    )
 
 
-def answer_of(table: pa.Table, label: str) -> Counter[Row]:
-    """Return what a result says, in the form of the expected lines."""
-    fixed = {"match_id", "first_time", "last_time"}
-    return Counter(_row(row, label, fixed) for row in table.to_pylist())
+def answer_of(table: pa.Table, bound: Bound, label: str) -> Counter[Row]:
+    """Return what a result says, in the form of the expected lines: the events, or the columns of RETURN."""
+    counted = isinstance(bound.query.returns, Count)
+    chosen = [each.name for each in bound.columns if counted or not isinstance(each.fill, str | tuple)]
+    return Counter(_row(row, label) for row in table.select(chosen).to_pylist())
 
 
-def _row(row: dict[str, Any], label: str, fixed: set[str]) -> Row:
-    bound = any(_is_event(value, label) for value in row.values())
-    pairs = []
-    for name, value in row.items():
-        if name in fixed:
-            continue
-        if not bound:
-            pairs.append((name, shown(value)))
-        elif _is_event(value, label):
-            events = value if isinstance(value, list) else [value]
-            pairs.append((name, ",".join(shown(event[label]) for event in events)))
-    return tuple(sorted(pairs))
+def _row(row: dict[str, Any], label: str) -> Row:
+    events = {name: value for name, value in row.items() if _is_event(value, label)}
+    if not events:
+        return tuple(sorted((name, shown(value)) for name, value in row.items()))
+    lists = {name: value if isinstance(value, list) else [value] for name, value in events.items()}
+    return tuple(
+        sorted((name, ",".join(shown(event[label]) for event in each)) for name, each in lists.items())
+    )
 
 
 def _is_event(value: Any, label: str) -> bool:
@@ -217,7 +236,11 @@ def shown(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dt.datetime):
-        return value.replace(tzinfo=None).isoformat(timespec="minutes") if not value.second else value.isoformat()
+        return (
+            value.replace(tzinfo=None).isoformat(timespec="minutes")
+            if not value.second
+            else value.isoformat()
+        )
     return repr(value) if isinstance(value, float) else str(value)
 
 

@@ -19,7 +19,9 @@ def choose(bound: Bound, options: Options) -> Engine:
     engine = ENGINES[options.engine]
     if (reason := engine.why_not(bound)) is not None:
         able = [each.name for each in ENGINES.values() if each.why_not(bound) is None]
-        raise UnsupportedError(f"engine '{engine.name}' cannot run this query: {reason}", hint=f"use {' or '.join(able)}")
+        raise UnsupportedError(
+            f"engine '{engine.name}' cannot run this query: {reason}", hint=f"use {' or '.join(able)}"
+        )
     return engine
 
 
@@ -28,6 +30,8 @@ def reasons(bound: Bound, options: Options) -> str:
     chosen = choose(bound, options)
     why = "as asked" if options.engine else "the first that can run the query"
     others = [
-        f"not {each.name}: {each.why_not(bound)}" for each in ENGINES.values() if each is not chosen and each.why_not(bound)
+        f"not {each.name}: {each.why_not(bound)}"
+        for each in ENGINES.values()
+        if each is not chosen and each.why_not(bound)
     ]
     return "; ".join([why, *others])

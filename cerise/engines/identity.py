@@ -57,13 +57,17 @@ def _hash_lists(rows: pa.ListArray, events: UInts, salt: UInts) -> UInts:
     flat = rows.flatten().to_numpy(zero_copy_only=False).astype(np.int64)
     hashed = _mix(events[flat] + place.astype(np.uint64) * STEP_EVENT + salt)
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashed)])
-    return sums[starts[1:]] - sums[starts[:-1]]
+    result: UInts = sums[starts[1:]] - sums[starts[:-1]]
+    return result
 
 
 def _hash_column(column: pa.Array, kind: Kind) -> UInts:
     if kind is Kind.STRING:
         encoded = column.dictionary_encode()
-        words = np.array([xxhash.xxh64_intdigest(word.encode()) for word in encoded.dictionary.to_pylist()] or [0], np.uint64)
+        words = np.array(
+            [xxhash.xxh64_intdigest(word.encode()) for word in encoded.dictionary.to_pylist()] or [0],
+            np.uint64,
+        )
         hashed = words[encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)]
     elif kind is Kind.FLOAT:
         values = column.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
@@ -77,7 +81,9 @@ def _number_among_equals(ids: UInts) -> UInts:
     """Return for each id how often it has occurred before."""
     order = np.argsort(ids, kind="stable")
     ranked = ids[order]
-    starts = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]])) if len(ids) else np.zeros(0, int)
+    starts = (
+        np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]])) if len(ids) else np.zeros(0, int)
+    )
     sizes = np.diff(np.append(starts, len(ids)))
     numbers = np.empty(len(ids), dtype=np.uint64)
     numbers[order] = (np.arange(len(ids)) - np.repeat(starts, sizes)).astype(np.uint64)
@@ -91,5 +97,3 @@ def _mix(values: UInts) -> UInts:
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)
     result: UInts = x ^ (x >> np.uint64(31))
     return result
-
-

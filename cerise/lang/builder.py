@@ -4,7 +4,7 @@
     query = seq(a, b).where(b[i].price > b[i - 1].price, a.price < b.price).within("1 hour")
 
 `b[1]` is the first event of a Kleene variable, `b[-1]` the last, `b[i]` and `b[i - 1]` the current and the
-previous one, `b[:i]` those before the current one. A column whose name Python cannot write is `b["odd name"]`.
+previous one, `b[:i]` those before the current one. A column with an odd name is `b["odd name"]`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,20 @@ from cerise.lang.sase import parse
 from cerise.lang.sase_exprs import over_set
 from cerise.lang.sase_nodes import OUTPUTS, STRATEGIES
 from cerise.pattern.expr import (
-    Agg, At, Attr, Binary, Call, Expr, In, Index, IsNull, Like, Param, Same, Unary, conjuncts,
+    Agg,
+    At,
+    Attr,
+    Binary,
+    Call,
+    Expr,
+    In,
+    Index,
+    IsNull,
+    Like,
+    Param,
+    Same,
+    Unary,
+    conjuncts,
 )  # fmt: skip
 from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var
 from cerise.pattern.query import Count, Item, Query, Unit, Window
@@ -46,7 +59,9 @@ class Term:
         return Term(replace(self._expr, path=(*self._expr.path, name)))
 
     def __bool__(self) -> bool:
-        raise TypeError("a predicate has no truth value yet: join predicates with & and |, not with and and or")
+        raise TypeError(
+            "a predicate has no truth value yet: join predicates with & and |, not with and and or"
+        )
 
     def is_null(self) -> Term:
         """Whether the value IS NULL."""
@@ -58,7 +73,9 @@ class Term:
 
     def between(self, low: Any, high: Any) -> Term:
         """Whether low ≤ value ≤ high."""
-        return (self >= low) & (self <= high)
+        return Term(
+            Binary("and", Binary(">=", self._expr, _expr(low)), Binary("<=", self._expr, _expr(high)))
+        )
 
     def like(self, pattern: str) -> Term:
         """Whether the text is LIKE a pattern of % and _."""
@@ -117,7 +134,7 @@ class Variable:
     def __getattr__(self, name: str) -> Term:
         if name.startswith("__"):
             raise AttributeError(name)
-        return self[name]
+        return Term(Attr(_var(self._node).name, (name,), self._at))
 
     def __getitem__(self, key: Any) -> Any:
         """Return an attribute by name, or one of the events of a Kleene variable."""
@@ -194,7 +211,7 @@ class Draft:
         return Draft(replace(self.query, where=self.query.where + added))
 
     def use(self, strategy: str) -> Draft:
-        """Choose the strategy: skip_till_next_match, skip_till_any_match, strict_contiguity, …"""
+        """Choose the strategy, by any of its names."""
         word = strategy.lower().replace("-", "_")
         if word not in STRATEGIES:
             raise BindError(f"unknown strategy '{strategy}'", hint=did_you_mean(word, STRATEGIES))
@@ -210,7 +227,7 @@ class Draft:
         return self.where(*(Term(Same((each,) if isinstance(each, str) else each)) for each in columns))
 
     def within(self, extent: str | int | dt.timedelta) -> Draft:
-        """Bound the match: "12 hours", "1000 events", a timedelta, or a number in units of the time column."""
+        """Bound the match: "12 hours", "1000 events", a timedelta, or units of an integer time column."""
         return Draft(replace(self.query, within=_window(extent)))
 
     def slide(self, extent: str | int | dt.timedelta) -> Draft:
@@ -287,7 +304,7 @@ def count(term: Term | Variable) -> Term:
 
 
 def call(function: str, *args: Any) -> Term:
-    """Return a scalar function of values, such as call("abs", a.x - b.x)."""
+    """Return a scalar function of values: `call("abs", a.x - b.x)`."""
     return Term(Call(function, tuple(map(_expr, args))))
 
 

@@ -56,11 +56,14 @@ def _compose(queries: list[Query]) -> Query:
     """Give each query that reads FROM an earlier one that query as its source."""
     named: dict[str, Query] = {}
     unused: dict[str, Query] = {}
-    for number, query in enumerate(queries, 1):
+    for number, each in enumerate(queries, 1):
+        query = each
         if isinstance(query.source, str) and query.source in named:
             unused.pop(query.source, None)
             query = replace(query, source=named[query.source])
-        elif isinstance(query.source, str) and (hint := did_you_mean(query.source, named) or "").startswith("did"):
+        elif isinstance(query.source, str) and (hint := did_you_mean(query.source, named) or "").startswith(
+            "did"
+        ):
             raise ParseError(f"query {number} reads FROM '{query.source}', which no query writes", hint=hint)
         if number == len(queries):
             break
@@ -84,7 +87,12 @@ def _explain(error: UnexpectedInput, text: str) -> ParseError:
     if not text.strip():
         return ParseError("the query is empty", hint="start with PATTERN SEQ(…)")
     problem = f"did not expect {found}" if found else "the query ends too early"
-    return ParseError(problem, span=Span(start, start + max(1, len(found or "") - 2)), text=text, hint=_hint(found, expected))
+    return ParseError(
+        problem,
+        span=Span(start, start + max(1, len(found or "") - 2)),
+        text=text,
+        hint=_hint(found, expected),
+    )
 
 
 def _place(error: UnexpectedInput, text: str) -> tuple[int, str | None, set[str]]:
@@ -94,7 +102,8 @@ def _place(error: UnexpectedInput, text: str) -> tuple[int, str | None, set[str]
         case UnexpectedToken(token=token):
             return token.start_pos or 0, f"'{token}'", set(error.accepts or error.expected)
         case UnexpectedCharacters():
-            return error.pos_in_stream, f"'{text[error.pos_in_stream]}'", set(error.allowed or ())
+            place = error.pos_in_stream or 0
+            return place, f"'{text[place]}'", set(error.allowed or ())
         case UnexpectedEOF():
             return len(text.rstrip()), None, set(error.expected)
     return 0, None, set()
@@ -103,7 +112,9 @@ def _place(error: UnexpectedInput, text: str) -> tuple[int, str | None, set[str]
 def _hint(found: str | None, expected: set[str]) -> str | None:
     if {"WHERE", "WITHIN"} <= expected and found:
         clause = did_you_mean(found.strip("'").upper(), CLAUSES.replace(" BY", "").split(", "))
-        return clause if clause and clause.startswith("did") else f"expected an operator or a clause ({CLAUSES})"
+        return (
+            clause if clause and clause.startswith("did") else f"expected an operator or a clause ({CLAUSES})"
+        )
     names = sorted({str(WORDS.get(each, each)) for each in expected if WORDS.get(each, each) is not None})
     return f"expected {' or '.join(names)}" if 0 < len(names) <= 8 else _usual(names)
 

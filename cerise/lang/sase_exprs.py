@@ -15,7 +15,22 @@ from cerise.errors import ParseError, Span, did_you_mean
 from cerise.events import Path
 from cerise.kinds import Kind
 from cerise.pattern.expr import (
-    AGGREGATES, Agg, At, Attr, Binary, Call, Cast, Expr, In, Index, IsNull, Like, Literal, Param, Same, Unary,
+    AGGREGATES,
+    Agg,
+    At,
+    Attr,
+    Binary,
+    Call,
+    Cast,
+    Expr,
+    In,
+    Index,
+    IsNull,
+    Like,
+    Literal,
+    Param,
+    Same,
+    Unary,
     rebuild,
 )  # fmt: skip
 
@@ -30,7 +45,8 @@ UNITS_US = {
 OPERATORS = {"==": "=", "<>": "!=", "≠": "!=", "≤": "<=", "≥": ">="}
 CASTS = {
     "int": Kind.INT, "integer": Kind.INT, "bigint": Kind.INT, "long": Kind.INT, "double": Kind.FLOAT,
-    "float": Kind.FLOAT, "string": Kind.STRING, "varchar": Kind.STRING, "boolean": Kind.BOOL, "bool": Kind.BOOL,
+    "float": Kind.FLOAT, "string": Kind.STRING, "varchar": Kind.STRING, "boolean": Kind.BOOL,
+    "bool": Kind.BOOL,
 }  # fmt: skip
 AGGREGATE_ALIASES = {"stdev": "stddev", "stddev_samp": "stddev", "mean": "avg"}
 NAVIGATION: dict[str, Index] = {"first": 1, "last": At.LAST, "next": At.NEXT, "prev": At.PREV}
@@ -119,7 +135,11 @@ class Expressions(Transformer[Token, Any]):
 
     def minus(self, meta: Any, children: list[Any]) -> Expr:
         value = children[1]
-        if isinstance(value, Literal) and isinstance(value.value, int | float) and value.kind is not Kind.BOOL:
+        if (
+            isinstance(value, Literal)
+            and isinstance(value.value, int | float)
+            and value.kind is not Kind.BOOL
+        ):
             return replace(value, value=-value.value, span=span_of(meta))
         return Unary("-", value, span_of(meta))
 
@@ -159,14 +179,17 @@ class Expressions(Transformer[Token, Any]):
         return Attr(name.text, (), at, span=span_of(meta))
 
     def attribute(self, meta: Any, children: list[Any]) -> Expr:
-        ref, *path = children
+        ref: Attr = children[0]
+        path: list[Name] = children[1:]
         span = path[-1].span if path else ref.span
         return replace(ref, path=tuple(each.text for each in path), span=span)
 
     # ---- calls
     def call_star(self, meta: Any, children: list[Token]) -> Expr:
         if children[0].lower() != "count":
-            raise ParseError(f"{children[0]}(*) has no meaning", span=span_of(meta), hint="only COUNT(*) counts matches")
+            raise ParseError(
+                f"{children[0]}(*) has no meaning", span=span_of(meta), hint="only COUNT(*) counts matches"
+            )
         return Call("count", (), span_of(meta))
 
     def call(self, meta: Any, children: list[Any]) -> Expr:
@@ -175,7 +198,8 @@ class Expressions(Transformer[Token, Any]):
         if function == "cast":
             return _cast(args, span)
         if any(name for _, name in args):
-            return Call(word, tuple(_Column(*arg) for arg in args), span)  # type: ignore[arg-type]
+            columns: tuple[Any, ...] = tuple(_Column(*arg) for arg in args)
+            return Call(word, columns, span)
         values = tuple(value for value, _ in args)
         if function in NAVIGATION:
             return _navigate(word, values, span)
@@ -220,7 +244,8 @@ def duration_us(number: Token, unit: Token) -> int:
     exact = Decimal(number) * size
     if exact != int(exact):
         raise ParseError(
-            f"{number} {unit} is not a whole number of microseconds", span=Span(token_span(number).start, token_span(unit).end)
+            f"{number} {unit} is not a whole number of microseconds",
+            span=Span(token_span(number).start, token_span(unit).end),
         )
     return int(exact)
 
@@ -238,7 +263,7 @@ def _index(name: Name, token: Token) -> Index:
     simple = {"": At.ALL, "i": At.CURRENT, "i-1": At.PREVIOUS, "..i-1": At.RUNNING}
     if inner in simple:
         return simple[inner]
-    owner = inner.removesuffix(".len").strip("\"`")
+    owner = inner.removesuffix(".len").strip('"`')
     if owner != name.text.lower():
         raise ParseError(
             f"{name.text}[…] is indexed by the length of another variable", span=token_span(token),
@@ -251,14 +276,20 @@ def _moment(word: Token, text: str, span: Span) -> Expr:
     """TIMESTAMP '…' and DATE '…'."""
     kind = word.lower()
     if kind not in ("timestamp", "date"):
-        raise ParseError(f"unknown literal {word} '…'", span=span, hint="known: TIMESTAMP '…', DATE '…'; durations: 5 minutes")
+        raise ParseError(
+            f"unknown literal {word} '…'",
+            span=span,
+            hint="known: TIMESTAMP '…', DATE '…'; durations: 5 minutes",
+        )
     try:
         if kind == "date":
             moment = dt.datetime.combine(dt.date.fromisoformat(text.strip()), dt.time())
         else:
             moment = dt.datetime.fromisoformat(text.strip())
     except ValueError as error:
-        raise ParseError(f"'{text}' is no {kind}: {error}", span=span, hint="write it as 2024-11-15 18:45:00") from None
+        raise ParseError(
+            f"'{text}' is no {kind}: {error}", span=span, hint="write it as 2024-11-15 18:45:00"
+        ) from None
     zoned = moment.tzinfo is not None
     plain = moment.astimezone(dt.UTC).replace(tzinfo=None) if zoned else moment
     value = (plain - EPOCH) // MICROSECOND
@@ -271,19 +302,25 @@ def _cast(args: Sequence[Named], span: Span) -> Expr:
     (value, type_) = args[0]
     assert type_ is not None
     if (kind := CASTS.get(type_.text.lower())) is None:
-        raise ParseError(f"cannot cast to '{type_.text}'", span=type_.span, hint=did_you_mean(type_.text, CASTS))
+        raise ParseError(
+            f"cannot cast to '{type_.text}'", span=type_.span, hint=did_you_mean(type_.text, CASTS)
+        )
     return Cast(value, kind, span)
 
 
 def _navigate(word: str, values: Sequence[Expr], span: Span) -> Expr:
     if len(values) == 1 and isinstance(values[0], Attr) and values[0].path and values[0].at is At.EVERY:
         return replace(values[0], at=NAVIGATION[word.lower()], span=span)
-    raise ParseError(f"{word} takes one attribute of a Kleene variable", span=span, hint=f"write {word.upper()}(b.price)")
+    raise ParseError(
+        f"{word} takes one attribute of a Kleene variable", span=span, hint=f"write {word.upper()}(b.price)"
+    )
 
 
 def _aggregate(function: str, values: Sequence[Expr], span: Span) -> Expr:
     if len(values) != 1:
-        hint = {"min": "least(…) compares several values", "max": "greatest(…) compares several values"}.get(function)
+        hint = {"min": "least(…) compares several values", "max": "greatest(…) compares several values"}.get(
+            function
+        )
         raise ParseError(f"{function} takes one argument", span=span, hint=hint)
     return Agg(function, over_set(values[0]), span)
 
@@ -291,5 +328,6 @@ def _aggregate(function: str, values: Sequence[Expr], span: Span) -> Expr:
 def over_set(value: Expr) -> Expr:
     """Inside an aggregate b.x means the set b[].x, and b[i-1].x (so 004 Table 1 prints it) b[..i-1].x."""
     if isinstance(value, Attr):
-        return replace(value, at={At.EVERY: At.ALL, At.PREVIOUS: At.RUNNING}.get(value.at, value.at))  # type: ignore[call-overload]
+        meaning: dict[Index, Index] = {At.EVERY: At.ALL, At.PREVIOUS: At.RUNNING}
+        return replace(value, at=meaning.get(value.at, value.at))
     return rebuild(value, over_set)

@@ -193,7 +193,9 @@ def _event(var: Var, parts: Sequence[Any], span: Span) -> Node:
     if len(quants) > 1:
         raise ParseError(f"'{var.name}' has two quantifiers", span=span)
     if any("".join(each.split()) != "[]" for each in indexes):
-        raise ParseError(f"'{var.name}' is declared with an index", span=span, hint=f"declare it as {var.name}[]")
+        raise ParseError(
+            f"'{var.name}' is declared with an index", span=span, hint=f"declare it as {var.name}[]"
+        )
     if indexes and (not quants or quants[0].maybe):
         owner = var.type or "b"
         raise ParseError(f"'{var.name}[]' does not repeat", span=span, hint=f"write {owner}+ {var.name}[]")
@@ -209,13 +211,17 @@ def _quantified(node: Node, quants: Sequence[Quant], span: Span) -> Node:
     if isinstance(node, Var):
         return Kleene(node, quant.low, quant.high)
     raise UnsupportedError(
-        "only a single event can be repeated", span=span, hint="repeat each event on its own; MATCH_RECOGNIZE has groups"
+        "only a single event can be repeated",
+        span=span,
+        hint="repeat each event on its own; MATCH_RECOGNIZE has groups",
     )
 
 
 def _bounds(low: int, high: int | None, span: Span) -> Quant:
     if high is not None and (high < 1 or low > high):
-        raise ParseError(f"no number lies between {low} and {high}", span=span, hint="write {n,m} with n ≤ m and m ≥ 1")
+        raise ParseError(
+            f"no number lies between {low} and {high}", span=span, hint="write {n,m} with n ≤ m and m ≥ 1"
+        )
     return Quant(low, high)
 
 
@@ -252,12 +258,16 @@ def _named(column: Any) -> Item:
     if isinstance(value, Attr) and value.path:
         return Item(value, value.path[-1])
     spans = [each.span for each in walk(value) if each.span]
-    raise ParseError("a computed column needs a name", span=spans[0] if spans else None, hint="write expr AS name")
+    raise ParseError(
+        "a computed column needs a name", span=spans[0] if spans else None, hint="write expr AS name"
+    )
 
 
 def _plain(value: Expr) -> Expr:
     """Return a predicate or column in which no call has named columns."""
     for each in walk(value):
         if isinstance(each, Call) and any(isinstance(arg, _Column) for arg in each.args):
-            raise ParseError(f"AS inside {each.function}(…)", span=each.span, hint="AS names a column of RETURN")
+            raise ParseError(
+                f"AS inside {each.function}(…)", span=each.span, hint="AS names a column of RETURN"
+            )
     return value

@@ -1,4 +1,4 @@
-"""Bind a query to a schema: everything that can be wrong with a query is found here, before any event is read."""
+"""Bind a query to a schema: what can be wrong with a query is found here, before any event is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,19 @@ from cerise.events import Path, Schema
 from cerise.kinds import MOMENTS, Kind
 from cerise.pattern.bound import Bound, Branch, Conjunct, Negation, Role, final_variables
 from cerise.pattern.check import kind_of
-from cerise.pattern.expr import At, Attr, Binary, Expr, Literal, Param, Same, attributes, outside_aggregates, walk
+from cerise.pattern.expr import (
+    At,
+    Attr,
+    Binary,
+    Expr,
+    Index,
+    Literal,
+    Param,
+    Same,
+    attributes,
+    outside_aggregates,
+    walk,
+)
 from cerise.pattern.nodes import Kleene, Node, Var, negated, repeated, variables
 from cerise.pattern.nodes import walk as walk_nodes
 from cerise.pattern.query import Query, Strategy, Unit, Window
@@ -82,7 +94,9 @@ def _names(pattern: Node, schema: Schema, params: Mapping[str, Any]) -> Names:
     seen: set[str] = set()
     for var in variables(pattern):
         if var.name in seen:
-            raise BindError(f"variable '{var.name}' stands twice", span=var.span, hint="give each item its own name")
+            raise BindError(
+                f"variable '{var.name}' stands twice", span=var.span, hint="give each item its own name"
+            )
         seen.add(var.name)
         if var.type is not None:
             _type_literal(var, schema)
@@ -102,7 +116,8 @@ def _type_literal(var: Var, schema: Schema) -> Literal:
         return Literal(int(str(var.type)), Kind.INT)
     except ValueError:
         raise BindError(
-            f"type '{var.type}' is not a number, but type column '{schema.type}' holds integers", span=var.span
+            f"type '{var.type}' is not a number, but type column '{schema.type}' holds integers",
+            span=var.span,
         ) from None
 
 
@@ -118,13 +133,17 @@ def _conjunct(expr: Expr, names: Names) -> Conjunct:
     if isinstance(expr, Same):
         return Conjunct(expr, Role.EQUIVALENCE, "", frozenset())
     if any(isinstance(each, Same) for each in walk(expr)):
-        raise BindError("an equivalence test [attr] inside an expression", hint="join it to the others by AND")
+        raise BindError(
+            "an equivalence test [attr] inside an expression", hint="join it to the others by AND"
+        )
     if kind_of(expr) is not Kind.BOOL:
         raise BindError(f"a predicate must be true or false, not {kind_of(expr).value}", span=expr.span)
     used = frozenset(each.var for each in outside_aggregates(expr))
     if len(used & names.negated) > 1:
         both = " and ".join(sorted(used & names.negated))
-        raise UnsupportedError(f"one conjunct speaks of two negated variables, {both}", span=expr.span, hint="split it")
+        raise UnsupportedError(
+            f"one conjunct speaks of two negated variables, {both}", span=expr.span, hint="split it"
+        )
     last = _last_identifier(expr, names)
     one = is_single_event(expr)
     stepped = bool(Conjunct(expr, Role.STEP, last, used).steps())
@@ -145,8 +164,8 @@ def _last_identifier(expr: Expr, names: Names) -> str:
     if not found:
         return ""
     latest = max(found, key=rank)
-    at = {At.ALL: At.LAST, At.RUNNING: At.CURRENT}.get(latest.at, latest.at)  # type: ignore[call-overload]
-    return show_identifier(replace(latest, at=at))
+    meaning: dict[Index, Index] = {At.ALL: At.LAST, At.RUNNING: At.CURRENT}
+    return show_identifier(replace(latest, at=meaning.get(latest.at, latest.at)))
 
 
 def _branch(shape: Shape, where: Iterable[Conjunct], query: Query, names: Names) -> Branch:
@@ -195,7 +214,9 @@ def _negation(
 
 def _check_shapes(found: tuple[Shape, ...], query: Query) -> None:
     if not found:
-        raise BindError("the pattern binds no event", hint="a pattern needs at least one item that is not negated")
+        raise BindError(
+            "the pattern binds no event", hint="a pattern needs at least one item that is not negated"
+        )
     for shape in found:
         for absence in shape.absences:
             if absence.at_end and query.within is None:
@@ -230,9 +251,13 @@ def _windows(query: Query, schema: Schema, params: Mapping[str, Any]) -> tuple[W
     if slide is None:
         return within, None
     if within is None:
-        raise BindError("SLIDE without WITHIN", span=slide.span, hint="say how long the window is: WITHIN 30 minutes")
+        raise BindError(
+            "SLIDE without WITHIN", span=slide.span, hint="say how long the window is: WITHIN 30 minutes"
+        )
     if (within.unit is Unit.EVENTS) != (slide.unit is Unit.EVENTS):
-        raise BindError("WITHIN and SLIDE are in different units", span=slide.span, hint="use the same unit in both")
+        raise BindError(
+            "WITHIN and SLIDE are in different units", span=slide.span, hint="use the same unit in both"
+        )
     if slide.size == 0:
         raise BindError("SLIDE must be more than 0", span=slide.span)
     return within, slide
@@ -252,7 +277,7 @@ def _window(window: Window, schema: Schema, params: Mapping[str, Any]) -> Window
     timed = schema.kind((schema.time,)) in MOMENTS
     if window.unit is Unit.NUMBER and timed:
         raise BindError(
-            f"{window.size} has no unit, and '{schema.time}' is a {schema.kind((schema.time,)).value}", span=window.span,
+            f"{window.size} has no unit, and '{schema.time}' is no integer", span=window.span,
             hint=f"write {window.size} seconds, {window.size} minutes or {window.size} events",
         )  # fmt: skip
     if window.unit is Unit.TIME and not timed:
@@ -269,10 +294,10 @@ def _warnings(bound: Bound) -> list[str]:
     if within and slide and int(str(slide.size)) > int(str(within.size)):
         found.append("SLIDE is longer than WITHIN: what happens in the gaps between windows is never found")
     if within and _too_small(within, slide, bound):
-        found.append("WITHIN is too small for the pattern: it can never match")
+        found.append("the window of WITHIN is too small for the pattern: it can never match")
     middle = any(not each.absence.at_end for branch in bound.branches for each in branch.negations)
     if bound.query.strategy.contiguous and middle:
-        found.append("NOT between contiguous events can never fail")
+        found.append(f"NOT between events can never fail under {bound.query.strategy.value}")
     return found
 
 

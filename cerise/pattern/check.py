@@ -7,7 +7,20 @@ from collections.abc import Callable
 from cerise.errors import BindError, Span
 from cerise.kinds import COMPUTABLE, INT64_MAX, INT64_MIN, MOMENTS, NUMBERS, Kind
 from cerise.pattern.expr import (
-    COMPARISONS, Agg, Attr, Binary, Call, Cast, Expr, In, IsNull, Like, Literal, Param, Same, Unary,
+    COMPARISONS,
+    Agg,
+    Attr,
+    Binary,
+    Call,
+    Cast,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Param,
+    Same,
+    Unary,
 )  # fmt: skip
 
 Kinds = tuple[Kind, ...]
@@ -153,11 +166,15 @@ def _kind_of_binary(expr: Binary) -> Kind:
         return Kind.BOOL
     if expr.op in COMPARISONS:
         if Kind.NULL in (left, right):
-            raise BindError("a comparison with NULL never holds", span=expr.span, hint="write IS NULL or IS NOT NULL")
+            raise BindError(
+                "a comparison with NULL never holds", span=expr.span, hint="write IS NULL or IS NOT NULL"
+            )
         _meet(left, right, expr.span)
         return Kind.BOOL
     if (result := _arithmetic(expr.op, left, right)) is None:
-        raise BindError(f"cannot compute {left.value} {expr.op} {right.value}", span=expr.span, hint=_mixed(left, right))
+        raise BindError(
+            f"cannot compute {left.value} {expr.op} {right.value}", span=expr.span, hint=_mixed(left, right)
+        )
     return result
 
 
@@ -186,7 +203,9 @@ def _kind_of_call(function: str, kinds: Kinds, span: Span | None) -> Kind:
 
 def _meet(left: Kind, right: Kind, span: Span | None) -> None:
     if promote(left, right) is None or not {left, right} <= COMPUTABLE:
-        raise BindError(f"cannot compare {left.value} with {right.value}", span=span, hint=_mixed(left, right))
+        raise BindError(
+            f"cannot compare {left.value} with {right.value}", span=span, hint=_mixed(left, right)
+        )
 
 
 def _mixed(left: Kind, right: Kind) -> str | None:
@@ -194,7 +213,7 @@ def _mixed(left: Kind, right: Kind) -> str | None:
     if pair & MOMENTS and Kind.STRING in pair:
         return "write a moment as TIMESTAMP '2024-11-15 18:45:00' or DATE '2024-11-15'"
     if Kind.INSTANT in pair and pair & {Kind.LOCAL, Kind.DATE}:
-        return "one has a time zone, the other has not: write TIMESTAMP '2024-11-15 18:45:00Z', or cast the column"
+        return "one has a time zone, the other has not: write TIMESTAMP '2024-11-15 18:45Z', or cast"
     if Kind.DURATION in pair and pair & NUMBERS:
         return "a duration has a unit, as in 5 minutes; differences of integer times are plain numbers"
     if Kind.STRING in pair and pair & NUMBERS:

@@ -13,11 +13,33 @@ from cerise.events import Path
 from cerise.kinds import Kind
 from cerise.pattern.check import kind_of
 from cerise.pattern.expr import (
-    COMPARISONS, Agg, At, Attr, Binary, Call, Cast, Expr, In, IsNull, Like, Literal, Unary, attributes,
+    COMPARISONS,
+    Agg,
+    At,
+    Attr,
+    Binary,
+    Call,
+    Cast,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Unary,
+    attributes,
 )  # fmt: skip
 from cerise.pattern.values import (
-    AGGREGATES, COMPARE, FLOAT_ARITHMETIC, INT_ARITHMETIC, LENIENT_FUNCTIONS, STRICT_FUNCTIONS, Fault, cast, fit,
-    like, rank,
+    AGGREGATES,
+    COMPARE,
+    FLOAT_ARITHMETIC,
+    INT_ARITHMETIC,
+    LENIENT_FUNCTIONS,
+    STRICT_FUNCTIONS,
+    Fault,
+    cast,
+    fit,
+    like,
+    rank,
 )  # fmt: skip
 
 Columns = Mapping[Path, Sequence[Any]]
@@ -102,7 +124,9 @@ def _binary(expr: Binary, on_fault: OnFault) -> Compiled:
     if expr.op in COMPARISONS:
         test = COMPARE[expr.op]
         if Kind.FLOAT in kinds:
-            return _apply(lambda x, y: test(rank(float(x)), rank(float(y))), [expr.left, expr.right], on_fault)
+            return _apply(
+                lambda x, y: test(rank(float(x)), rank(float(y))), [expr.left, expr.right], on_fault
+            )
         return _apply(test, [expr.left, expr.right], on_fault)
     if Kind.FLOAT in kinds:
         compute = FLOAT_ARITHMETIC[expr.op]
@@ -111,7 +135,7 @@ def _binary(expr: Binary, on_fault: OnFault) -> Compiled:
 
 
 def _contained(expr: In, on_fault: OnFault) -> Compiled:
-    """x = y1 OR x = y2 …, with the null rules that follow."""
+    """Whether x = y1 OR x = y2 …, with the null rules that follow."""
     tests = [_binary(Binary("=", expr.arg, item), on_fault) for item in expr.items]
     result = tests[0]
     for test in tests[1:]:

@@ -13,7 +13,19 @@ from cerise.kinds import COMPUTABLE, Kind
 from cerise.pattern.bound import STEP
 from cerise.pattern.check import FUNCTIONS
 from cerise.pattern.expr import (
-    Agg, At, Attr, Binary, Call, Expr, Literal, Param, Same, attributes, outside_aggregates, rebuild, walk,
+    Agg,
+    At,
+    Attr,
+    Binary,
+    Call,
+    Expr,
+    Literal,
+    Param,
+    Same,
+    attributes,
+    outside_aggregates,
+    rebuild,
+    walk,
 )  # fmt: skip
 
 EPOCH = dt.datetime(1970, 1, 1)
@@ -49,7 +61,9 @@ def resolve(expr: Expr, names: Names) -> Expr:
             return expr
         case Call(function, _, span):
             if function.lower() not in FUNCTIONS:
-                raise BindError(f"unknown function '{function}'", span=span, hint=did_you_mean(function, FUNCTIONS))
+                raise BindError(
+                    f"unknown function '{function}'", span=span, hint=did_you_mean(function, FUNCTIONS)
+                )
             expr = replace(expr, function=function.lower())
     return rebuild(expr, lambda each: resolve(each, names))
 
@@ -66,7 +80,9 @@ def find_column(path: Path, schema: Schema, span: Span | None, *, computed: bool
         raise BindError(
             f"attribute '{'.'.join(path)}' of type {schema.type_of(path)} cannot be used in a predicate",
             span=span,
-            hint="name one of its fields" if kind is Kind.STRUCT else "cast the column first (see docs/types.md)",
+            hint="name one of its fields"
+            if kind is Kind.STRUCT
+            else "cast the column first (see docs/types.md)",
         )
     return kind
 
@@ -75,7 +91,9 @@ def literal(param: Param, params: Mapping[str, Any]) -> Literal:
     """Return the value given for a parameter as a literal (S2.5)."""
     if param.name not in params:
         raise BindError(
-            f"no value for parameter :{param.name}", span=param.span, hint=f"pass params={{'{param.name}': …}}"
+            f"no value for parameter :{param.name}",
+            span=param.span,
+            hint=f"pass params={{'{param.name}': …}}",
         )
     value = params[param.name]
     value = value.item() if hasattr(value, "item") else value
@@ -116,7 +134,9 @@ def _attribute(attr: Attr, names: Names) -> Expr:
             f"'{attr.var}' is an event, not a value", span=attr.span, hint=f"name an attribute: {attr.var}.…"
         )
     if attr.at in (At.ALL, At.RUNNING):
-        raise BindError(f"a set of events of '{attr.var}' outside an aggregate", span=attr.span, hint="write avg(…)")
+        raise BindError(
+            f"a set of events of '{attr.var}' outside an aggregate", span=attr.span, hint="write avg(…)"
+        )
     return replace(attr, kind=find_column(attr.path, names.schema, attr.span))
 
 
@@ -136,7 +156,9 @@ def _check_variable(attr: Attr, names: Names) -> None:
 def _aggregate(agg: Agg, names: Names) -> Expr:
     inner = attributes(agg.arg)
     if not inner:
-        raise BindError(f"{agg.function} of nothing", span=agg.span, hint="aggregate an attribute of a Kleene variable")
+        raise BindError(
+            f"{agg.function} of nothing", span=agg.span, hint="aggregate an attribute of a Kleene variable"
+        )
     if any(isinstance(each, Agg) for each in walk(agg.arg)):
         raise BindError("an aggregate inside an aggregate", span=agg.span)
     for each in inner:

@@ -37,9 +37,12 @@ def output_columns(bound: Bound, names: Names) -> tuple[OutColumn, ...]:
 
 
 def derived_schema(bound: Bound) -> Schema:
-    """Return the schema of a query's matches as events again: time is the last event's, type the INTO name."""
+    """Return the schema of matches as events again: time is the last event's, type the INTO name."""
     if isinstance(bound.query.returns, Count):
-        raise BindError("a count is no stream of events", hint="RETURN columns, or RETURN *, from the query that is read FROM")
+        raise BindError(
+            "a count is no stream of events",
+            hint="RETURN columns, or RETURN *, from the query that is read FROM",
+        )
     return Schema(bound.output_schema, time=LAST_TIME, type=TYPE if bound.query.into else None, arrival=False)
 
 
@@ -61,7 +64,12 @@ def _bindings(bound: Bound) -> list[OutColumn]:
     event = pa.struct(list(bound.schema.columns))
     absent = negated(bound.query.pattern)
     return [
-        OutColumn(var.name, pa.list_(event) if var.name in bound.kleene else event, var, many=var.name in bound.kleene)
+        OutColumn(
+            var.name,
+            pa.list_(event) if var.name in bound.kleene else event,
+            var,
+            many=var.name in bound.kleene,
+        )
         for var in bound.variables
         if var.name not in absent
     ]
@@ -75,7 +83,11 @@ def _column(item: Item, bound: Bound, names: Names) -> OutColumn:
     for each in attributes(item.expr):
         if each.var in names.negated:
             raise BindError(f"'{each.var}' is negated: there is no such event to return", span=each.span)
-    if isinstance(item.expr, Attr) and item.expr.path and (passed := _passed_through(item, bound.schema, names)):
+    if (
+        isinstance(item.expr, Attr)
+        and item.expr.path
+        and (passed := _passed_through(item, bound.schema, names))
+    ):
         return passed
     expr = resolve(item.expr, names)
     _reject_open(expr, names)
@@ -90,7 +102,9 @@ def _passed_through(item: Item, schema: Schema, names: Names) -> OutColumn | Non
     many = attr.var in names.kleene and attr.at is At.EVERY
     if attr.var not in names.variables or (many and attr.path[0].upper() == "LEN"):
         return None
-    if attr.at is not At.EVERY and (attr.var not in names.kleene or attr.at in STEP | {At.NEXT, At.PREV, At.ALL}):
+    if attr.at is not At.EVERY and (
+        attr.var not in names.kleene or attr.at in STEP | {At.NEXT, At.PREV, At.ALL}
+    ):
         return None
     find_column(attr.path, schema, attr.span, computed=False)
     type_ = schema.type_of(attr.path)
@@ -107,7 +121,9 @@ def _reject_open(expr: Expr, names: Names) -> None:
                 hint=f"write FIRST({each.var}.…), LAST({each.var}.…), {each.var}[2].… or an aggregate",
             )  # fmt: skip
     for each in (e for e in walk(expr) if isinstance(e, Attr) and e.at is At.RUNNING):
-        raise BindError("b[..i-1] has no meaning in RETURN", span=each.span, hint=f"write {each.var}.x for all events")
+        raise BindError(
+            "b[..i-1] has no meaning in RETURN", span=each.span, hint=f"write {each.var}.x for all events"
+        )
 
 
 def _reject_twice(columns: Iterable[OutColumn]) -> None:
@@ -119,4 +135,3 @@ def _reject_twice(columns: Iterable[OutColumn]) -> None:
                 hint="rename the variable, or the column: RETURN … AS another_name",
             )
         seen.add(column.name)
-

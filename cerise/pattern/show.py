@@ -8,14 +8,27 @@ import re
 from cerise.events import Path
 from cerise.kinds import Kind
 from cerise.pattern.expr import (
-    Agg, At, Attr, Binary, Call, Cast, Expr, In, IsNull, Like, Literal, Param, Same, Unary,
+    Agg,
+    At,
+    Attr,
+    Binary,
+    Call,
+    Cast,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Param,
+    Same,
+    Unary,
 )  # fmt: skip
 from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var
 from cerise.pattern.query import Count, Output, Query, Strategy, Unit, Window
 
 RESERVED = frozenset(
-    "PATTERN SEQ AND OR NOT KLEENE KL FROM USE USING PARTITION BY WHERE WITHIN SLIDE OUTPUT LIMIT PER EVENT EVENTS"
-    " RETURN INTO IS NULL IN LIKE BETWEEN TRUE FALSE AS".split()
+    "PATTERN SEQ AND OR NOT KLEENE KL FROM USE USING PARTITION BY WHERE WITHIN SLIDE OUTPUT LIMIT PER EVENT"
+    " EVENTS RETURN INTO IS NULL IN LIKE BETWEEN TRUE FALSE AS".split()
 )
 UNITS = ((86_400_000_000, "day"), (3_600_000_000, "hour"), (60_000_000, "minute"), (1_000_000, "second"),
          (1_000, "millisecond"), (1, "microsecond"))  # fmt: skip
@@ -53,7 +66,9 @@ def show_pattern(node: Node) -> str:
             return f"{quote(type_)} {quote(name)}" if type_ else quote(name)
         case Kleene(var):
             times = _quantifier(node)
-            return f"{quote(var.type)}{times} {quote(var.name)}[]" if var.type else f"{quote(var.name)}{times}"
+            return (
+                f"{quote(var.type)}{times} {quote(var.name)}[]" if var.type else f"{quote(var.name)}{times}"
+            )
         case Maybe(Var() as var):
             return f"{quote(var.type)}? {quote(var.name)}" if var.type else f"{quote(var.name)}?"
         case Maybe(item):
@@ -169,7 +184,7 @@ def _level(expr: Expr) -> int:
 
 
 def _quantifier(node: Kleene) -> str:
-    simple = {(1, None): "+", (0, None): "*"}
+    simple: dict[tuple[int, int | None], str] = {(1, None): "+", (0, None): "*"}
     bounds = f"{{{node.low},{'' if node.high is None else node.high}}}"
     return simple.get((node.low, node.high), bounds)
 

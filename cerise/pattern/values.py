@@ -20,7 +20,7 @@ class Fault(ArithmeticError):
 
 def rank(value: Any) -> Any:
     """Return a key that orders doubles as Spark does: NaN equals itself and is above all else."""
-    return (value != value, 0.0 if value != value else value) if isinstance(value, float) else value
+    return (math.isnan(value), 0.0 if math.isnan(value) else value) if isinstance(value, float) else value
 
 
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {

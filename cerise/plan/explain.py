@@ -35,8 +35,9 @@ def _branch(branch: Branch, number: int, bound: Bound) -> list[str]:
     """Show which predicate stands on which variable's edge [SASE08 §3.2]."""
     head = f"branch {number} of {len(bound.branches)}" if len(bound.branches) > 1 else "pattern"
     lines = [f"{head:<10} {show_pattern(branch.pattern)}"]
-    for conjunct in branch.conjuncts:
-        lines.append(f"{'':<10}   on {conjunct.last or 'start':<10} {conjunct}   ({conjunct.role.value})")
+    lines += [
+        f"{'':<10}   on {each.last or 'start':<10} {each}   ({each.role.value})" for each in branch.conjuncts
+    ]
     for negation in branch.negations:
         tests = " AND ".join(map(str, negation.tests)) or "any event"
         lines.append(f"{'':<10}   no {negation.absence.var.name:<10} {tests}")

@@ -22,7 +22,7 @@ from cerise.events import EventBatch, raw_column, read_times
 from cerise.kinds import Kind
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Count
-from cerise.spark.frames import quoted, spark_schema
+from cerise.spark.frames import quoted, result_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,10 +33,10 @@ KEY = "__cerise_key_"
 
 def find(events: DataFrame, bound: Bound, options: Options) -> DataFrame:
     """Return the matches of a query as a lazy DataFrame."""
+    schema = result_schema(bound, events)
     if bound.source is not None:
         events = find(events, bound.source, options)
-    exchanged = _exchange(events, bound, options)
-    matches = exchanged.mapInArrow(Task(bound, options), spark_schema(bound.output_schema))
+    matches = _exchange(events, bound, options).mapInArrow(Task(bound, options), schema)
     return _summed(matches, bound.columns[0].name) if isinstance(bound.query.returns, Count) else matches
 
 
@@ -64,7 +64,7 @@ class Task:
 
 
 def whole_partitions(tables: Iterable[pa.Table], bound: Bound) -> Iterator[pa.Table]:
-    """Join and cut a sorted sequence of tables so that each holds whole partitions, many where they are small."""
+    """Join and cut a sorted sequence of tables so that each holds whole partitions, many if small."""
     waiting: list[pa.Table] = []
     for table in tables:
         waiting.append(table)
@@ -111,14 +111,20 @@ def _exchange(events: DataFrame, bound: Bound, options: Options) -> DataFrame:
     sorting = [*names, *(quoted(path) for path in dict.fromkeys(ordered))]
     if not keys:
         return chosen.repartition(1).sortWithinPartitions(*sorting)
-    parted = chosen.repartition(options.partitions, *names) if options.partitions else chosen.repartition(*names)
+    parted = (
+        chosen.repartition(options.partitions, *names) if options.partitions else chosen.repartition(*names)
+    )
     return parted.sortWithinPartitions(*sorting)
 
 
 def _key(path: tuple[str, ...], bound: Bound) -> str:
     """Return a partition column as SQL; Spark hashes 0.0 and -0.0 apart, though they are equal."""
     name = quoted(path)
-    return f"IF({name} = 0, CAST(0 AS DOUBLE), CAST({name} AS DOUBLE))" if bound.schema.kind(path) is Kind.FLOAT else name
+    return (
+        f"IF({name} = 0, CAST(0 AS DOUBLE), CAST({name} AS DOUBLE))"
+        if bound.schema.kind(path) is Kind.FLOAT
+        else name
+    )
 
 
 def _summed(counts: DataFrame, name: str) -> DataFrame:

@@ -6,10 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from cerise.errors import BindError
 from cerise.events import Path
+from cerise.pattern.bound import Bound, OutColumn
+from cerise.pattern.expr import Attr
+from cerise.pattern.nodes import Var
 
 
 def arrow_schema(events: Any) -> pa.Schema:
@@ -27,9 +30,39 @@ def arrow_schema(events: Any) -> pa.Schema:
     return pa.schema(fields)
 
 
-def spark_schema(columns: pa.Schema) -> StructType:
-    """Return the Spark schema of a result."""
-    return from_arrow_schema(columns)
+def result_schema(bound: Bound, events: Any) -> StructType:
+    """Return the Spark schema of a result; what comes from the events keeps the type it has there.
+
+    Args:
+        bound: the query.
+        events: a DataFrame of the first events, or its schema, also where queries read from queries.
+    """
+    columns = events if isinstance(events, StructType) else events.schema
+    if bound.source is not None:
+        columns = result_schema(bound.source, columns)
+    computed = from_arrow_schema(bound.output_schema)
+    return StructType([_field(*each, columns) for each in zip(bound.columns, computed.fields, strict=True)])
+
+
+def _field(column: OutColumn, computed: StructField, events: StructType) -> StructField:
+    match column.fill:
+        case Var():
+            return StructField(column.name, ArrayType(events) if column.many else events)
+        case Attr(path=path) if column.kind is None:
+            found = _type_at(events, path)
+            return StructField(column.name, ArrayType(found) if column.many else found)
+        case tuple() as path:
+            return StructField(column.name, _type_at(events, path))
+        case "count":
+            return StructField(column.name, computed.dataType, nullable=False)
+    return computed
+
+
+def _type_at(events: DataType, path: Path) -> DataType:
+    for name in path:
+        assert isinstance(events, StructType)
+        events = events[name].dataType
+    return events
 
 
 def quoted(path: Path) -> str:

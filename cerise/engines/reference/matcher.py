@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.engines.base import Matches, Options, Report
@@ -22,6 +23,7 @@ from cerise.pattern.query import Output
 from cerise.pattern.show import show
 from cerise.pattern.values import Fault
 
+Rows = npt.NDArray[np.int64]
 Positions = tuple[tuple[int, ...], ...]  # of one match: for each variable in pattern order, its rows
 STATE = b"cerise.reference.1\n"
 
@@ -31,7 +33,7 @@ class Reference:
 
     name = "reference"
 
-    def why_not(self, bound: Bound) -> str | None:
+    def why_not(self, bound: Bound) -> str | None:  # noqa: ARG002
         """It can always."""
         return None
 
@@ -73,7 +75,9 @@ class ReferenceMatcher:
         schema = self.bound.schema
         events = EventBatch.in_order(table, schema)
         self._tables = []
-        found = [match for rows in _partitions(events, self.bound) for match in self._matches_of(events, rows)]
+        found = [
+            match for rows in _partitions(events, self.bound) for match in self._matches_of(events, rows)
+        ]
         self.report.matches += len(found)
         return self._matches(found, events)
 
@@ -84,7 +88,7 @@ class ReferenceMatcher:
         with pa.ipc.new_stream(sink, tables[0].schema) as writer:
             for table in tables:
                 writer.write_table(table)
-        return STATE + self._mark() + sink.getvalue().to_pybytes()
+        return STATE + self._mark() + bytes(sink.getvalue())
 
     def load(self, state: bytes) -> None:
         """Take up the events of a saved state of the same query."""
@@ -99,7 +103,7 @@ class ReferenceMatcher:
         text = f"{show(self.bound.query)}\n{self.bound.schema.columns}"
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
-    def _matches_of(self, events: EventBatch, rows: Sequence[int]) -> list[Positions]:
+    def _matches_of(self, events: EventBatch, rows: Rows) -> list[Positions]:
         """Return the wanted matches of one partition, as rows of all events."""
         columns = {path: _pick(values, rows) for path, values in events.columns(self.bound.reads).items()}
         stream = Stream(columns, events.times[rows].tolist())
@@ -119,7 +123,7 @@ class ReferenceMatcher:
             for match in wanted(found, self.bound)
         ]
 
-    def _on_fault(self, fault: Fault) -> None:
+    def _on_fault(self, _fault: Fault) -> None:
         self.report.uncomputable += 1
 
     def _matches(self, found: Sequence[Positions], events: EventBatch) -> Matches:
@@ -169,7 +173,7 @@ def _limited(matches: Iterable[Positions], limit: int) -> list[Positions]:
     return chosen
 
 
-def _partitions(events: EventBatch, bound: Bound) -> list[np.ndarray[Any, np.dtype[np.int64]]]:
+def _partitions(events: EventBatch, bound: Bound) -> list[Rows]:
     """Return the rows of each partition, in stream order (S8)."""
     columns = [events.column(path).to_pylist() for path in bound.partition]
     required = [path in bound.not_null for path in bound.partition]
@@ -186,5 +190,5 @@ def _key(value: Any) -> Any:
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 
-def _pick(values: Sequence[Any], rows: Sequence[int]) -> list[Any]:
+def _pick(values: Sequence[Any], rows: Rows) -> list[Any]:
     return [values[row] for row in rows]

@@ -53,10 +53,7 @@ class Test:
 
     def holds(self, columns: Columns, binding: Binding, *, newest: str | None = None) -> bool:
         """Whether it holds for all events it runs over; of variable `newest`, for its newest event only."""
-        for step in self._steps(binding, newest):
-            if self.function(columns, binding, step) is not True:
-                return False
-        return True
+        return all(self.function(columns, binding, step) is True for step in self._steps(binding, newest))
 
     def _steps(self, binding: Binding, newest: str | None) -> Iterator[dict[str, int]]:
         ranges = []
@@ -68,9 +65,12 @@ class Test:
 
 
 def newly_hold(
-    tests: Iterable[Test], columns: Columns, moved: tuple[Binding, Binding], left: tuple[frozenset[str], frozenset[str]],
+    tests: Iterable[Test],
+    columns: Columns,
+    moved: tuple[Binding, Binding],
+    left: tuple[frozenset[str], frozenset[str]],
     var: str,
-) -> bool:  # fmt: skip
+) -> bool:
     """Whether everything holds that binding one more event to a variable has made judgeable.
 
     Args:
@@ -90,4 +90,3 @@ def newly_hold(
         elif var in test.runs_over and not test.holds(columns, after, newest=var):
             return False
     return True
-

@@ -62,9 +62,13 @@ class Runs:
 
     def _fits(self, name: str, position: int, stream: Stream) -> bool:
         """Whether an event has a variable's type and satisfies its independent predicates."""
-        return all(test.function(stream.columns, {name: (position,)}, {}) is True for test in self.filters[name])
+        return all(
+            test.function(stream.columns, {name: (position,)}, {}) is True for test in self.filters[name]
+        )
 
-    def _step(self, alive: Sequence[Run], position: int, fits: list[str], stream: Stream, found: Found) -> list[Run]:
+    def _step(
+        self, alive: Sequence[Run], position: int, fits: list[str], stream: Stream, found: Found
+    ) -> list[Run]:
         """Move every run, and the start state, by one event."""
         after: list[Run] = []
         for run in (*alive, Run({}, position)):
@@ -104,6 +108,6 @@ class Runs:
 
 def _too_many(count: int, position: int, stream: Stream, max_runs: int) -> PlanError:
     return PlanError(
-        f"{count} runs are alive at event {position} (time {stream.times[position]}), more than max_runs={max_runs}",
+        f"{count} runs are alive at event {position}, time {stream.times[position]}: more than {max_runs}",
         hint="shorten WITHIN, add predicates, use skip_till_next_match, or raise Options(max_runs=…)",
     )

@@ -1,0 +1,1 @@
+"""Where events rest: files and tables, read to Arrow in arrival order."""

@@ -1,0 +1,129 @@
+"""CSV and JSON lines, one file at a time: how text becomes typed columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+
+from cerise.errors import StoreError
+
+BLOCK = 1 << 20
+LARGEST_BLOCK = (1 << 31) - 1
+NOTHING = pa.table({})
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a text file does not say about itself.
+
+    Args:
+        delimiter: what stands between two values of a CSV line; None finds out from the first line.
+        header: whether the first line of a CSV file names the columns.
+        columns: their names, for a file without a header.
+    """
+
+    delimiter: str | None = None
+    header: bool = True
+    columns: tuple[str, ...] = ()
+
+
+def read_csv(path: Path, layout: Layout) -> pa.Table:
+    """Return a CSV file as a table; a file without a character has no columns and no rows.
+
+    Types are those of all values of a column: a column of integers with one 2.5 in it is a column of doubles.
+    """
+    data = _content(path)
+    if not data.size:
+        return _named(layout)
+    try:
+        table = _csv(data, layout, BLOCK)
+    except pa.ArrowInvalid:
+        if data.size <= BLOCK:
+            raise
+        table = _csv(data, layout, min(data.size + 1, LARGEST_BLOCK))
+    _reject_bytes(table, path)
+    return table
+
+
+def read_json(path: Path) -> pa.Table:
+    """Return a file with one JSON object a line as a table; an empty file has no columns and no rows."""
+    data = _content(path)
+    start = _start(data)
+    if not start:
+        return NOTHING
+    if start.startswith(b"["):
+        raise StoreError(f"{path} holds one JSON array", hint=f"write one object a line: jq -c '.[]' {path}")
+    table = _json(data, {})
+    # Arrow would drop the zone of 10:55Z: read times as text, and then as what they are.
+    moments = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
+    if not moments:
+        return table
+    table = _json(data, dict.fromkeys(moments, pa.string()))
+    for name in moments:
+        table = table.set_column(table.schema.get_field_index(name), name, _moments(table[name]))
+    return table
+
+
+def _content(path: Path) -> pa.Buffer:
+    with pa.input_stream(path, compression="detect") as stream:
+        return stream.read_buffer()
+
+
+def _start(data: pa.Buffer) -> bytes:
+    """Return the first characters that are not white space."""
+    return data.slice(0, min(data.size, BLOCK)).to_pybytes().lstrip()[:4096]
+
+
+def _named(layout: Layout) -> pa.Table:
+    return pa.table({name: pa.nulls(0) for name in layout.columns})
+
+
+def _csv(data: pa.Buffer, layout: Layout, block: int) -> pa.Table:
+    return pa.csv.read_csv(
+        pa.BufferReader(data),
+        pa.csv.ReadOptions(
+            block_size=block,
+            column_names=list(layout.columns) or None,
+            autogenerate_column_names=not layout.header and not layout.columns,
+        ),
+        pa.csv.ParseOptions(delimiter=layout.delimiter or _delimiter(_start(data)), newlines_in_values=True),
+    )
+
+
+def _delimiter(start: bytes) -> str:
+    """Return what stands between the values of the first line: most often of , ; tab and |."""
+    line = start.split(b"\n", 1)[0].decode(errors="replace")
+    counted = Counter({each: line.count(each) for each in ",;\t|"})  # of equals, the first
+    return counted.most_common(1)[0][0]
+
+
+def _reject_bytes(table: pa.Table, path: Path) -> None:
+    for field in table.schema:
+        if pa.types.is_binary(field.type):
+            raise StoreError(
+                f"column '{field.name}' of {path} is not UTF-8",
+                hint=f"convert it: iconv -f LATIN1 -t UTF-8 {path}",
+            )
+
+
+def _json(data: pa.Buffer, types: dict[str, pa.DataType]) -> pa.Table:
+    return pa.json.read_json(
+        pa.BufferReader(data),
+        pa.json.ReadOptions(block_size=min(max(data.size, BLOCK), LARGEST_BLOCK)),
+        pa.json.ParseOptions(explicit_schema=pa.schema(types), newlines_in_values=True),
+    )
+
+
+def _moments(text: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return ISO text as timestamps, with zone if it has one; as text if only some of it has."""
+    for type_ in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
+        try:
+            return text.cast(type_)
+        except pa.ArrowInvalid:
+            continue
+    return text

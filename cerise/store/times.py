@@ -1,0 +1,133 @@
+"""Times that were written as text or as digits, understood where there is only one way to read them."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cerise.errors import DataError
+
+YEAR_FIRST = ("%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M", "%Y/%m/%d")  # as 000 prints them; ISO is Arrow's own
+DIGITS = {12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+EPOCHS = ("s", "ms", "us", "ns")
+AS_IT_IS = "integer"
+MICROSECONDS, UTC = pa.timestamp("us"), pa.timestamp("us", "UTC")
+HINT = "say how it is written, such as '%d.%m.%Y %H:%M'; s, ms, us or ns where it counts from 1970"
+
+
+def understood(times: pa.ChunkedArray, name: str, written: str | None, *, typed: bool) -> pa.ChunkedArray:
+    """Return a time column as timestamps, where it can be known what its values mean.
+
+    Args:
+        times: the column.
+        name: its name, for errors.
+        written: a strptime format; a unit of `EPOCHS` since 1970; "integer" to leave numbers alone; or None,
+            to recognise ISO, `YEAR_FIRST` and, as whole numbers, `DIGITS`.
+        typed: whether the file itself says what type its columns have, so that a number means a number.
+
+    Raises:
+        DataError: a value is not written as `written` says, or a text is not recognised.
+    """
+    if pa.types.is_null(times.type):
+        return times.cast(MICROSECONDS)
+    if written in EPOCHS:
+        return _since_1970(times, name, written)
+    if written not in (None, AS_IT_IS):
+        return _as_written(_text(times), name, written)
+    if pa.types.is_timestamp(times.type):
+        return _in_microseconds(times)
+    if _is_text(times.type):
+        return _recognised(_text(times), name)
+    if pa.types.is_integer(times.type) and not typed and written is None:
+        return _from_digits(times)
+    return times
+
+
+def _since_1970(times: pa.ChunkedArray, name: str, unit: str) -> pa.ChunkedArray:
+    if not pa.types.is_integer(times.type):
+        raise DataError(
+            f"time column '{name}' has type {times.type}: it does not count {unit} since 1970", hint=HINT
+        )
+    return _in_microseconds(times.cast(pa.int64()).cast(pa.timestamp(unit, "UTC")))
+
+
+def _in_microseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return timestamps in microseconds; those that are finer stay as they are, for the query to judge."""
+    try:
+        return times.cast(pa.timestamp("us", times.type.tz))
+    except pa.ArrowInvalid:
+        return times
+
+
+def _as_written(text: pa.ChunkedArray, name: str, written: str) -> pa.ChunkedArray:
+    parsed = _parsed(text, written)
+    if parsed is not None:
+        return parsed
+    row = next(i for i in range(len(text)) if _parsed(text.slice(i, 1), written) is None)
+    raise DataError(
+        f"time column '{name}' holds {text[row].as_py()!r} in row {row}, which is not '{written}'"
+    )
+
+
+def _recognised(text: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    for type_ in (MICROSECONDS, UTC):
+        try:
+            return text.cast(type_)
+        except pa.ArrowInvalid:
+            continue
+    for written in YEAR_FIRST:
+        if (parsed := _parsed(text, written)) is not None:
+            return parsed
+    shown = next(value for value in text.to_pylist() if value)
+    raise DataError(
+        f"time column '{name}' holds text that is not understood as time, such as {shown!r}", hint=HINT
+    )
+
+
+def _from_digits(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Read 200802010900 as 2008-02-01 09:00, if all values are such; other integers stay integers."""
+    text = times.cast(pa.string())
+    lengths = pc.min_max(pc.utf8_length(text))
+    written = DIGITS.get(lengths["min"].as_py() or 0)
+    if written is None or lengths["max"] != lengths["min"]:
+        return times
+    years = pc.min_max(pc.utf8_slice_codeunits(text, 0, 4))
+    if not "1900" <= years["min"].as_py() <= years["max"].as_py() <= "2099":
+        return times
+    parsed = _parsed(text, written)
+    return times if parsed is None else parsed
+
+
+def _parsed(text: pa.ChunkedArray, written: str) -> pa.ChunkedArray | None:
+    """Return text as timestamps, or None where some of it is not written so."""
+    try:
+        parsed = pc.strptime(text, format=written, unit="us")
+    except pa.ArrowInvalid:
+        return None
+    # Arrow takes 31 February for 3 March. Python does not, but is slow: ask it only about such days.
+    doubtful = pc.less_equal(pc.day(parsed), 3)
+    return (
+        parsed
+        if all(_on_calendar(each, written) for each in text.filter(doubtful).unique().to_pylist())
+        else None
+    )
+
+
+def _on_calendar(text: str, written: str) -> bool:
+    try:
+        dt.datetime.strptime(text, written)  # noqa: DTZ007  only whether it can be read
+    except ValueError:
+        return False
+    return True
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
+
+
+def _text(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column as text, empty text as null."""
+    text = times.cast(pa.string())
+    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)

@@ -1,0 +1,78 @@
+"""Every case on every engine and every runner."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from cerise.engines.base import Options
+from cerise.engines.choose import ENGINES
+from cerise.errors import CeriseError, CeriseWarning
+from cerise.events import Schema
+from cerise.lang.sase import parse
+from cerise.pattern.bind import bind
+from cerise.pattern.bound import Bound
+from tests.harness import Case, answer_of, difference, load_cases
+from tests.runners import RUNNERS
+
+CASES = load_cases()
+GOOD = [case for case in CASES if case.error is None]
+BAD = [case for case in CASES if case.error is not None]
+RULES = {
+    *(f"S1.{n}" for n in range(1, 6)), *(f"S2.{n}" for n in range(1, 7)), *(f"S3.{n}" for n in range(1, 8)),
+    *(f"S4.{n}" for n in range(1, 7)), *(f"S5.{n}" for n in range(1, 5)), *(f"S6.{n}" for n in range(1, 6)),
+    *(f"S7.{n}" for n in range(1, 5)), "S8",
+}  # fmt: skip
+
+
+def bound_of(case: Case) -> Bound:
+    schema = Schema(case.events.schema, case.time, case.type, case.key, case.order)
+    return bind(parse(case.query), schema, case.params)
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("case", GOOD, ids=str)
+def test_case(case: Case, engine: str, runner: str) -> None:
+    bound = bound_of(case)
+    if (reason := ENGINES[engine].why_not(bound)) is not None:
+        pytest.skip(reason)
+    found = RUNNERS[runner](bound, case.events, Options(engine=engine))
+    assert found.schema.equals(bound.output_schema)
+    assert not (wrong := difference(case.expected, answer_of(found, bound, case.label))), f"{case}\n{wrong}"
+
+
+@pytest.mark.parametrize("case", BAD, ids=str)
+def test_rejected(case: Case) -> None:
+    assert case.error is not None
+    with pytest.raises(CeriseError) as caught:
+        bound_of(case)
+    assert (type(caught.value).__name__, case.error[1] in str(caught.value)) == (case.error[0], True), str(
+        caught.value
+    )
+
+
+@pytest.mark.parametrize("case", GOOD, ids=str)
+def test_warnings(case: Case) -> None:
+    import cerise
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        cerise.find(case.events, case.query, **case.roles())
+    said = [str(each.message) for each in caught if issubclass(each.category, CeriseWarning)]
+    if case.warns is None:
+        assert not said
+    else:
+        assert any(case.warns in each for each in said)
+
+
+def test_there_are_enough_cases_for_every_rule() -> None:
+    covered = {rule for case in CASES for rule in case.rules}
+    assert len(CASES) >= 150
+    assert not RULES - covered, f"rules without a case: {sorted(RULES - covered)}"
+
+
+def test_titles_are_unique() -> None:
+    titles = [(case.file, case.title) for case in CASES]
+    assert len(titles) == len(set(titles))
