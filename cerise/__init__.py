@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cerise.api import explain, find, parse, schema, session
+    from cerise.api import explain, find, parse, schema
     from cerise.engines.base import Options
     from cerise.errors import (
         BindError,
@@ -36,11 +36,12 @@ if TYPE_CHECKING:
     from cerise.lang.builder import all_of, any_of, many, maybe, no, seq, var
     from cerise.pattern.query import Query
     from cerise.pattern.show import show
+    from cerise.spark.session import session
 
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
-    "cerise.api": ("explain", "find", "parse", "schema", "session"),
+    "cerise.api": ("explain", "find", "parse", "schema"),
     "cerise.engines.base": ("Options",),
     "cerise.errors": (
         "BindError", "CeriseError", "CeriseWarning", "DataError", "ParseError", "PlanError", "StoreError",
@@ -49,6 +50,7 @@ _HOMES = {
     "cerise.lang.builder": ("all_of", "any_of", "many", "maybe", "no", "seq", "var"),
     "cerise.pattern.query": ("Query",),
     "cerise.pattern.show": ("show",),
+    "cerise.spark.session": ("session",),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,9 +21,6 @@ from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Query
 from cerise.plan.explain import describe
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Columns = str | Sequence[str]
 Params = Mapping[str, Any]
@@ -146,13 +143,6 @@ def parse(query: str | Query | Draft) -> Query:
     if isinstance(query, Draft):
         return query.query
     return query if isinstance(query, Query) else sase.parse(query)
-
-
-def session(**settings: Any) -> SparkSession:
-    """Return the Spark session that is there, or start a good local one; see `cerise.spark.session`."""
-    from cerise.spark.session import session as start
-
-    return start(**settings)
 
 
 def _bound(query: str | Query | Draft, known: Schema, params: Params | None, options: Options) -> Bound:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from cerise.errors import PlanError
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
 
@@ -27,6 +28,11 @@ class Options:
     max_runs: int = 1_000_000
     partitions: int | None = None
     strict: bool = False
+
+    def __post_init__(self) -> None:
+        for name, value in {"max_runs": self.max_runs, "partitions": self.partitions}.items():
+            if value is not None and value < 1:
+                raise PlanError(f"{name} is {value}", hint="it must be at least 1")
 
 
 @dataclass(frozen=True, slots=True)

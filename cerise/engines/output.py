@@ -81,7 +81,7 @@ def _nth(rows: pa.ListArray, n: int) -> pa.Array:
 
 def _structs(table: pa.Table) -> pa.StructArray:
     arrays = [column.combine_chunks() for column in table.columns]
-    return pa.StructArray.from_arrays(arrays, fields=list(table.schema))
+    return pa.StructArray.from_arrays(arrays, fields=[field.with_nullable(True) for field in table.schema])
 
 
 def _taken(values: pa.Array, rows: pa.ListArray, *, many: bool) -> pa.Array:

@@ -47,7 +47,10 @@ def result_schema(bound: Bound, events: Any) -> StructType:
 def _field(column: OutColumn, computed: StructField, events: StructType) -> StructField:
     match column.fill:
         case Var():
-            return StructField(column.name, ArrayType(events) if column.many else events)
+            event = StructType(
+                [StructField(each.name, each.dataType, True, each.metadata) for each in events]
+            )
+            return StructField(column.name, ArrayType(event) if column.many else event)
         case Attr(path=path) if column.kind is None:
             found = _type_at(events, path)
             return StructField(column.name, ArrayType(found) if column.many else found)

@@ -1,4 +1,4 @@
-"""Event files, one or a directory of them, as one Arrow table in arrival order: file name, then row (S1.2)."""
+"""Event files, one or a directory of them, as one table in arrival order: file name, then row (S1.2)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import pyarrow.parquet as pq
 
 from cerise.errors import StoreError, did_you_mean
 from cerise.store import table as delta
-from cerise.store.text import NOTHING, Layout, read_csv, read_json
+from cerise.store.text import NOTHING, PLAIN, Layout, read_csv, read_json
 from cerise.store.times import understood
 
 TEXT = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 PARQUET = (".parquet", ".pq")
 COMPRESSED = (".gz", ".bz2", ".zst")
-KNOWN = "CSV (.csv, .tsv), JSON lines (.json, .jsonl, .ndjson), Parquet (.parquet, .pq); text also as .gz, .bz2 or .zst"
+KNOWN = "CSV (.csv, .tsv), JSON lines (.json, .jsonl, .ndjson), Parquet (.parquet, .pq); text also with .gz"
 
 
 def read(
-    path: str | Path, *, layout: Layout = Layout(), time: str | None = None, written: str | None = None
+    path: str | Path, *, layout: Layout = PLAIN, time: str | None = None, written: str | None = None
 ) -> pa.Table:
     """Return the events of a file, a directory of files or a Delta table, in arrival order.
 

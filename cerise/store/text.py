@@ -32,6 +32,9 @@ class Layout:
     columns: tuple[str, ...] = ()
 
 
+PLAIN = Layout()
+
+
 def read_csv(path: Path, layout: Layout) -> pa.Table:
     """Return a CSV file as a table; a file without a character has no columns and no rows.
 
@@ -76,7 +79,7 @@ def _content(path: Path) -> pa.Buffer:
 
 def _start(data: pa.Buffer) -> bytes:
     """Return the first characters that are not white space."""
-    return data.slice(0, min(data.size, BLOCK)).to_pybytes().lstrip()[:4096]
+    return bytes(data.slice(0, min(data.size, BLOCK))).lstrip()[:4096]
 
 
 def _named(layout: Layout) -> pa.Table:

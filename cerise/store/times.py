@@ -124,7 +124,7 @@ def _on_calendar(text: str, written: str) -> bool:
 
 
 def _is_text(type_: pa.DataType) -> bool:
-    return pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
+    return type_ in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def _text(times: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -18,7 +18,6 @@ from cerise.engines.reference.stream import Stream
 from cerise.errors import DataError
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
-from cerise.pattern.evaluate import Binding
 from cerise.pattern.query import Output
 from cerise.pattern.show import show
 from cerise.pattern.values import Fault
@@ -54,6 +53,10 @@ class ReferenceMatcher:
         self.report = Report()
         self._tables: list[pa.Table] = []
         self._last_time: int | None = None
+        self._branches = [
+            (Runs(branch, bound, self._on_fault), Absences(branch, bound, self._on_fault))
+            for branch in bound.branches
+        ]
 
     def feed(self, events: EventBatch) -> Matches:
         """Keep the events; their matches come with `flush`."""
@@ -75,9 +78,12 @@ class ReferenceMatcher:
         schema = self.bound.schema
         events = EventBatch.in_order(table, schema)
         self._tables = []
-        found = [
-            match for rows in _partitions(events, self.bound) for match in self._matches_of(events, rows)
-        ]
+        columns = events.columns(self.bound.reads)
+        found: list[Positions] = []
+        for rows in _partitions(events, self.bound):
+            picked = {path: _pick(values, rows) for path, values in columns.items()}
+            matches = self._all_matches(Stream(picked, events.times[rows].tolist()))
+            found += [_in_rows(match, rows) for match in wanted(matches, self.bound)]
         self.report.matches += len(found)
         return self._matches(found, events)
 
@@ -103,25 +109,15 @@ class ReferenceMatcher:
         text = f"{show(self.bound.query)}\n{self.bound.schema.columns}"
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
-    def _matches_of(self, events: EventBatch, rows: Rows) -> list[Positions]:
-        """Return the wanted matches of one partition, as rows of all events."""
-        columns = {path: _pick(values, rows) for path, values in events.columns(self.bound.reads).items()}
-        stream = Stream(columns, events.times[rows].tolist())
+    def _all_matches(self, stream: Stream) -> set[Positions]:
+        """Return the matches of one partition: the union of those of the branches (S3.2, S3.7)."""
         found: set[Positions] = set()
-        for branch in self.bound.branches:
-            runs = Runs(branch, self.bound, self._on_fault)
-            absences = Absences(branch, self.bound, self._on_fault)
-
-            def keep(binding: Binding, absences: Absences = absences) -> None:
+        for runs, absences in self._branches:
+            for binding in runs.over(stream, self.options.max_runs):
                 if not absences.veto(binding, stream):
                     found.add(tuple(binding.get(var.name, ()) for var in self.bound.variables))
-
-            runs.over(stream, self.options.max_runs, keep)
             self.report.most_runs = max(self.report.most_runs, runs.most)
-        return [
-            tuple(tuple(int(rows[p]) for p in positions) for positions in match)
-            for match in wanted(found, self.bound)
-        ]
+        return found
 
     def _on_fault(self, _fault: Fault) -> None:
         self.report.uncomputable += 1
@@ -188,6 +184,11 @@ def _partitions(events: EventBatch, bound: Bound) -> list[Rows]:
 def _key(value: Any) -> Any:
     """Make a value a dictionary key that is equal where SQL groups it together: NaN with NaN."""
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
+
+
+def _in_rows(match: Positions, rows: Rows) -> Positions:
+    """Return a match of one partition as rows of all events."""
+    return tuple(tuple(int(rows[position]) for position in positions) for positions in match)
 
 
 def _pick(values: Sequence[Any], rows: Rows) -> list[Any]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cerise.engines.reference.predicates import Test, newly_hold
 from cerise.engines.reference.stream import Reach, Stream
-from cerise.engines.reference.structure import complete, edges, left
+from cerise.engines.reference.structure import Place, place
 from cerise.errors import PlanError
 from cerise.pattern.bound import Bound, Branch
 from cerise.pattern.evaluate import Binding, OnFault
 from cerise.pattern.query import Strategy
-
-Found = Callable[[Binding], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +37,19 @@ class Runs:
         }
         self.tests = [test for c, test in tests if not c.filters]
         self.most = 0
+        self._places: dict[tuple[int, ...], Place] = {}
 
-    def over(self, stream: Stream, max_runs: int, found: Found) -> None:
-        """Call `found` with the binding of every accepting run."""
+    def over(self, stream: Stream, max_runs: int) -> Iterator[Binding]:
+        """Yield the binding of every accepting run."""
         if not self._constants_hold(stream):
             return
         alive: list[Run] = []
         for position in range(len(stream)):
             fits = [name for name in self.names if self._fits(name, position, stream)]
             if fits:
-                alive = self._step(alive, position, fits, stream, found)
+                accepted: list[Binding] = []
+                alive = self._step(alive, position, fits, stream, accepted)
+                yield from accepted
             elif self.strategy.contiguous:
                 alive = []
             self.most = max(self.most, len(alive))
@@ -67,7 +68,7 @@ class Runs:
         )
 
     def _step(
-        self, alive: Sequence[Run], position: int, fits: list[str], stream: Stream, found: Found
+        self, alive: Sequence[Run], position: int, fits: list[str], stream: Stream, accepted: list[Binding]
     ) -> list[Run]:
         """Move every run, and the start state, by one event."""
         after: list[Run] = []
@@ -75,14 +76,22 @@ class Runs:
             if not self.reach.holds(stream, run.start, position):
                 continue
             bound_directly = False
-            for name, direct in edges(self.pattern, run.binding):
+            for name, direct in self._place(run.binding).edges:
                 if name in fits and (binding := self._take(run.binding, name, position, stream)) is not None:
                     bound_directly |= direct
-                    self._accept(binding, stream, found)
+                    if self._accepts(binding, stream):
+                        accepted.append(binding)
                     after.append(Run(binding, run.start))
             if run.binding and self._may_ignore(bound_directly):
                 after.append(run)
-        return [run for run in after if edges(self.pattern, run.binding)]
+        return [run for run in after if self._place(run.binding).edges]
+
+    def _place(self, binding: Binding) -> Place:
+        """Return where a run stands. That depends only on how many events each variable has."""
+        counts = tuple(len(binding.get(name, ())) for name in self.names)
+        if counts not in self._places:
+            self._places[counts] = place(self.pattern, binding)
+        return self._places[counts]
 
     def _may_ignore(self, bound_directly: bool) -> bool:
         """The ignore edge is the strategy (S3.4)."""
@@ -93,17 +102,16 @@ class Runs:
     def _take(self, before: Binding, name: str, position: int, stream: Stream) -> Binding | None:
         """Return the binding with one more event, if the edge's formula holds."""
         after = {**before, name: (*before.get(name, ()), position)}
-        gone = left(self.pattern, before) | self.absent, left(self.pattern, after) | self.absent
+        gone = self._place(before).left | self.absent, self._place(after).left | self.absent
         return after if newly_hold(self.tests, stream.columns, (before, after), gone, name) else None
 
-    def _accept(self, binding: Binding, stream: Stream, found: Found) -> None:
-        """Report a run that has reached the final state; what was open until now is judged here."""
-        if not complete(self.pattern, binding):
-            return
-        gone = left(self.pattern, binding) | self.absent
+    def _accepts(self, binding: Binding, stream: Stream) -> bool:
+        """Whether a run has reached the final state; what was open until now is judged here."""
+        if not self._place(binding).complete:
+            return False
+        gone = self._place(binding).left | self.absent
         open_tests = [test for test in self.tests if not test.determined(binding, gone)]
-        if all(test.holds(stream.columns, binding) for test in open_tests):
-            found(binding)
+        return all(test.holds(stream.columns, binding) for test in open_tests)
 
 
 def _too_many(count: int, position: int, stream: Stream, max_runs: int) -> PlanError:

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from cerise.pattern.evaluate import Binding
 from cerise.pattern.nodes import And, Kleene, Node, Seq, Var, variables
 
 Edge = tuple[str, bool]  # a variable that may bind the next event; whether no proceed move is needed for it
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run stands: where it can go, whether it is done, and what it has left behind."""
+
+    edges: tuple[Edge, ...]
+    complete: bool
+    left: frozenset[str]
+
+
+def place(pattern: Node, binding: Binding) -> Place:
+    """Return the place of a run with this binding."""
+    return Place(tuple(edges(pattern, binding)), complete(pattern, binding), left(pattern, binding))
 
 
 def edges(node: Node, binding: Binding) -> list[Edge]:

@@ -1,0 +1,1 @@
+"""The command line: `cerise run`, `check`, `explain`, `generate` and `demo`."""

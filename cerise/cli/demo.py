@@ -1,0 +1,102 @@
+"""`cerise demo`: two queries over generated stock bars, on Spark, with the Python that runs them."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time as clock
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+import typer
+
+from cerise import api, data
+from cerise.cli.look import View, console, look
+from cerise.cli.output import in_order
+from cerise.spark.session import session
+
+SHOWN = 5
+Working = Callable[[str], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A query to show, and what it looks for in words."""
+
+    title: str
+    query: str
+    type: str | None = None
+
+    def python(self) -> str:
+        """Return the Python that runs it."""
+        roles = 'time="date"' + (f', type="{self.type}"' if self.type else "")
+        return (
+            "import cerise\n"
+            "spark = cerise.session()\n"
+            'bars = spark.read.parquet("bars")\n'
+            f"cerise.find(bars, query, {roles}).show()"
+        )
+
+
+EXAMPLES = (
+    Example(
+        "Microsoft rises and Google falls, in turns, within 12 minutes",
+        """\
+PATTERN SEQ(MSFT v1, GOOG v2, MSFT v3, GOOG v4)
+WHERE 326 <= v1.open <= 334 AND 120 <= v2.open <= 130
+  AND v3.open >= v1.open * 1.003 AND v4.open <= v2.open * 0.997
+WITHIN 12 minutes""",
+        type="ticker",
+    ),
+    Example(
+        "Any ticker: heavy trading, three or more rising bars in a row, then below where it began",
+        """\
+PATTERN SEQ(a, b+, c)
+USE strict_contiguity
+PARTITION BY ticker
+WHERE a.volume > 100000 AND b[1].close > a.close AND b[i].close > b[i-1].close
+  AND b.LEN >= 3 AND c.close < a.close
+WITHIN 15 minutes
+RETURN a.close AS before, b.LEN AS rises, max(b.close) AS peak, c.close AS after""",
+    ),
+)
+
+NEXT = """\
+Next:
+  cerise generate nasdaq bars --events 500000
+  cerise run 'PATTERN SEQ(AAPL a, AAPL b) WHERE b.close > a.close * 1.01 WITHIN 5 minutes' \\
+      --events bars --time date --type ticker
+  cerise run --help"""
+
+
+def demo(events: int, working: Working) -> None:
+    """Generate bars, and find the matches of each example on Spark."""
+    started = clock.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="cerise-demo-") as folder:
+        path = Path(folder, "bars")
+        with working(f"generating {events:,} events"):
+            data.write("nasdaq", path, events)
+        typer.echo(f"{events:,} one-minute bars of 2,000 stocks, as Parquet: `cerise generate nasdaq bars`\n")
+        with working("starting Spark"):
+            spark = session()
+            bars = spark.read.parquet(str(path))
+        for example in EXAMPLES:
+            _show(example, bars, working)
+    typer.echo(f"All of it took {clock.perf_counter() - started:.0f} s, with the start of Spark.\n\n{NEXT}")
+
+
+def _show(example: Example, bars: Any, working: Working) -> None:
+    typer.echo(f"{example.title}:\n\n{indent(example.query, '    ')}\n")
+    typer.echo(f"{indent(example.python(), '    >>> ')}\n")
+    started = clock.perf_counter()
+    with working("matching on Spark"):
+        found = api.find(bars, example.query, time="date", type=example.type).toArrow()
+    elapsed = clock.perf_counter() - started
+    view = View.of(api.parse(example.query), "date", example.type)
+    console(sys.stdout).print(look(in_order(found), view, SHOWN))
+    more = f"; the first {SHOWN} are shown" if len(found) > SHOWN else ""
+    typer.echo(f"{len(found)} matches in {elapsed:.1f} s{more}.\n")

@@ -1,0 +1,162 @@
+"""What a command is given: a query, values for its parameters, and events."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cerise.errors import CeriseError, StoreError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+QUERY_FILES = (".sase", ".cer", ".txt", ".sql")
+SECONDS = {"millisecond": 0.001, "second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+
+
+def query_text(query: str) -> str:
+    """Return the text of a query given as text, as the path of a file, or as - for standard input."""
+    if query == "-":
+        return sys.stdin.read()
+    if len(query) < 1000 and "\n" not in query and Path(query).is_file():
+        try:
+            return Path(query).read_text("utf-8")
+        except (OSError, UnicodeError) as error:
+            raise StoreError(f"cannot read the query in {query}: {error}") from error
+    if query.endswith(QUERY_FILES) and not query.lstrip().upper().startswith("PATTERN"):
+        raise StoreError(f"there is no file {query}", hint="give a query, or the path of a file with one")
+    return query
+
+
+# ---- parameters
+
+
+def params(given: Iterable[str]) -> dict[str, Any]:
+    """Return the values of `name=value` words."""
+    return dict(_param(word) for word in given)
+
+
+def _param(word: str) -> tuple[str, Any]:
+    name, equals, text = word.partition("=")
+    if not equals or not name.strip():
+        raise CeriseError(f"parameter {word!r} has no value", hint="write --param name=value")
+    return name.strip().lstrip(":"), value_of(text.strip())
+
+
+def value_of(text: str) -> Any:
+    """Return the value that a word means: the first reading that fits, else the word itself."""
+    for pattern, read in _READINGS:
+        if re.fullmatch(pattern, text, re.IGNORECASE):
+            try:
+                return read(text)
+            except ValueError:
+                continue
+    return text
+
+
+def _duration(text: str) -> dt.timedelta:
+    number, unit = text.split()
+    return dt.timedelta(seconds=float(number) * SECONDS[unit.lower().removesuffix("s")])
+
+
+_READINGS: tuple[tuple[str, Callable[[str], Any]], ...] = (
+    (r"'.*'", lambda text: text[1:-1].replace("''", "'")),
+    (r"[+-]?\d+", int),
+    (r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", float),
+    (r"true|false", lambda text: text.lower() == "true"),
+    (r"null", lambda _: None),
+    (rf"\d+(\.\d+)?\s+({'|'.join(SECONDS)})s?", _duration),
+    (r"\d{4}-\d\d-\d\d", dt.date.fromisoformat),
+    (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*", dt.datetime.fromisoformat),
+)
+
+
+def names(given: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of words such as `a,b`."""
+    return tuple(name.strip() for word in given for name in word.split(",") if name.strip())
+
+
+# ---- events
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Events at a path, how they are written, and which column plays which part."""
+
+    path: str
+    time: str
+    type: str | None = None
+    key: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    header: bool = True
+    delimiter: str | None = None
+    written: str | None = None
+
+    def roles(self) -> dict[str, Any]:
+        """Return the arguments of `cerise.find` that say what the columns are."""
+        return {"time": self.time, "type": self.type, "key": self.key, "order": self.order}
+
+    def table(self) -> pa.Table:
+        """Read the events into this process."""
+        from cerise.store import files
+        from cerise.store.text import Layout
+
+        delimiter = "\t" if self.delimiter in (r"\t", "tab") else self.delimiter
+        layout = Layout(delimiter, self.header and not self.columns, self.columns)
+        return files.read(self.path, layout=layout, time=self.time, written=self.written)
+
+    def frame(self) -> Any:
+        """Return the events as a Spark DataFrame.
+
+        Spark reads Parquet by itself; the other formats are read here, so that a column has the same type
+        with Spark and without.
+        """
+        from cerise.spark.session import session
+
+        spark = session()
+        if parquet := self._parquet():
+            return spark.read.parquet(*parquet)
+        table = self.table()
+        return table if is_untyped(table) else _given_to(spark, table)
+
+    def _parquet(self) -> list[str]:
+        """Return the Parquet files at the path, if nothing about them is left to be understood."""
+        import pyarrow as pa
+
+        from cerise.store import files, table
+
+        path = Path(self.path)
+        if self.written or table.is_table(path):
+            return []
+        found = files.data_files(path)
+        schema = files.parquet_schema(found)
+        if schema is None or (self.time in schema.names and pa.types.is_string(schema.field(self.time).type)):
+            return []
+        return [str(file.resolve()) for file in found]
+
+
+def _given_to(spark: Any, table: pa.Table) -> Any:
+    """Return a table as a DataFrame; a time without zone stays one, which is not Spark's default."""
+    before = spark.conf.get("spark.sql.timestampType")
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        return spark.createDataFrame(table)
+    finally:
+        spark.conf.set("spark.sql.timestampType", before)
+
+
+def is_untyped(events: Any) -> bool:
+    """Tell whether events come from text without a row: nobody knows their types."""
+    import pyarrow as pa
+
+    return (
+        isinstance(events, pa.Table)
+        and not events.num_rows
+        and all(map(pa.types.is_null, events.schema.types))
+    )

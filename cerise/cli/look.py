@@ -1,0 +1,148 @@
+"""Matches to look at: a row per match, a cell per variable, and in it what the query speaks of."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+import pyarrow as pa
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cerise.pattern.expr import Same, attributes, walk
+from cerise.pattern.query import Query
+
+SHOWN_EVENTS = 4  # of a Kleene variable, in one cell
+WIDE = 100_000  # a pipe has no width: nothing is wrapped
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What to show of an event: its time, its type, and the attributes that the query mentions."""
+
+    time: str
+    type: str | None
+    attributes: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, query: Query, time: str, type_: str | None) -> View:
+        """Return the view that suits a query."""
+        mentioned = dict.fromkeys(path for expr in query.where for path in _paths(expr))
+        apart = {(time,), (type_,), *query.partition_by}
+        # The events of a query over matches are matches: their time and type have other names.
+        inner = isinstance(query.source, Query)
+        return cls(
+            "last_time" if inner else time,
+            "type" if inner else type_,
+            tuple(path for path in mentioned if path and path not in apart and path[0].upper() != "LEN"),
+        )
+
+    def event(self, event: dict[str, Any], day: dt.date | None) -> str:
+        """Return one event as a few words; its time without the day if that is `day`."""
+        when, type_ = event.get(self.time), event.get(self.type) if self.type else None
+        there = {".".join(path): _inside(event, path) for path in self.attributes}
+        words = [plain_time(when, day), *([str(type_)] if type_ is not None else [])]
+        return " ".join(
+            words + [f"{name}={plain(value)}" for name, value in there.items() if value is not None]
+        )
+
+
+def _paths(expr: Any) -> Iterator[tuple[str, ...]]:
+    yield from (each.path for each in attributes(expr))
+    yield from (each.path for each in walk(expr) if isinstance(each, Same))
+
+
+def _inside(event: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        event = event.get(name) if isinstance(event, dict) else None
+    return event
+
+
+def look(matches: pa.Table, view: View, rows: int) -> Table:
+    """Return the first matches as a table for people: a row per match, a cell per variable."""
+    bound = any(map(_is_events, matches.schema.types))
+    left_out = {"match_id", "last_time"} if bound else {"match_id"}
+    chosen = [field for field in matches.schema if field.name not in left_out]
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for field in chosen:
+        number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+        shown.add_column(field.name, overflow="fold", justify="right" if number else "left")
+    for row in matches.slice(0, rows).to_pylist():
+        day = _day(row.get("first_time"))
+        shown.add_row(*(Text(_cell(row[field.name], field.type, view, day)) for field in chosen))
+    return shown
+
+
+def _cell(value: Any, type_: pa.DataType, view: View, day: dt.date | None) -> str:
+    if value is None or not _is_events(type_):
+        return plain(value)
+    if isinstance(value, dict):
+        return view.event(value, day)
+    lines = [view.event(event, day) for event in value]
+    if len(lines) > SHOWN_EVENTS:
+        lines = [*lines[: SHOWN_EVENTS - 2], f"… {len(lines) - SHOWN_EVENTS + 1} more", lines[-1]]
+    return "\n".join(lines)
+
+
+def _is_events(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_struct(type_.value_type if pa.types.is_list(type_) else type_))
+
+
+def plain(value: Any) -> str:
+    """Return a value as people write it."""
+    match value:
+        case None:
+            return ""
+        case float():
+            return f"{value:.10g}"
+        case dt.datetime():
+            return plain_time(value, None)
+        case dict() | list():
+            return json_text(value)
+    return str(value)
+
+
+def plain_time(value: Any, day: dt.date | None) -> str:
+    """Return a time without what says nothing: zero seconds, and the day if it is `day`."""
+    if not isinstance(value, dt.datetime):
+        return str(value)
+    clock = value.strftime("%H:%M:%S.%f" if value.microsecond else "%H:%M:%S" if value.second else "%H:%M")
+    clock = clock.rstrip("0") if value.microsecond else clock
+    return clock if value.date() == day else f"{value:%Y-%m-%d} {clock}"
+
+
+def _day(value: Any) -> dt.date | None:
+    return value.date() if isinstance(value, dt.datetime) else None
+
+
+def console(file: IO[str]) -> Console:
+    """Return a console on a stream that never cuts or colours what goes to a file or a pipe."""
+    return Console(file=file, highlight=False, **({} if file.isatty() else {"width": WIDE}))  # type: ignore[arg-type]
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON; times are ISO, and what JSON has no form for is text."""
+    return json.dumps(_jsonable(value), ensure_ascii=False)
+
+
+def _jsonable(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _jsonable(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_jsonable(each) for each in value]
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case None | bool() | int() | str():
+            return value
+        case dt.date() | dt.time():
+            return value.isoformat()
+        case bytes():
+            return value.hex()
+    return str(value)

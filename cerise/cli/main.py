@@ -1,0 +1,300 @@
+"""The commands. Whatever is heavy is imported by the command that needs it: `cerise --help` is quick."""
+
+from __future__ import annotations
+
+import sys
+import time as clock
+from enum import StrEnum
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cerise.cli import inputs
+from cerise.cli.terminal import Commands, errors, working
+from cerise.errors import BindError, CeriseError, did_you_mean
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROWS = 20
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+class Format(StrEnum):
+    """How matches are written."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+    parquet = "parquet"
+
+
+Query = Annotated[str, typer.Argument(help="The query: its text, a file with it, or - for standard input.")]
+Events = Annotated[
+    str,
+    typer.Option(
+        help="The events: a CSV, JSON lines or Parquet file, a directory of such files, or a Delta table."
+    ),
+]
+Time = Annotated[str, typer.Option(help="The column that says when an event happened.")]
+MaybeEvents = Annotated[str | None, typer.Option(help="Events to check the query against, as in run.")]
+MaybeTime = Annotated[str | None, typer.Option(help="The column that says when an event happened.")]
+Type = Annotated[str | None, typer.Option("--type", help="The column that says what kind of event it is.")]
+Key = Annotated[list[str] | None, typer.Option(help="Columns that partition the events: a,b.")]
+Order = Annotated[list[str] | None, typer.Option(help="Columns that break ties between equal times: a,b.")]
+Param = Annotated[list[str] | None, typer.Option(help="A value for :name in the query: name=value.")]
+Engine = Annotated[str | None, typer.Option(help="The engine; Cerise chooses by default.")]
+Written = Annotated[
+    str | None,
+    typer.Option(
+        "--timestamp-format",
+        help="How times are written: %d.%m.%Y %H:%M; s, ms, us or ns since 1970; integer, to leave numbers.",
+    ),
+]
+NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line of a CSV file is an event.")]
+Columns = Annotated[
+    str | None, typer.Option(help="Names for the columns of a CSV file without header: a,b,c.")
+]
+Delimiter = Annotated[str | None, typer.Option(help="What separates CSV values; found out by default.")]
+Form = Annotated[
+    Format | None, typer.Option("--format", help="How to write the matches; a table by default.")
+]
+Output = Annotated[str | None, typer.Option(help="A file to write to, instead of standard output.")]
+
+
+@app.callback(invoke_without_command=True)
+def cerise(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
+    """Find sequences of events in files and tables.
+
+    \b
+    Examples:
+      cerise demo
+      cerise run 'PATTERN SEQ(MSFT a, GOOG b) WHERE b.open < a.open WITHIN 5 minutes' \\
+          --events trades.csv --time date --type ticker
+      cerise check query.sase
+
+    Every command has its own --help. Exit codes: 0 fine, 1 the query or the events are wrong,
+    2 the command is used wrongly, 130 interrupted.
+    """
+    if version:
+        typer.echo(f"cerise {import_module('cerise').__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def run(  # noqa: PLR0913  a command's options are its parameters
+    query: Query,
+    *,
+    events: Events,
+    time: Time,
+    kind: Type = None,
+    key: Key = None,
+    order: Order = None,
+    param: Param = None,
+    form: Form = None,
+    output: Output = None,
+    limit_rows: Annotated[
+        int, typer.Option(min=0, help="How many matches the table shows; 0 for all.")
+    ] = ROWS,
+    engine: Engine = None,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Run on a local Spark session, on all cores.")
+    ] = False,
+    timestamp_format: Written = None,
+    no_header: NoHeader = False,
+    columns: Columns = None,
+    delimiter: Delimiter = None,
+) -> None:
+    """Find the matches of a query in events.
+
+    \b
+    Examples:
+      cerise run query.sase --events trades.parquet --time ts --key account
+      cerise run query.sase --events trades/ --time ts --type kind --param limit=500
+      cerise run query.sase --events bars.csv.gz --columns ticker,ts,open --time ts --type ticker
+      cerise run query.sase --events trades.csv --time ts --output matches.parquet
+      cerise run query.sase --events trades.csv --time ts --format json | jq .first_time
+    """
+    from cerise.cli import output as out
+    from cerise.cli.look import View
+    from cerise.lang import sase
+
+    source = inputs.Source(
+        events, time, kind, inputs.names(key or ()), inputs.names(order or ()),
+        inputs.names([columns or ""]), not no_header, delimiter, timestamp_format,
+    )  # fmt: skip
+    wanted = out.Wanted.of(form and form.value, output, limit_rows)
+    values = inputs.params(param or ())
+    parsed = sase.parse(inputs.query_text(query))
+    started = clock.perf_counter()
+    with working(f"reading {events}"):
+        found = source.frame() if spark else source.table()
+    with working("matching"):
+        matches = out.in_order(_matches(found, parsed, source, params=values, engine=engine))
+    elapsed = clock.perf_counter() - started
+    out.deliver(matches, wanted, View.of(parsed, time, kind))
+    typer.echo(out.summary(matches, found, elapsed, wanted), err=True)
+
+
+@app.command()
+def check(  # noqa: PLR0913  a command's options are its parameters
+    query: Query,
+    *,
+    events: MaybeEvents = None,
+    time: MaybeTime = None,
+    kind: Type = None,
+    key: Key = None,
+    param: Param = None,
+    timestamp_format: Written = None,
+    no_header: NoHeader = False,
+    columns: Columns = None,
+    delimiter: Delimiter = None,
+) -> None:
+    """Check a query, and whether it fits events if these are given. Nothing is run.
+
+    \b
+    Examples:
+      cerise check query.sase
+      cerise check query.sase --events trades.csv --time ts --type kind
+    """
+    from cerise.lang import sase
+
+    parsed = sase.parse(inputs.query_text(query))
+    if events is None:
+        typer.echo("ok: the query parses; give --events and --time to check its names and types too")
+        return
+    if time is None:
+        raise typer.BadParameter("--events needs --time, the column that says when an event happened")
+    source = inputs.Source(
+        events, time, kind, inputs.names(key or ()), (),
+        inputs.names([columns or ""]), not no_header, delimiter, timestamp_format,
+    )  # fmt: skip
+    _say_what_fits(parsed, source, inputs.params(param or ()))
+
+
+@app.command()
+def explain(  # noqa: PLR0913  a command's options are its parameters
+    query: Query,
+    *,
+    events: Events,
+    time: Time,
+    kind: Type = None,
+    key: Key = None,
+    order: Order = None,
+    param: Param = None,
+    engine: Engine = None,
+    timestamp_format: Written = None,
+    no_header: NoHeader = False,
+    columns: Columns = None,
+    delimiter: Delimiter = None,
+) -> None:
+    """Say how a query would be run: its predicates, partitions, columns and engine. Nothing is run.
+
+    \b
+    Example:
+      cerise explain query.sase --events trades.csv --time ts --type kind
+    """
+    from cerise import api
+
+    source = inputs.Source(
+        events, time, kind, inputs.names(key or ()), inputs.names(order or ()),
+        inputs.names([columns or ""]), not no_header, delimiter, timestamp_format,
+    )  # fmt: skip
+    parsed = api.parse(inputs.query_text(query))
+    table = source.table()
+    if inputs.is_untyped(table):
+        raise CeriseError(
+            f"{events} is empty: the types of its columns are unknown", hint="explain it on events"
+        )
+    values = inputs.params(param or ())
+    typer.echo(api.explain(table, parsed, params=values, engine=engine, **source.roles()))
+
+
+@app.command()
+def generate(
+    name: Annotated[str, typer.Argument(help="The data set: stock, nasdaq or crimes.")],
+    path: Annotated[str, typer.Argument(help="A .parquet file, or a directory for several.")],
+    events: Annotated[int, typer.Option(min=0, help="How many events.")] = 100_000,
+    seed: Annotated[int, typer.Option(min=0, help="Which events: the same seed gives the same.")] = 0,
+    files: Annotated[int, typer.Option(min=1, help="How many files share them.")] = 1,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
+) -> None:
+    """Write a generated data set as Parquet, of any size.
+
+    \b
+    Example:
+      cerise generate nasdaq bars --events 1000000 --files 4
+    """
+    from rich.progress import Progress
+
+    from cerise import data
+
+    with Progress(console=errors(), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task(f"writing {name}", total=events)
+        data.write(
+            name, path, events, seed=seed, files=files, overwrite=overwrite,
+            progress=lambda done: bar.update(task, completed=done),
+        )  # fmt: skip
+    typer.echo(f"wrote {events:,} events to {path}")
+
+
+@app.command()
+def demo(
+    events: Annotated[int, typer.Option(min=1_000, help="How many events to search.")] = 200_000,
+) -> None:
+    """Find patterns in generated stock bars with Spark: the four lines of Python, and what they find."""
+    from cerise.cli import demo as show
+
+    show.demo(events, working)
+
+
+def main() -> None:
+    """Run the command line; the console script."""
+    app(prog_name="cerise")
+
+
+# ---- what the commands share
+
+
+def _matches(events: Any, query: Any, source: inputs.Source, **how: Any) -> pa.Table:
+    """Find matches in a table or a DataFrame, and bring them here."""
+    from cerise import api
+    from cerise.cli import output as out
+
+    if inputs.is_untyped(events):
+        _reject_missing(events, source)
+        return out.nothing(query)
+    matches = api.find(events, query, **source.roles(), **how)
+    return matches.toArrow() if hasattr(matches, "toArrow") else matches
+
+
+def _reject_missing(events: pa.Table, source: inputs.Source) -> None:
+    """A header without events still says which columns there are."""
+    known = events.schema.names
+    for name in (source.time, source.type, *source.key, *source.order):
+        if known and name is not None and name not in known:
+            raise BindError(f"column '{name}' is not in the events", hint=did_you_mean(name, known))
+
+
+def _say_what_fits(query: Any, source: inputs.Source, values: dict[str, Any]) -> None:
+    from cerise import api
+
+    table = source.table()
+    if inputs.is_untyped(table):
+        _reject_missing(table, source)
+        typer.echo(f"ok: the query parses; {source.path} is empty, so names and types are unchecked")
+        return
+    roles = {name: value for name, value in source.roles().items() if name != "order"}
+    result = api.schema(query, table.schema, params=values, **roles)
+    typer.echo(f"ok: the query fits {source.path}; its matches have the columns")
+    for field in result:
+        typer.echo(f"  {field.name}: {field.type}")

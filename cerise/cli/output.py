@@ -1,0 +1,146 @@
+"""What becomes of matches: shown as a table, or written as JSON lines, CSV or Parquet."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from cerise.cli.look import View, console, json_text, look
+from cerise.errors import CeriseError, StoreError
+from cerise.pattern.nodes import negated, variables
+from cerise.pattern.query import Count, Query
+
+SUFFIXES = {
+    ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".txt": "table",
+    ".parquet": "parquet", ".pq": "parquet",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """In which format matches are wanted, in which file if any, and how many rows of a table."""
+
+    format: str
+    output: str | None
+    rows: int
+
+    @classmethod
+    def of(cls, format_: str | None, output: str | None, rows: int) -> Wanted:
+        """Return what is wanted; without a format, the one that the name of the output says."""
+        suffix = Path(output).suffix.lower() if output else ".txt"
+        if format_ is None and suffix not in SUFFIXES:
+            raise CeriseError(f"no format is known for {output}", hint="say --format json, csv or parquet")
+        chosen = format_ or SUFFIXES[suffix]
+        if chosen == "parquet" and output is None:
+            raise CeriseError(
+                "Parquet cannot be printed", hint="say where to put it: --output matches.parquet"
+            )
+        return cls(chosen, output, rows)
+
+
+def deliver(matches: pa.Table, wanted: Wanted, view: View) -> None:
+    """Show or write matches, to standard output or to a file."""
+    if wanted.format != "table":
+        _to(wanted.output, lambda file: _WRITERS[wanted.format](matches, file))
+    elif wanted.output is not None:
+        text = look(matches, view, wanted.rows or len(matches))
+        save(wanted.output, lambda file: console(file).print(text), mode="w")
+    elif len(matches):
+        console(sys.stdout).print(look(matches, view, wanted.rows or len(matches)))
+
+
+def summary(matches: pa.Table, events: Any, elapsed: float, wanted: Wanted) -> str:
+    """Say how many matches there are, in how many events if that is known, and how long it took."""
+    counted = matches.schema.names == ["count"]
+    number = matches["count"][0].as_py() if counted else len(matches)
+    where = f" in {events.num_rows:,} events" if isinstance(events, pa.Table) else ""
+    text = f"{number:,} {'match' if number == 1 else 'matches'}{where}, {elapsed:.2f} s"
+    if wanted.format == "table" and not counted and 0 < wanted.rows < number:
+        text += f"; the first {wanted.rows} are shown, --limit-rows 0 shows all"
+    return text
+
+
+def in_order(matches: pa.Table) -> pa.Table:
+    """Sort matches by time, so that the same matches are written the same way every time."""
+    keys = [name for name in ("first_time", "last_time", "match_id") if name in matches.schema.names]
+    return matches.sort_by([(name, "ascending") for name in keys]) if keys else matches
+
+
+def _to(output: str | None, writer: Callable[[IO[Any]], None]) -> None:
+    if output is not None:
+        save(output, writer)
+        return
+    writer(sys.stdout.buffer)
+    sys.stdout.buffer.flush()
+
+
+def save(output: str, writer: Callable[[IO[Any]], None], *, mode: str = "wb") -> None:
+    """Write a file: all of it or, if anything fails, nothing."""
+    target = Path(output)
+    fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with fresh.open(mode) as file:
+            writer(file)
+        fresh.replace(target)
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {output}: {error.strerror or error}",
+            hint="is there space, and may you write there?",
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+
+
+def _write_json(matches: pa.Table, file: IO[bytes]) -> None:
+    for batch in matches.to_batches(max_chunksize=10_000):
+        for row in batch.to_pylist():
+            file.write(json_text(row).encode() + b"\n")
+
+
+def _write_csv(matches: pa.Table, file: IO[bytes]) -> None:
+    pa.csv.write_csv(flattened(matches), file)
+
+
+def _write_parquet(matches: pa.Table, file: IO[bytes]) -> None:
+    pq.write_table(matches, file)
+
+
+_WRITERS = {"json": _write_json, "csv": _write_csv, "parquet": _write_parquet}
+
+
+def flattened(matches: pa.Table) -> pa.Table:
+    """Return matches without nesting: a column per field of a struct, and lists as JSON text."""
+    while any(map(pa.types.is_struct, matches.schema.types)):
+        matches = matches.flatten()
+    columns = [_flat(column) for column in matches.columns]
+    return pa.Table.from_arrays(columns, names=matches.schema.names)
+
+
+def _flat(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    simple = (
+        pa.types.is_primitive(column.type) and not pa.types.is_duration(column.type)
+    ) or pa.types.is_string(column.type)
+    if simple or pa.types.is_null(column.type):
+        return column
+    texts = [None if value is None else json_text(value) for value in column.to_pylist()]
+    return pa.chunked_array([pa.array(texts, pa.string())])
+
+
+def nothing(query: Query) -> pa.Table:
+    """Return the matches in events of which nothing is known, for there are none."""
+    if isinstance(query.returns, Count):
+        return pa.table({"count": pa.array([0], pa.int64())})
+    absent = negated(query.pattern)
+    bound = [var.name for var in variables(query.pattern) if var.name not in absent]
+    columns = [item.name for item in query.returns] if query.returns is not None else bound
+    return pa.table({name: pa.nulls(0) for name in ("match_id", "first_time", "last_time", *columns)})
