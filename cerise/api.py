@@ -15,6 +15,7 @@ from cerise.engines.choose import choose, reasons
 from cerise.engines.run import run
 from cerise.errors import BindError, CeriseWarning, UnsupportedError
 from cerise.events import Schema
+from cerise.kinds import without_views
 from cerise.lang import sase
 from cerise.lang.builder import Draft
 from cerise.pattern.bind import bind
@@ -170,7 +171,13 @@ def _is_spark(events: Any) -> bool:
 
 
 def _table(events: Any) -> pa.Table:
-    """Return a table of any kind as Arrow's, by the Arrow PyCapsule protocol where it is not Arrow's own."""
+    """Return a table of any kind as Arrow's, in types that Arrow can compute with."""
+    table = _arrow(events)
+    return table.cast(pa.schema([field.with_type(without_views(field.type)) for field in table.schema]))
+
+
+def _arrow(events: Any) -> pa.Table:
+    """Return a table as Arrow's, by the Arrow PyCapsule protocol where it is not Arrow's own."""
     if isinstance(events, pa.Table):
         return events
     if isinstance(events, str | Path):

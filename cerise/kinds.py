@@ -52,6 +52,22 @@ ARROW_OF = {
 }
 
 
+def without_views(type_: pa.DataType) -> pa.DataType:
+    """Return a type with string and binary views made plain: Arrow cannot take rows of views yet."""
+    types = pa.types
+    if types.is_string_view(type_):
+        return pa.large_string()
+    if types.is_binary_view(type_):
+        return pa.large_binary()
+    if types.is_dictionary(type_):
+        return pa.dictionary(type_.index_type, without_views(type_.value_type), type_.ordered)
+    if types.is_struct(type_):
+        return pa.struct([field.with_type(without_views(field.type)) for field in type_])
+    if types.is_list(type_) or types.is_large_list(type_):
+        return (pa.list_ if types.is_list(type_) else pa.large_list)(without_views(type_.value_type))
+    return type_
+
+
 def kind_of(type_: pa.DataType) -> Kind:
     """Return the kind that values of an Arrow type have; OPAQUE ones can only be passed through."""
     types = pa.types

@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any
 
 import pyarrow as pa
@@ -34,13 +34,19 @@ class View:
     def of(cls, query: Query, time: str, type_: str | None) -> View:
         """Return the view that suits a query."""
         mentioned = dict.fromkeys(path for expr in query.where for path in _paths(expr))
-        apart = {(time,), (type_,), *query.partition_by}
+        apart = {(time,), (type_,)}
         # The events of a query over matches are matches: their time and type have other names.
         inner = isinstance(query.source, Query)
         return cls(
             "last_time" if inner else time,
             "type" if inner else type_,
             tuple(path for path in mentioned if path and path not in apart and path[0].upper() != "LEN"),
+        )
+
+    def without(self, columns: Sequence[str]) -> View:
+        """Return the view without attributes that have a column of their own."""
+        return replace(
+            self, attributes=tuple(path for path in self.attributes if ".".join(path) not in columns)
         )
 
     def event(self, event: dict[str, Any], day: dt.date | None) -> str:
@@ -68,6 +74,7 @@ def look(matches: pa.Table, view: View, rows: int) -> Table:
     """Return the first matches as a table for people: a row per match, a cell per variable."""
     bound = any(map(_is_events, matches.schema.types))
     left_out = {"match_id", "last_time"} if bound else {"match_id"}
+    view = view.without(matches.schema.names)
     chosen = [field for field in matches.schema if field.name not in left_out]
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for field in chosen:

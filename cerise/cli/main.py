@@ -38,37 +38,60 @@ class Format(StrEnum):
     parquet = "parquet"
 
 
-Query = Annotated[str, typer.Argument(help="The query: its text, a file with it, or - for standard input.")]
+Query = Annotated[
+    str, typer.Argument(metavar="QUERY", help="The query: its text, a file with it, or - for standard input.")
+]
 Events = Annotated[
     str,
     typer.Option(
-        help="The events: a CSV, JSON lines or Parquet file, a directory of such files, or a Delta table."
+        metavar="PATH",
+        help="The events: a CSV, JSON lines or Parquet file, a directory of such files, or a Delta table.",
     ),
 ]
-Time = Annotated[str, typer.Option(help="The column that says when an event happened.")]
-MaybeEvents = Annotated[str | None, typer.Option(help="Events to check the query against, as in run.")]
-MaybeTime = Annotated[str | None, typer.Option(help="The column that says when an event happened.")]
-Type = Annotated[str | None, typer.Option("--type", help="The column that says what kind of event it is.")]
-Key = Annotated[list[str] | None, typer.Option(help="Columns that partition the events: a,b.")]
-Order = Annotated[list[str] | None, typer.Option(help="Columns that break ties between equal times: a,b.")]
-Param = Annotated[list[str] | None, typer.Option(help="A value for :name in the query: name=value.")]
-Engine = Annotated[str | None, typer.Option(help="The engine; Cerise chooses by default.")]
+Time = Annotated[str, typer.Option(metavar="COLUMN", help="The column that says when an event happened.")]
+MaybeEvents = Annotated[
+    str | None, typer.Option(metavar="PATH", help="Events to check the query against, as in run.")
+]
+MaybeTime = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="The column that says when an event happened.")
+]
+Type = Annotated[
+    str | None,
+    typer.Option("--type", metavar="COLUMN", help="The column that says what kind of event it is."),
+]
+Key = Annotated[
+    list[str] | None, typer.Option(metavar="COLUMNS", help="Columns that partition the events: a,b.")
+]
+Order = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMNS", help="Columns that break ties between equal times: a,b."),
+]
+Param = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="A value for :name in the query: name=value.")
+]
+Engine = Annotated[str | None, typer.Option(metavar="NAME", help="The engine; Cerise chooses by default.")]
 Written = Annotated[
     str | None,
     typer.Option(
         "--timestamp-format",
+        metavar="FORMAT",
         help="How times are written: %d.%m.%Y %H:%M; s, ms, us or ns since 1970; integer, to leave numbers.",
     ),
 ]
 NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line of a CSV file is an event.")]
 Columns = Annotated[
-    str | None, typer.Option(help="Names for the columns of a CSV file without header: a,b,c.")
+    str | None,
+    typer.Option(metavar="NAMES", help="Names for the columns of a CSV file without header: a,b,c."),
 ]
-Delimiter = Annotated[str | None, typer.Option(help="What separates CSV values; found out by default.")]
+Delimiter = Annotated[
+    str | None, typer.Option(metavar="CHAR", help="What separates CSV values; found out by default.")
+]
 Form = Annotated[
     Format | None, typer.Option("--format", help="How to write the matches; a table by default.")
 ]
-Output = Annotated[str | None, typer.Option(help="A file to write to, instead of standard output.")]
+Output = Annotated[
+    str | None, typer.Option(metavar="FILE", help="A file to write to, instead of standard output.")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -103,7 +126,7 @@ def run(  # noqa: PLR0913  a command's options are its parameters
     form: Form = None,
     output: Output = None,
     limit_rows: Annotated[
-        int, typer.Option(min=0, help="How many matches the table shows; 0 for all.")
+        int, typer.Option(min=0, metavar="N", help="How many matches the table shows; 0 for all.")
     ] = ROWS,
     engine: Engine = None,
     spark: Annotated[
@@ -159,7 +182,7 @@ def check(  # noqa: PLR0913  a command's options are its parameters
     columns: Columns = None,
     delimiter: Delimiter = None,
 ) -> None:
-    """Check a query, and whether it fits events if these are given. Nothing is run.
+    """Check a query, and whether it fits events.
 
     \b
     Examples:
@@ -197,7 +220,7 @@ def explain(  # noqa: PLR0913  a command's options are its parameters
     columns: Columns = None,
     delimiter: Delimiter = None,
 ) -> None:
-    """Say how a query would be run: its predicates, partitions, columns and engine. Nothing is run.
+    """Say how a query would be run, and run nothing.
 
     \b
     Example:
@@ -221,11 +244,13 @@ def explain(  # noqa: PLR0913  a command's options are its parameters
 
 @app.command()
 def generate(
-    name: Annotated[str, typer.Argument(help="The data set: stock, nasdaq or crimes.")],
-    path: Annotated[str, typer.Argument(help="A .parquet file, or a directory for several.")],
-    events: Annotated[int, typer.Option(min=0, help="How many events.")] = 100_000,
-    seed: Annotated[int, typer.Option(min=0, help="Which events: the same seed gives the same.")] = 0,
-    files: Annotated[int, typer.Option(min=1, help="How many files share them.")] = 1,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The data set: stock, nasdaq or crimes.")],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A .parquet file, or a directory for several.")],
+    events: Annotated[int, typer.Option(min=0, metavar="N", help="How many events.")] = 100_000,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Which events: the same seed gives the same.")
+    ] = 0,
+    files: Annotated[int, typer.Option(min=1, metavar="N", help="How many files share them.")] = 1,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
 ) -> None:
     """Write a generated data set as Parquet, of any size.
@@ -249,9 +274,9 @@ def generate(
 
 @app.command()
 def demo(
-    events: Annotated[int, typer.Option(min=1_000, help="How many events to search.")] = 200_000,
+    events: Annotated[int, typer.Option(min=1_000, metavar="N", help="How many events to search.")] = 200_000,
 ) -> None:
-    """Find patterns in generated stock bars with Spark: the four lines of Python, and what they find."""
+    """Find patterns in generated stock bars with Spark."""
     from cerise.cli import demo as show
 
     show.demo(events, working)

@@ -1,0 +1,243 @@
+"""The public surface: what `import cerise` gives, what `find` takes, and how it refuses."""
+
+from __future__ import annotations
+
+import datetime as dt
+import subprocess
+import sys
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import cerise
+from cerise import Options
+from cerise.lang.builder import i
+
+EVENTS = pa.table({"type": ["A", "B", "B", "C"], "t": [1, 2, 3, 4], "x": [5, 1, 2, 7]})
+QUERY = "PATTERN SEQ(A a, B+ b[], C c) WITHIN 10"
+
+
+def find(query: Any = QUERY, events: Any = EVENTS, **options: Any) -> Any:
+    return cerise.find(events, query, **{"time": "t", "type": "type", **options})
+
+
+def test_every_public_name_is_there() -> None:
+    for name in cerise.__all__:
+        assert getattr(cerise, name) is not None
+    assert set(cerise.__all__) <= set(dir(cerise))
+    with pytest.raises(AttributeError, match="fnd"):
+        cerise.fnd  # noqa: B018
+
+
+HEAVY = ("numpy", "pyarrow", "numba", "sqlglot", "pyspark", "pandas", "lark", "deltalake")
+
+
+def test_import_is_light() -> None:
+    """Counted in modules, not seconds: what takes time is what must not be loaded."""
+    code = f"import sys, cerise; print([m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_finding_in_arrow_loads_no_spark() -> None:
+    code = (
+        "import sys, cerise, pyarrow as pa;"
+        "cerise.find(pa.table({'t': [1]}), 'PATTERN a', time='t');"
+        "print([m for m in ('pyspark', 'pandas', 'deltalake', 'typer') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_shape_of_a_result() -> None:
+    found = find()
+    assert found.column_names == ["match_id", "first_time", "last_time", "a", "b", "c"]
+    (row,) = found.to_pylist()
+    assert (row["first_time"], row["last_time"]) == (1, 4)
+    assert row["a"] == {"type": "A", "t": 1, "x": 5}
+    assert row["b"] == [{"type": "B", "t": 2, "x": 1}, {"type": "B", "t": 3, "x": 2}]
+    assert found.schema == cerise.schema(QUERY, EVENTS, time="t", type="type")
+    assert found.schema == cerise.schema(QUERY, EVENTS.schema, time="t", type="type")
+
+
+def test_match_ids_are_the_same_in_every_run_and_differ_within_one() -> None:
+    many = find("PATTERN SEQ(A a, B+ b[], C c) USE skip_till_any_match")
+    ids = many.column("match_id").to_pylist()
+    assert len(set(ids)) == 3
+    assert find().column("match_id").to_pylist() == [-7218007665138870356]
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda table: table,
+        lambda table: table.to_batches()[0],
+        lambda table: pa.RecordBatchReader.from_batches(table.schema, table.to_batches()),
+        lambda table: table.to_pandas(),
+        lambda table: table.to_pandas().set_index("x", drop=False),
+        pl.from_arrow,
+        lambda events: duckdb.sql("SELECT * FROM events"),
+    ],
+    ids=["table", "batch", "reader", "pandas", "pandas index", "polars", "duckdb"],
+)
+def test_any_table_that_speaks_arrow(convert: Any) -> None:
+    assert find(events=convert(EVENTS)).column("match_id") == find().column("match_id")
+
+
+def test_pandas_categories_and_polars_strings() -> None:
+    categories = EVENTS.to_pandas().astype({"type": "category"})
+    assert len(find(events=categories)) == 1
+    assert len(find(events=pl.from_arrow(EVENTS).with_columns(pl.col("type").cast(pl.Categorical)))) == 1
+    assert len(find("PATTERN SEQ(A a, B b) WHERE a.x = :x", categories, params={"x": 5})) == 1
+
+
+def test_a_pandas_timestamp_with_a_zone() -> None:
+    times = pd.date_range("2024-03-31 00:00", periods=4, freq="h", tz="Europe/Berlin")  # the clock changes
+    frame = pd.DataFrame({"type": list("ABCD"), "ts": times})
+    assert len(cerise.find(frame, "PATTERN SEQ(A a, D d) WITHIN 3 hours", time="ts", type="type")) == 1
+    assert len(cerise.find(frame, "PATTERN SEQ(A a, D d) WITHIN 2 hours", time="ts", type="type")) == 0
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ("trades.parquet", "read it first"),
+        ({"t": [1]}, "Spark DataFrame"),
+        ([1, 2], "Spark DataFrame"),
+        (None, "Arrow"),
+    ],
+)
+def test_what_is_no_table(events: Any, said: str) -> None:
+    with pytest.raises(cerise.UnsupportedError, match=said):
+        find(events=events)
+
+
+@pytest.mark.parametrize(
+    ("roles", "said"),
+    [
+        ({"time": "tt"}, "time column 'tt'.*\n.*did you mean 't'"),
+        ({"type": "typ"}, "type column 'typ'"),
+        ({"key": "k"}, "key column 'k'"),
+        ({"order": ["t", "oder"]}, "order column 'oder'"),
+        ({"time": "type"}, "no time"),
+        ({"engine": "nfaa"}, "unknown engine"),
+    ],
+)
+def test_wrong_roles(roles: dict[str, Any], said: str) -> None:
+    with pytest.raises(cerise.CeriseError, match=said):
+        find(**roles)
+
+
+def test_strict_makes_warnings_errors() -> None:
+    query = "PATTERN SEQ(A a, B b, C c) WITHIN 2 EVENTS"
+    with pytest.warns(cerise.CeriseWarning, match="too small"):
+        assert len(find(query)) == 0
+    with pytest.raises(cerise.BindError, match="too small"):
+        find(query, options=Options(strict=True))
+
+
+def test_the_budget_on_runs() -> None:
+    events = pa.table({"t": range(30)})
+    with pytest.raises(cerise.PlanError, match="runs are alive at event") as caught:
+        cerise.find(events, "PATTERN a+ USE skip_till_any_match", time="t", options=Options(max_runs=1000))
+    assert "max_runs" in str(caught.value)
+
+
+@pytest.mark.parametrize("options", [{"max_runs": 0}, {"partitions": -1}])
+def test_options_are_checked(options: dict[str, int]) -> None:
+    with pytest.raises(cerise.PlanError, match="at least 1"):
+        Options(**options)
+
+
+def test_parameters_are_values_never_text() -> None:
+    query = "PATTERN SEQ(A a, B b) WHERE a.type = :type AND b.x BETWEEN :low AND :high WITHIN :span"
+    given = {"type": "A' OR 'x' = 'x", "low": 1, "high": 2.5, "span": 10}
+    assert len(find(query, params=given)) == 0
+    assert len(find(query, params={**given, "type": "A"})) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "column"),
+    [
+        (dt.datetime(2024, 1, 1), pa.timestamp("us")),
+        (dt.datetime(2024, 1, 1, tzinfo=dt.UTC), pa.timestamp("ms", "America/New_York")),
+        (dt.date(2024, 1, 1), pa.date32()),
+        (True, pa.bool_()),
+        ("ü", pa.large_string()),
+        (2**53 + 1, pa.int64()),
+        (0.1, pa.float64()),
+        (dt.timedelta(seconds=1), pa.duration("s")),
+    ],
+)
+def test_parameters_of_every_kind(value: Any, column: pa.DataType) -> None:
+    events = pa.table({"t": [1, 2], "v": pa.array([value, None], column)})
+    found = cerise.find(
+        events, "PATTERN a WHERE a.v = :v RETURN a.t AS t, a.v AS v", time="t", params={"v": value}
+    )
+    assert found.column("t").to_pylist() == [1]
+    assert found.schema.field("v").type == column
+
+
+def test_a_parameter_of_no_kind() -> None:
+    with pytest.raises(cerise.BindError, match="list"):
+        find("PATTERN a WHERE a.x = :x", params={"x": [1]})
+
+
+def test_a_query_in_python_and_its_text() -> None:
+    a, b = cerise.var("A", "a"), cerise.many(cerise.var("B", "b"))
+    draft = cerise.seq(a, b).where(b[i].x > b[i - 1].x, b.x < a.x).within(10)
+    assert cerise.parse(cerise.show(draft.query)) == draft.query
+    assert find(draft).column("match_id") == find(cerise.show(draft.query)).column("match_id")
+    assert len(find(draft)) == 2
+
+
+def test_explain_says_what_will_be_done() -> None:
+    said = cerise.explain(
+        EVENTS, "PATTERN SEQ(A a, NOT B b, C c) WHERE c.x > a.x WITHIN 10", time="t", type="type"
+    )
+    for word in (
+        "c.x > a.x   (dependent)",
+        "no b",
+        "skip_till_next_match",
+        "reference",
+        "max_runs",
+        "window     10",
+    ):
+        assert word in said, said
+    with pytest.raises(cerise.BindError):
+        cerise.explain(EVENTS, "PATTERN a WHERE a.y = 1", time="t")
+
+
+def test_explain_of_a_composed_query_shows_both() -> None:
+    said = cerise.explain(
+        EVENTS,
+        "PATTERN SEQ(A a, B b) INTO ab; PATTERN SEQ(ab x) FROM ab RETURN COUNT(*)",
+        time="t",
+        type="type",
+    )
+    assert said.index("SEQ(A a, B b)") < said.index("over its matches") < said.index("COUNT(*)")
+
+
+def test_an_error_survives_pickling() -> None:
+    import pickle
+
+    with pytest.raises(cerise.BindError) as caught:
+        find("PATTERN SEQ(A a, B b) WHERE a.y = 1")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value)
+    assert type(again) is cerise.BindError
+    assert str(again) == (
+        "unknown attribute 'y'\n  line 1, column 31\n  | PATTERN SEQ(A a, B b) WHERE a.y = 1\n"
+        "  |                               ^\nhint: known: type, t, x"
+    )
+
+
+def test_return_follows_ansi_rules() -> None:
+    events = pa.table({"t": [1], "x": [0]})
+    with pytest.raises(cerise.DataError, match=r"division by zero in RETURN 1 / a\.x"):
+        cerise.find(events, "PATTERN a RETURN 1 / a.x AS y", time="t")
+    assert len(cerise.find(events, "PATTERN a WHERE 1 / a.x > 0", time="t")) == 0
