@@ -15,7 +15,7 @@ from cerise.engines.choose import choose, reasons
 from cerise.engines.run import run
 from cerise.errors import BindError, CeriseWarning, UnsupportedError
 from cerise.events import Schema
-from cerise.kinds import without_views
+from cerise.kinds import plain_schema
 from cerise.lang import sase
 from cerise.lang.builder import Draft
 from cerise.pattern.bind import bind
@@ -101,7 +101,7 @@ def schema(
         columns = frames.arrow_schema(events)
         bound = bind(parse(query), Schema(columns, time, type, _names(key), arrival=False), params)
         return frames.result_schema(bound, events)
-    columns = events if isinstance(events, pa.Schema) else _table(events).schema
+    columns = plain_schema(events) if isinstance(events, pa.Schema) else _table(events).schema
     return bind(parse(query), Schema(columns, time, type, _names(key)), params).output_schema
 
 
@@ -128,7 +128,7 @@ def explain(
 
         columns = frames.arrow_schema(events)
     else:
-        columns = events if isinstance(events, pa.Schema) else _table(events).schema
+        columns = plain_schema(events) if isinstance(events, pa.Schema) else _table(events).schema
     known = Schema(columns, time, type, _names(key), _names(order), arrival=not spark)
     bound = bind(parse(query), known, params)
     facts = {
@@ -173,7 +173,7 @@ def _is_spark(events: Any) -> bool:
 def _table(events: Any) -> pa.Table:
     """Return a table of any kind as Arrow's, in types that Arrow can compute with."""
     table = _arrow(events)
-    return table.cast(pa.schema([field.with_type(without_views(field.type)) for field in table.schema]))
+    return table.cast(plain_schema(table.schema))
 
 
 def _arrow(events: Any) -> pa.Table:

@@ -52,20 +52,32 @@ ARROW_OF = {
 }
 
 
-def without_views(type_: pa.DataType) -> pa.DataType:
-    """Return a type with string and binary views made plain: Arrow cannot take rows of views yet."""
+def plain(type_: pa.DataType) -> pa.DataType:
+    """Return a type that Arrow can take rows of, also rows that are not there: no views, all nullable."""
     types = pa.types
     if types.is_string_view(type_):
         return pa.large_string()
     if types.is_binary_view(type_):
         return pa.large_binary()
     if types.is_dictionary(type_):
-        return pa.dictionary(type_.index_type, without_views(type_.value_type), type_.ordered)
+        return pa.dictionary(type_.index_type, plain(type_.value_type), type_.ordered)
     if types.is_struct(type_):
-        return pa.struct([field.with_type(without_views(field.type)) for field in type_])
+        return pa.struct([plain_field(field) for field in type_])
     if types.is_list(type_) or types.is_large_list(type_):
-        return (pa.list_ if types.is_list(type_) else pa.large_list)(without_views(type_.value_type))
+        return (pa.list_ if types.is_list(type_) else pa.large_list)(plain_field(type_.value_field))
+    if types.is_map(type_):
+        return pa.map_(plain(type_.key_type), plain_field(type_.item_field))
     return type_
+
+
+def plain_field(field: pa.Field) -> pa.Field:
+    """Return a nullable field of a plain type."""
+    return field.with_type(plain(field.type)).with_nullable(True)
+
+
+def plain_schema(columns: pa.Schema) -> pa.Schema:
+    """Return a schema of nullable columns of plain types."""
+    return pa.schema([plain_field(field) for field in columns])
 
 
 def kind_of(type_: pa.DataType) -> Kind:

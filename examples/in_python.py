@@ -1,4 +1,6 @@
-"""Write a query in Python and run it on a pandas frame: a failed login, again and again, and then a success.
+"""Write a query in Python and run it on a pandas frame.
+
+Logins that fail again and again, and then succeed without a reset of the password before.
 
 Run it with: python examples/in_python.py
 """
@@ -14,7 +16,7 @@ from cerise.lang.builder import count, i
 START = dt.datetime(2024, 11, 15, 8, 0)
 LOG = [
     (0, "anna", "fail"), (1, "bert", "fail"), (2, "anna", "fail"), (3, "bert", "ok"), (4, "anna", "fail"),
-    (5, "anna", "ok"), (6, "cleo", "fail"), (7, "cleo", "fail"), (8, "cleo", "reset"), (9, "cleo", "fail"),
+    (5, "anna", "ok"), (6, "cleo", "fail"), (7, "cleo", "fail"), (8, "cleo", "fail"), (9, "cleo", "reset"),
     (10, "cleo", "ok"),
 ]  # fmt: skip
 

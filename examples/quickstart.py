@@ -21,7 +21,7 @@ QUERY = """
 
 def main() -> None:
     trades = cerise.data.table("stock", 1_000, symbols=3)
-    found = cerise.find(trades, QUERY, time="ts", type="type", params={"rises": 8})
+    found = cerise.find(trades, QUERY, time="ts", type="type", params={"rises": 12})
     for match in found.sort_by("first_time").to_pylist():
         print("symbol {symbol}, {first_time} to {last_time}: {was} to {top} in {rises} steps".format(**match))
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from cerise.events import Schema
-from cerise.pattern.nodes import And, Kleene, Var, walk
+from cerise.pattern.nodes import And, Kleene, Node, Var, walk
 from cerise.pattern.query import Query, Strategy
 from tests.strategies_queries import PARAMS, params_of, query_of
 from tests.strategies_streams import ROW, Dice, shape_of, table_of
@@ -17,6 +17,7 @@ from tests.strategies_text import any_query
 
 __all__ = ["Pair", "any_query", "pairs", "queries", "streams"]
 
+LONGEST, MOST_RUNS = 14, 200
 QUERY = 200  # bytes of one query
 SHORTER = st.sampled_from((14, 0, 1, 0, 2, 0, 4, 7, 9))  # by how much a stream is shorter than it may be
 
@@ -41,13 +42,24 @@ class Pair:
 
 def most_events(query: Query) -> int:
     """How long a stream may be so that even a naive engine answers at once."""
-    nodes = list(walk(query.pattern))
-    single = sum(isinstance(each, Var) for each in nodes)
-    untyped = any(isinstance(each, Var) and each.type is None for each in nodes)
-    repeats = sum(isinstance(each, Kleene) for each in nodes)
-    if query.strategy is Strategy.ANY:
-        return 6 if repeats > 1 else 7 if repeats else 8 if untyped or single > 4 else 11
-    return 9 if repeats and any(isinstance(each, And) for each in nodes) else 10 if repeats > 1 else 14
+    if query.strategy is not Strategy.ANY and not any(isinstance(each, And) for each in walk(query.pattern)):
+        return LONGEST
+    return next((size for size in range(LONGEST, 4, -1) if _runs(query.pattern, size) <= MOST_RUNS), 4)
+
+
+def _runs(pattern: Node, size: int) -> float:
+    """A rough guess at how many bindings a stream of a size has."""
+    runs = 1.0
+    for node in walk(pattern):
+        if isinstance(node, Var):
+            runs *= max(1.0, _fitting(node, size) * 0.6)
+        elif isinstance(node, Kleene):
+            runs *= 2 ** _fitting(node.var, size) / 2
+    return runs
+
+
+def _fitting(var: Var, size: int) -> float:
+    return size if var.type is None else size * 0.4
 
 
 @st.composite

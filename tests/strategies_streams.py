@@ -128,7 +128,7 @@ def _row(dice: Dice, shape: Shape, number: int, now: int) -> dict[str, Any]:
     return {
         "id": number,
         "t": _moment((shape.start + now) * shape.tick, schema.field("t").type),
-        "type": None if dice.chance(4) else dice.pick(types),
+        "type": None if dice.chance(4) else types[(number + dice.below(4)) % 4],
         "k": dice.pick(keys),
         "x": dice.pick(FEW),
         "y": dice.pick(DOUBLES),

@@ -47,7 +47,7 @@ def test_finding_in_arrow_loads_no_spark() -> None:
     code = (
         "import sys, cerise, pyarrow as pa;"
         "cerise.find(pa.table({'t': [1]}), 'PATTERN a', time='t');"
-        "print([m for m in ('pyspark', 'pandas', 'deltalake', 'typer') if m in sys.modules])"
+        "print([m for m in ('pyspark', 'deltalake', 'typer') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -9,14 +9,17 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import runpy
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import cerise
+from cerise import kinds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,3 +96,185 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
 def test_the_code_of_a_page_with_spark_runs(page, tmp_path, monkeypatch, spark: SparkSession):
     monkeypatch.chdir(tmp_path)
     run_page(ROOT / page)
+
+
+@pytest.mark.parametrize("example", names(EXAMPLES, spark=False))
+def test_an_example_runs(example, capsys):
+    runpy.run_path(str(ROOT / example), run_name="__main__")
+    assert len(capsys.readouterr().out.splitlines()) > 2
+
+
+@pytest.mark.parametrize("example", names(EXAMPLES, spark=True))
+def test_an_example_with_spark_runs(example, capsys, spark: SparkSession):
+    runpy.run_path(str(ROOT / example), run_name="__main__")
+    assert capsys.readouterr().out.count("\n|") > 2  # a header, and matches
+
+
+# ---- what the pages promise each other
+
+
+def test_the_readme_shows_code_and_output_before_line_40():
+    query, output = blocks(ROOT / "README.md")[:2]
+    assert (query.language, output.language) == ("python", "text")
+    assert output.follows
+    assert output.line + output.text.count("\n") + 1 < 40
+    code = query.text.split('"""')
+    assert "PATTERN" in code[1]
+    python = [line for line in (code[0] + code[2]).splitlines() if line and "QUERY =" not in line]
+    assert len(python) == 4
+    assert {"make demo", "make test"} <= {line.split("#")[0].strip() for line in lines_of("README.md")}
+
+
+def lines_of(page: str) -> list[str]:
+    return (ROOT / page).read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_picture_is_the_same_everywhere(page):
+    here, there = (
+        PICTURE.search((ROOT / path).read_text(encoding="utf-8")) for path in (page, "cerise/__init__.py")
+    )
+    assert here is not None
+    assert there is not None
+    assert here[0] == there[0]
+
+
+def test_every_page_is_on_the_map():
+    listed = set(LINK.findall((ROOT / "docs/index.md").read_text(encoding="utf-8")))
+    assert {page.name for page in PAGES[1:] if page.name != "index.md"} <= listed
+
+
+@pytest.mark.parametrize("page", [*(str(page.relative_to(ROOT)) for page in PAGES), "CHANGELOG.md"])
+def test_links_lead_somewhere(page):
+    text = FENCE.sub("", (ROOT / page).read_text(encoding="utf-8"))
+    for link in LINK.findall(text):
+        if link.startswith("http"):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (ROOT / page).parent / file if file else ROOT / page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+# ---- docs/types.md
+
+
+@dataclass(frozen=True, slots=True)
+class TypeRow:
+    """One line of the table of types."""
+
+    arrow: tuple[str, ...]
+    spark: tuple[str, ...]
+    kind: str
+    predicates: str
+    output: str
+
+
+def type_rows() -> list[TypeRow]:
+    lines = lines_of("docs/types.md")
+    start = next(i for i, line in enumerate(lines) if line.startswith("| Arrow | Spark | kind |"))
+    rows = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        arrow, spark, *rest = (cell.strip() for cell in line.strip("|").split("|"))
+        rows.append(
+            TypeRow(tuple(re.findall(r"`([^`]+)`", arrow)), tuple(re.findall(r"`([^`]+)`", spark)), *rest)
+        )
+    return rows
+
+
+ROWS = type_rows()
+NAMED = {"bool": pa.bool_(), "uuid": pa.uuid()}
+MADE = {
+    "list": pa.list_, "fixed_size_list": lambda item, size: pa.list_(item, int(size)), "map": pa.map_,
+    "fixed_size_binary": lambda size: pa.binary(int(size)), "struct": lambda field: pa.struct([field]),
+}  # fmt: skip
+
+
+def arrow_type(text: str) -> Any:
+    """Return the type that the table writes as `int64`, `timestamp(us, UTC)` or `list(int64)`."""
+    name, _, inner = text.removesuffix(")").partition("(")
+    if not inner:
+        return NAMED.get(name) or getattr(pa, name)()
+    return MADE.get(name, getattr(pa, name, None))(*map(argument, inner.split(", ")))
+
+
+def argument(text: str) -> Any:
+    if ": " in text:
+        name, type_ = text.split(": ")
+        return pa.field(name, arrow_type(type_))
+    if text.isdigit():
+        return int(text)
+    return getattr(pa, text)() if hasattr(pa, text) else text
+
+
+def values(type_: Any) -> Any:
+    """Two nulls of a type."""
+    if pa.types.is_run_end_encoded(type_):
+        return pa.RunEndEncodedArray.from_arrays(
+            pa.array([2], type_.run_end_type), pa.nulls(1, type_.value_type)
+        )
+    return pa.nulls(2, type_)
+
+
+ARROW = [(row, each) for row in ROWS for each in row.arrow]
+SPARK = [(row, each) for row in ROWS for each in row.spark]
+
+
+ASKED_FOR = [
+    "uint64", "float16", "float32", "decimal128", "struct", "list", "map", "binary", "large_string",
+    "dictionary", "timestamp(s)", "timestamp(ms)", "timestamp(ns)", "date32", "time64", "duration", "null",
+    "VARIANT", "TIMESTAMP_NTZ", "INTERVAL YEAR TO MONTH",
+]  # fmt: skip
+
+
+def test_the_table_of_types_names_the_types_people_ask_for():
+    named = " ".join(name for _, name in ARROW + SPARK)
+    for word in ASKED_FOR:
+        assert word in named
+
+
+@pytest.mark.parametrize(("row", "name"), ARROW, ids=[name for _, name in ARROW])
+def test_the_table_of_types_says_what_happens_to_an_arrow_type(row, name):
+    type_ = arrow_type(name)
+    kind = kinds.kind_of(type_.value_type if row.kind == "as its values" else type_)
+    assert kinds.kind_of(type_) is kind
+    assert row.kind in ("as its values", kind.value)
+    events = pa.table({"t": [1, 2], "x": values(type_)})
+    computable = kind in kinds.COMPUTABLE
+    assert row.predicates.startswith(("supported", "cast") if computable else "rejected")
+    if not computable:
+        with pytest.raises(cerise.BindError, match="cannot be used in a predicate"):
+            cerise.find(events, "PATTERN SEQ(a, b) WHERE a.x IS NULL", time="t")
+    if row.output == "not yet":
+        with pytest.raises(pa.ArrowNotImplementedError):
+            cerise.find(events, "PATTERN SEQ(a, b)", time="t")
+        return
+    query = f"PATTERN SEQ(a, b) {'WHERE a.x IS NULL' if computable else ''}"
+    assert len(cerise.find(events, query, time="t")) == 1
+    given = type_ if row.output == "as it is" else arrow_type(row.output.removeprefix("as ").strip("`"))
+    found = cerise.find(events, f"{query} RETURN b.x AS y", time="t")
+    assert found.schema.field("y").type == given
+
+
+def test_the_table_of_types_says_what_happens_to_a_spark_type(spark: SparkSession):
+    spark.conf.set("spark.sql.timeType.enabled", "true")
+    frames = [spark.sql(f"SELECT 1L AS t, CAST(NULL AS {name}) AS x") for _, name in SPARK]
+    spark.conf.unset("spark.sql.timeType.enabled")
+    for (row, name), frame in zip(SPARK, frames, strict=True):
+        if row.kind == "none":
+            with pytest.raises(cerise.BindError, match="cannot leave Spark"):
+                cerise.schema("PATTERN a", frame, time="t")
+            continue
+        field = cerise.schema("PATTERN a RETURN a.x AS y", frame, time="t")["y"]
+        assert field.dataType == frame.schema["x"].dataType, name
+        works = kinds.Kind(row.kind) in kinds.COMPUTABLE
+        with contextlib.nullcontext() if works else pytest.raises(cerise.BindError, match="in a predicate"):
+            cerise.schema("PATTERN a WHERE a.x IS NULL", frame, time="t")

@@ -30,10 +30,7 @@ def to_table(matches: Matches, bound: Bound) -> pa.Table:
         return pa.table({bound.columns[0].name: pa.array([len(matches)], pa.int64())})
     first, last = _ends(matches)
     columns = [_column(column, matches, bound, (first, last)) for column in bound.columns]
-    return pa.Table.from_arrays(
-        [array.cast(column.type) for array, column in zip(columns, bound.columns, strict=True)],
-        schema=bound.output_schema,
-    )
+    return pa.Table.from_arrays(columns, schema=bound.output_schema)
 
 
 def _column(column: OutColumn, matches: Matches, bound: Bound, ends: tuple[Rows, Rows]) -> pa.Array:
@@ -81,7 +78,7 @@ def _nth(rows: pa.ListArray, n: int) -> pa.Array:
 
 def _structs(table: pa.Table) -> pa.StructArray:
     arrays = [column.combine_chunks() for column in table.columns]
-    return pa.StructArray.from_arrays(arrays, fields=[field.with_nullable(True) for field in table.schema])
+    return pa.StructArray.from_arrays(arrays, fields=list(table.schema))
 
 
 def _taken(values: pa.Array, rows: pa.ListArray, *, many: bool) -> pa.Array:

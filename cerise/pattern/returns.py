@@ -61,7 +61,7 @@ def _partition(bound: Bound) -> list[OutColumn]:
 
 
 def _bindings(bound: Bound) -> list[OutColumn]:
-    event = pa.struct([field.with_nullable(True) for field in bound.schema.columns])
+    event = pa.struct(list(bound.schema.columns))
     absent = negated(bound.query.pattern)
     return [
         OutColumn(

@@ -1,7 +1,7 @@
 """A query over a Spark DataFrame: one exchange by partition, then matching inside Python tasks.
 
 The wiring only: what a task does is `Task`, a function from Arrow batches to Arrow batches. Columns are
-named by text throughout, so the same code runs on classic and on Connect DataFrames.
+written as SQL throughout, so the same code runs on classic and on Connect DataFrames.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.functions import expr
 
 from cerise.engines.base import Options
 from cerise.engines.choose import choose
@@ -22,7 +23,7 @@ from cerise.events import EventBatch, raw_column, read_times
 from cerise.kinds import Kind
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Count
-from cerise.spark.frames import quoted, result_schema
+from cerise.spark.frames import quote_name, quoted, result_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,7 +51,7 @@ class Task:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the matches of whole partitions, some thousand rows at a time."""
         columns = pa.schema([self.bound.schema.columns.field(name) for name in self.bound.needs])
-        tables = (pa.Table.from_batches([batch]).select(columns.names).cast(columns) for batch in batches)
+        tables = (_settled(batch, columns) for batch in batches)
         for table in whole_partitions(tables, self.bound):
             yield from self._matches(table).to_batches(max_chunksize=ROWS_AT_ONCE)
 
@@ -61,6 +62,15 @@ class Task:
         order = np.argsort(read_times(table, self.bound.schema), kind="stable")
         matcher.feed(EventBatch.in_order(table.take(pa.array(order)), self.bound.schema))
         return to_table(matcher.flush(), self.bound)
+
+
+def _settled(batch: pa.RecordBatch, columns: pa.Schema) -> pa.Table:
+    """Return the needed columns in the types that the query was bound to: Spark's zone may be another."""
+    arrays = [batch.column(i) for i in range(len(columns))]
+    cast = [
+        a if a.type == field.type else a.cast(field.type) for a, field in zip(arrays, columns, strict=True)
+    ]
+    return pa.Table.from_arrays(cast, schema=columns)
 
 
 def whole_partitions(tables: Iterable[pa.Table], bound: Bound) -> Iterator[pa.Table]:
@@ -99,22 +109,32 @@ def _reject_null_times(table: pa.Table, bound: Bound) -> None:
 
 def _exchange(events: DataFrame, bound: Bound, options: Options) -> DataFrame:
     """Bring the rows of each partition together, in stream order, with only the columns that are needed."""
-    columns = [quoted((name,)) for name in bound.needs]
-    keys = [_key(path, bound) for path in bound.partition]
-    required = [f"{quoted(path)} IS NOT NULL" for path in bound.not_null]
-    for test in required:
-        events = events.where(test)
-    named = [f"{key} AS {KEY}{i}" for i, key in enumerate(keys)]
-    names = [f"{KEY}{i}" for i in range(len(keys))]
-    chosen = events.selectExpr(*columns, *named)
-    ordered = [(bound.schema.time,), *((name,) for name in bound.schema.order), *bound.ties]
-    sorting = [*names, *(quoted(path) for path in dict.fromkeys(ordered))]
+    for path in bound.not_null:
+        events = events.where(f"{quoted(path)} IS NOT NULL")
+    keys = [f"{KEY}{i}" for i in range(len(bound.partition))]
+    columns = [f"{quoted((name,))} AS {_safe(name, i)}" for i, name in enumerate(bound.needs)]
+    partition = [f"{_key(path, bound)} AS {key}" for path, key in zip(bound.partition, keys, strict=True)]
+    chosen = events.selectExpr(*columns, *partition)
     if not keys:
-        return chosen.repartition(1).sortWithinPartitions(*sorting)
-    parted = (
-        chosen.repartition(options.partitions, *names) if options.partitions else chosen.repartition(*names)
-    )
-    return parted.sortWithinPartitions(*sorting)
+        parted = chosen.repartition(1)
+    elif options.partitions:
+        parted = chosen.repartition(options.partitions, *keys)
+    else:
+        parted = chosen.repartition(*keys)
+    return parted.sortWithinPartitions(*(expr(each) for each in (*keys, *_stream_order(bound))))
+
+
+def _stream_order(bound: Bound) -> list[str]:
+    """Return what orders the events of one partition (S1.2), as SQL over the exchanged columns."""
+    paths = dict.fromkeys([(bound.schema.time,), *((name,) for name in bound.schema.order), *bound.ties])
+    return [
+        ".".join([_safe(path[0], bound.needs.index(path[0])), *map(quote_name, path[1:])]) for path in paths
+    ]
+
+
+def _safe(name: str, number: int) -> str:
+    """Return the name of an exchanged column; mapInArrow stumbles over dots and backticks."""
+    return f"__cerise_column_{number}" if set(name) & {".", "`"} else quote_name(name)
 
 
 def _key(path: tuple[str, ...], bound: Bound) -> str:

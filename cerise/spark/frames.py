@@ -10,6 +10,7 @@ from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from cerise.errors import BindError
 from cerise.events import Path
+from cerise.kinds import plain_schema
 from cerise.pattern.bound import Bound, OutColumn
 from cerise.pattern.expr import Attr
 from cerise.pattern.nodes import Var
@@ -27,7 +28,7 @@ def arrow_schema(events: Any) -> pa.Schema:
                 f"column '{field.name}' of type {field.dataType.simpleString()} cannot leave Spark",
                 hint=f"drop it, or cast it to a string: df.withColumn('{field.name}', …)",
             ) from error
-    return pa.schema(fields)
+    return plain_schema(pa.schema(fields))
 
 
 def result_schema(bound: Bound, events: Any) -> StructType:
@@ -69,5 +70,10 @@ def _type_at(events: DataType, path: Path) -> DataType:
 
 
 def quoted(path: Path) -> str:
-    """Return a path as Spark reads it, whatever characters its names have."""
-    return ".".join(f"`{name.replace('`', '``')}`" for name in path)
+    """Return a path as Spark's SQL reads it, whatever characters its names have."""
+    return ".".join(map(quote_name, path))
+
+
+def quote_name(name: str) -> str:
+    """Return a name in backticks."""
+    return f"`{name.replace('`', '``')}`"

@@ -48,7 +48,7 @@ def matches(query: Query, schema: Schema, table: pa.Table, params: Mapping[str, 
 def accepted(world: World) -> list[Binding]:
     """The bindings of a branch: searched, and where a declaration is possible, declared as well."""
     found = {_frozen(each) for each in searched(world)}
-    if world.query.strategy is not Strategy.NEXT:
+    if world.query.strategy is not Strategy.NEXT and few(world):
         declared_too = {_frozen(each) for each in declared(world)}
         assert found == declared_too, f"the two oracles differ: {found ^ declared_too}"
     bindings: list[Binding] = [dict(each) for each in found]
@@ -117,6 +117,17 @@ def declared(world: World) -> Iterator[Binding]:
                 yield binding
 
 
+def few(world: World) -> bool:
+    """Whether all assignments can be written down."""
+    count = 1
+    for node in walk(world.tree):
+        if isinstance(node, Var):
+            count *= max(1, len(candidates(world, node)))
+        elif isinstance(node, Kleene):
+            count *= 2 ** len(candidates(world, node.var))
+    return count <= 200_000
+
+
 def candidates(world: World, var: Var) -> list[int]:
     """The events of a variable's type that satisfy what is said of each of its events alone."""
     own = [test for test in world.conjuncts() if alone(test, var.name)]
@@ -176,3 +187,24 @@ def chosen(found: set[Match], query: Query) -> list[Match]:
             firsts.setdefault(rank(match)[0], []).append(match)
         kept = [match for each in firsts.values() for match in each[: query.limit]]
     return kept
+
+
+# ---- which events can matter at all
+
+
+def useful(query: Query, schema: Schema, table: pa.Table, params: Mapping[str, Any]) -> list[int]:
+    """The rows, in their order, that have the type and pass the own predicates of some variable (§9, row 1)."""
+    order, events = stream(table, schema)
+    kept: set[int] = set()
+    for world in worlds(query, schema, params, events):
+        for var in world.vars.values():
+            kept |= set(candidates(world, var))
+        for absent in world.absences:
+            own = [test for test in world.conjuncts(absent.var.name) if alone(test, absent.var.name)]
+            kept |= {
+                place
+                for place in range(len(events))
+                if typed(world, absent.var, place)
+                and all(holds(t, world.scope({absent.var.name: (place,)}), {}) for t in own)
+            }
+    return sorted(order[place] for place in kept)

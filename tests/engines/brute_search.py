@@ -148,16 +148,13 @@ class Search:
         return False
 
     def known(self, binding: Binding, state: State) -> Known:
-        absent = {each.name for each in walk(self.world.query.pattern) if isinstance(each, Var)}
-        absent -= set(self.world.names)
         counts = {name: len(taken) for name, taken in binding.items()}
-        return Known(counts, over(self.world.tree, state) | absent)
+        return Known(counts, over(self.world.tree, state) | self.world.missing)
 
     def allowed(self, name: str, place: int, grown: Binding, before: Known | None, after: Known) -> bool:
         """Whether the edge's formula holds: type, and each conjunct whose last identifier is bound now."""
-        var = next(each for each in walk(self.world.tree) if isinstance(each, Var) and each.name == name)
         return (
-            typed(self.world, var, place)
+            typed(self.world, self.world.vars[name], place)
             and equivalent(self.world, places(grown))
             and self.judged(grown, before, after)
         )

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
@@ -47,6 +48,7 @@ class Scope:
 # ---- what a conjunct runs over
 
 
+@lru_cache(4096)
 def bare(expr: Expr) -> list[Attr]:
     """The identifiers outside aggregates."""
     if isinstance(expr, Agg):
@@ -54,6 +56,7 @@ def bare(expr: Expr) -> list[Attr]:
     return [expr] if isinstance(expr, Attr) else [each for child in children(expr) for each in bare(child)]
 
 
+@lru_cache(4096)
 def gathered(expr: Expr) -> list[Attr]:
     """The identifiers inside aggregates; b.LEN is one of them."""
     if isinstance(expr, Agg):
@@ -61,6 +64,7 @@ def gathered(expr: Expr) -> list[Attr]:
     return [each for child in children(expr) for each in gathered(child)]
 
 
+@lru_cache(4096)
 def everything(expr: Expr) -> list[Attr]:
     return (
         [expr] if isinstance(expr, Attr) else [each for child in children(expr) for each in everything(child)]
@@ -263,8 +267,7 @@ def _computed(op: str, left: Any, right: Any) -> Any:
         case "/":
             return float(left) / float(right)
     if isinstance(left, int):
-        rest = left - right * int(Fraction(left, right))  # int() goes towards zero
-        return rest
+        return left - right * int(Fraction(left, right))  # int() goes towards zero
     if left != left or right != right or math.isinf(left):
         return math.nan
     return math.fmod(left, right)

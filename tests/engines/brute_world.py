@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -37,18 +38,27 @@ class World:
     tree: Node
     absences: tuple[Absent, ...]
 
-    @property
-    def names(self) -> list[str]:
-        return [each.name for each in walk(self.tree) if isinstance(each, Var)]
+    @cached_property
+    def vars(self) -> dict[str, Var]:
+        return {each.name: each for each in walk(self.tree) if isinstance(each, Var)}
 
-    @property
+    @cached_property
+    def names(self) -> list[str]:
+        return list(self.vars)
+
+    @cached_property
+    def missing(self) -> set[str]:
+        """The variables of other branches, and the negated ones."""
+        return {each.name for each in walk(self.query.pattern) if isinstance(each, Var)} - set(self.names)
+
+    @cached_property
     def kleene(self) -> set[str]:
         return {each.var.name for each in walk(self.query.pattern) if isinstance(each, Kleene)}
 
     def conjuncts(self, negated: str | None = None) -> list[Expr]:
         """The conjuncts that speak of this branch only (S3.2), or of one of its negated variables."""
         present = {*self.names, *([negated] if negated else [])}
-        where = [_lengths(each, self.kleene) for each in self.query.where if not isinstance(each, Same)]
+        where = [lengths(each, self.kleene) for each in self.query.where if not isinstance(each, Same)]
         named = [({attr.var for attr in bare(each)}, each) for each in where]
         return [each for names, each in named if names <= present and (not negated or negated in names)]
 
@@ -162,12 +172,12 @@ def _vars(nodes: Sequence[Node]) -> tuple[str, ...]:
     return tuple(each.name for node in nodes for each in walk(node) if isinstance(each, Var))
 
 
-def _lengths(expr: Expr, kleene: set[str]) -> Expr:
+def lengths(expr: Expr, kleene: set[str]) -> Expr:
     """b.LEN is count(b)."""
     if isinstance(expr, Attr):
         is_length = expr.var in kleene and expr.at is At.EVERY and [p.upper() for p in expr.path] == ["LEN"]
         return Agg("count", replace(expr, path=(), at=At.ALL)) if is_length else expr
-    return rebuild(expr, lambda each: _lengths(each, kleene))
+    return rebuild(expr, lambda each: lengths(each, kleene))
 
 
 # ---- what any match must satisfy

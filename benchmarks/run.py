@@ -1,0 +1,248 @@
+"""Measure a suite, each measurement in a fresh process: `python benchmarks/run.py SUITE`.
+
+This program measures and writes results/<suite>.jsonl; figures are drawn from there, by others. See
+docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import machine
+import report
+import suite as suites
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from subjects import SUBJECTS, write_events
+from suite import HOME, Job, Suite
+
+from cerise.errors import CeriseError
+
+RESULTS = HOME / "results"
+WIDTH = 150  # of the table where nobody's terminal says otherwise
+LAST_LINES = 25
+OWN = ("run", "peer", "python", "repeat", "warm", "data")  # a subject's entries that are not options
+
+Say = Callable[[str], None]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = _arguments().parse_args(argv)
+    try:
+        if args.list or args.suite is None:
+            return _list()
+        return _run(args)
+    except CeriseError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("interrupted: nothing is kept", file=sys.stderr)
+    return 1
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Measure a suite, or list them all.")
+    parser.add_argument(
+        "suite", nargs="?", metavar="SUITE", help="a name in suites/, or the path of a TOML file"
+    )
+    parser.add_argument("--list", action="store_true", help="list the suites and what they measure")
+    parser.add_argument("--smoke", action="store_true", help="tiny sizes: does everything still run?")
+    parser.add_argument("--repeat", type=_positive, metavar="N", help="time everything N times")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="a query, subject or data set"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="where to write SUITE.jsonl [benchmarks/results]"
+    )
+    parser.add_argument("--date", metavar="DATE", help="the date to write into the results [now]")
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return int(text)
+
+
+def _list() -> int:
+    for name in suites.names():
+        suite = suites.load(name)
+        print(f"{name}: {suite.title}")
+        for kind, held in (("queries", suite.queries), ("subjects", suite.subjects), ("data", suite.data)):
+            if held:
+                print(f"  {kind:9} {' · '.join(held)}")
+    print("\nRun one:  make bench SUITE=foundation    or  python benchmarks/run.py foundation [--smoke]")
+    return 0
+
+
+def _run(args: argparse.Namespace) -> int:
+    suite = suites.load(args.suite, smoke=args.smoke, repeat=args.repeat)
+    jobs = suite.only(args.only)
+    facts = {
+        "suite": suite.name,
+        "smoke": args.smoke,
+        "date": args.date or dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "commit": machine.commit(HOME.parent),
+        "machine": machine.machine(),
+    }
+    lines = [facts | line for line in _measure_all(suite, jobs)]
+    lines = report.compare(lines, suite.baseline)
+    report.show(lines, Console(width=None if sys.stdout.isatty() else WIDTH))
+    out = args.out or (None if args.smoke or args.only else RESULTS)
+    if out is None:
+        print("Not a whole run: nothing is written without --out DIR.")
+    else:
+        path = out / f"{suite.name}.jsonl"
+        report.save(lines, path)
+        print(f"Written: {path if args.out else os.path.relpath(path)}")
+    return 0
+
+
+def _measure_all(suite: Suite, jobs: Sequence[Job]) -> Iterator[dict[str, Any]]:
+    """Yield the measurements one by one; stop at the first that disagrees with those before it."""
+    done: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="cerise-bench-") as folder, _progress(len(jobs)) as (now, over):
+        files: dict[str, Path] = {}
+        for job in jobs:
+            if _needs_events(suite, job) and job.data not in files:
+                now(f"generating {job.data}")
+                files[str(job.data)] = _events(suite, str(job.data), Path(folder))
+            now(job.title)
+            line = _measure(suite, job, files.get(str(job.data)), Path(folder))
+            done.append(line)
+            report.agree(done)
+            over(f"{job.title}: {report.duration(line['seconds']['min'])}")
+            yield line
+
+
+def _needs_events(suite: Suite, job: Job) -> bool:
+    subject = suite.subjects[job.subject]
+    return "peer" in subject or SUBJECTS[subject["run"]].needs == "events"
+
+
+def _events(suite: Suite, name: str, folder: Path) -> Path:
+    data = suite.data[name]
+    if "generator" not in data:
+        raise CeriseError(f"data '{name}' has columns but no events", hint="give it a generator")
+    return write_events(data, folder / name)
+
+
+def _measure(suite: Suite, job: Job, events: Path | None, folder: Path) -> dict[str, Any]:
+    subject = suite.subjects[job.subject]
+    data = dict(suite.data[job.data]) if job.data else None
+    options = {name: value for name, value in subject.items() if name not in OWN}
+    work = {
+        "repeat": job.repeat,
+        "warm": job.warm,
+        "query": suite.queries[job.query] if job.query else None,
+        "data": data,
+        "path": str(events) if events else None,
+        "options": options,
+        **(
+            {"peer": str(suite.home / "peers" / subject["peer"])}
+            if "peer" in subject
+            else {"run": subject["run"]}
+        ),
+    }
+    before = machine.load()
+    measured = _in_fresh_process(_python(suite, subject), work, folder, job, suite.timeout)
+    seconds = measured.pop("seconds")
+    count = data["events"] if data and "events" in data and _per_event(subject) else None
+    return {
+        "query": job.query,
+        "subject": job.subject,
+        "how": {name: subject[name] for name in ("run", "peer") if name in subject} | options,
+        "data": {"name": job.data} | data if data else None,
+        "events": count,
+        "seconds": {"min": min(seconds), "median": statistics.median(seconds), "all": seconds},
+        "events_per_second": count / min(seconds) if count else None,
+        "load": {"before": before, "after": machine.load()},
+        **measured,
+    }
+
+
+def _per_event(subject: dict[str, Any]) -> bool:
+    return "peer" in subject or SUBJECTS[subject["run"]].needs in ("data", "events")
+
+
+def _python(suite: Suite, subject: dict[str, Any]) -> str:
+    """Return the interpreter of a subject: ours, or that of a peer's own environment in its folder."""
+    if "python" not in subject:
+        return sys.executable
+    own = suite.home / "peers" / subject["peer"] / subject["python"]
+    if not own.exists():
+        raise CeriseError(
+            f"there is no {own.name} for peer '{subject['peer']}'", hint="its README says how to make it"
+        )
+    return str(own)
+
+
+def _in_fresh_process(
+    python: str, work: dict[str, Any], folder: Path, job: Job, timeout: float
+) -> dict[str, Any]:
+    """Run `measure.py`; whatever it started ends with it."""
+    asked, told, log = folder / "work.json", folder / "result.json", folder / "log"
+    asked.write_text(json.dumps(work, default=str), encoding="utf-8")
+    told.unlink(missing_ok=True)
+    with log.open("w") as file:
+        child = subprocess.Popen(
+            [python, str(HOME / "measure.py"), str(asked), str(told)],
+            stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=folder, env=_environment(),
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            code: int | None = child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            _end(child, patience=10 if child.poll() == 0 else 0)
+    if code != 0:
+        why = f"took more than {timeout:g} s" if code is None else "failed"
+        last = "\n".join(log.read_text(errors="replace").splitlines()[-LAST_LINES:])
+        raise CeriseError(f"{job.title}: {why}\n{last}".rstrip())
+    return dict(json.loads(told.read_text(encoding="utf-8")))
+
+
+def _end(child: subprocess.Popen[bytes], patience: float) -> None:
+    """Wait until the child and all that it started are gone: a dying JVM would disturb the next measurement."""
+    until = time.monotonic() + patience
+    with suppress(ProcessLookupError):  # nobody is left in the group that `start_new_session` made
+        while time.monotonic() < until:
+            os.killpg(child.pid, 0)
+            time.sleep(0.05)
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _environment() -> dict[str, str]:
+    """Return our environment, with the library of this checkout importable from anywhere."""
+    paths = [str(HOME.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[tuple[Say, Say]]:
+    """Give two functions that say what is being measured, and what has been: a bar on a terminal, or lines."""
+    if not sys.stderr.isatty():
+        yield (lambda what: None), (lambda what: print(what, file=sys.stderr, flush=True))
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield (lambda what: bar.update(task, description=what)), (lambda what: bar.advance(task))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""A suite: what to measure, read from a TOML file and checked before anything runs.
+
+Any table of the file may hold a table `smoke`, whose entries replace those beside it in a `--smoke` run.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from subjects import ROLES, SUBJECTS
+
+from cerise.errors import CeriseError, did_you_mean
+
+HOME = Path(__file__).parent
+SUITES = HOME / "suites"
+
+Table = dict[str, Any]
+
+TOP = {"title", "repeat", "warm", "timeout", "baseline", "data", "subject", "query", "smoke"}
+DATA = {"generator", "events", "seed", "files", "options", "columns"}
+QUERY = {"name", "text", "data", "subjects", *ROLES}
+SUBJECT = {"run", "peer", "python", "repeat", "warm", "data"}  # all others are options of its `run`
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One measurement: a subject, on data, with a query; a subject such as an import needs neither."""
+
+    subject: str
+    query: str | None
+    data: str | None
+    repeat: int
+    warm: int
+
+    @property
+    def title(self) -> str:
+        """Say what is measured, in a few words."""
+        return " · ".join(part for part in (self.query, self.subject, self.data) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """What the file says, checked; tables stay tables."""
+
+    name: str
+    title: str
+    home: Path  # the folder that holds `suites` and `peers`
+    baseline: str | None
+    timeout: float
+    data: Mapping[str, Table]
+    subjects: Mapping[str, Table]
+    queries: Mapping[str, Table]
+    jobs: tuple[Job, ...]
+
+    def only(self, names: Iterable[str]) -> tuple[Job, ...]:
+        """Return the jobs with one of these names as their query, subject or data; all jobs, if none given."""
+        wanted = set(names)
+        known = dict.fromkeys(n for job in self.jobs for n in (job.query, job.subject, job.data) if n)
+        for name in wanted - set(known):
+            raise CeriseError(f"suite '{self.name}' measures no '{name}'", hint=did_you_mean(name, known))
+        return tuple(j for j in self.jobs if not wanted or wanted & {j.query, j.subject, j.data})
+
+
+def names() -> list[str]:
+    """Return the names of the suites of this folder."""
+    return sorted(path.stem for path in SUITES.glob("*.toml"))
+
+
+def load(name: str, *, smoke: bool = False, repeat: int | None = None) -> Suite:
+    """Read a suite by its name, or by the path of its TOML file.
+
+    Raises:
+        CeriseError: there is no such suite, or the file is wrong.
+    """
+    path = Path(name) if name.endswith(".toml") else SUITES / f"{name}.toml"
+    if not path.is_file():
+        raise CeriseError(f"unknown suite '{name}'", hint=did_you_mean(name, names()))
+    try:
+        top = _sized(tomllib.loads(path.read_text(encoding="utf-8")), smoke)
+    except tomllib.TOMLDecodeError as error:
+        raise CeriseError(f"{path.name} is not TOML: {error}") from None
+    try:
+        return _suite(path, top, repeat)
+    except CeriseError as error:
+        raise CeriseError(f"{path.name}: {error.problem}", hint=error.hint) from None
+
+
+def _sized(table: Table, smoke: bool) -> Table:
+    """Return a table without its `smoke` entries, which replace others in a smoke run."""
+    small = table.get("smoke", {}) if smoke else {}
+    return {name: _sizes_within(value, smoke) for name, value in (table | small).items() if name != "smoke"}
+
+
+def _sizes_within(value: Any, smoke: bool) -> Any:
+    match value:
+        case dict():
+            return _sized(value, smoke)
+        case list():
+            return [_sizes_within(each, smoke) for each in value]
+    return value
+
+
+def _suite(path: Path, top: Table, repeat: int | None) -> Suite:
+    _check(top, TOP, ("title", "subject"), "the suite")
+    data, subjects = top.get("data", {}), top["subject"]
+    queries = {each.get("name", f"query {i}"): each for i, each in enumerate(top.get("query", []), 1)}
+    if len(queries) < len(top.get("query", [])):
+        raise CeriseError("two queries have the same name")
+    for name, table in data.items():
+        _check(table, DATA, ("events",) if "generator" in table else ("columns",), f"data '{name}'")
+    for name, table in subjects.items():
+        _check_subject(name, table, data)
+    for name, table in queries.items():
+        _check(table, QUERY, ("name", "text", "data", "time"), f"query '{name}'")
+        _known(table["data"], data, f"query '{name}': unknown data")
+        for subject in table.get("subjects", ()):
+            _known(subject, subjects, f"query '{name}': unknown subject")
+    if "baseline" in top:
+        _known(top["baseline"], subjects, "unknown baseline")
+    usual = {"repeat": top.get("repeat", 3), "warm": top.get("warm", 0)}
+    given = {} if repeat is None else {"repeat": repeat}
+    return Suite(
+        name=path.stem,
+        title=top["title"],
+        home=path.resolve().parent.parent,
+        baseline=top.get("baseline"),
+        timeout=top.get("timeout", 600),
+        data=data,
+        subjects=subjects,
+        queries=queries,
+        jobs=tuple(
+            Job(subject, query, of, **{n: (usual | subjects[subject] | given)[n] for n in usual})
+            for subject, query, of in _pairs(data, subjects, queries)
+        ),
+    )
+
+
+def _pairs(
+    data: Mapping[str, Table], subjects: Mapping[str, Table], queries: Mapping[str, Table]
+) -> Iterable[tuple[str, str | None, str | None]]:
+    """Yield (subject, query, data): those without a query first, then all subjects of each query."""
+    needs = {name: _needs(table) for name, table in subjects.items()}
+    for subject, table in subjects.items():
+        if needs[subject] == "nothing":
+            yield subject, None, None
+        elif needs[subject] == "data":
+            generated = [name for name, each in data.items() if "generator" in each]
+            yield from ((subject, None, of) for of in table.get("data", generated))
+    for query, table in queries.items():
+        asked = table.get("subjects", [s for s in subjects if needs[s] in ("query", "events")])
+        yield from ((subject, query, table["data"]) for subject in asked)
+
+
+def _needs(subject: Table) -> str:
+    return "events" if "peer" in subject else SUBJECTS[subject["run"]].needs
+
+
+def _check_subject(name: str, table: Table, data: Mapping[str, Table]) -> None:
+    if ("run" in table) == ("peer" in table):
+        raise CeriseError(
+            f"subject '{name}' says not how it is run", hint="give it either run = … or peer = …"
+        )
+    if "run" in table:
+        _known(table["run"], SUBJECTS, f"subject '{name}': unknown run")
+        options = SUBJECTS[table["run"]].options
+        _check(table, SUBJECT | set(options), (), f"subject '{name}'")
+    for each in table.get("data", ()):
+        _known(each, data, f"subject '{name}': unknown data")
+
+
+def _check(table: Table, known: set[str], needed: Iterable[str], where: str) -> None:
+    for name in table:
+        if name not in known:
+            raise CeriseError(
+                f"{where} has an unknown entry '{name}'", hint=did_you_mean(name, sorted(known))
+            )
+    for name in needed:
+        if name not in table:
+            raise CeriseError(f"{where} has no '{name}'")
+
+
+def _known(name: str, known: Iterable[str], problem: str) -> None:
+    if name not in known:
+        raise CeriseError(f"{problem} '{name}'", hint=did_you_mean(name, known))

@@ -1,0 +1,201 @@
+"""Random queries on random streams: every engine and runner gives the answer that the law gives.
+
+CERISE_EXAMPLES=50000 asks for more pairs than the few thousand of `make test`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cerise.engines.base import Options
+from cerise.engines.choose import ENGINES
+from cerise.engines.output import to_table
+from cerise.engines.run import run
+from cerise.errors import DataError
+from cerise.events import EventBatch, Schema
+from cerise.pattern.bind import bind
+from cerise.pattern.bound import Bound
+from cerise.pattern.query import Count, Query, Strategy
+from tests.engines import brute, brute_returns
+from tests.runners import RUNNERS
+from tests.strategies import Pair, pairs
+
+F = TypeVar("F", bound=Callable[..., Any])
+SKIPPING = (Strategy.NEXT, Strategy.ANY)
+GOES = tuple(range(5))  # the pairs of one property are split over tests, so that workers share them
+
+
+def examples(count: int) -> Callable[[F], F]:
+    """Settings for a property: the same examples in every run, and more of them where asked."""
+    asked = int(os.environ.get("CERISE_EXAMPLES", "0"))
+    return settings(  # type: ignore[return-value]
+        max_examples=max(count, asked // len(GOES)), deadline=None, derandomize=not asked, database=None,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+
+
+def bound_of(pair: Pair, query: Query | None = None, schema: Schema | None = None) -> Bound:
+    return bind(query or pair.query, schema or pair.schema, pair.params)
+
+
+def bindings(bound: Bound, table: pa.Table, engine: str = "reference") -> Counter[brute.Match]:
+    """The matches as a multiset: for each variable in pattern order, the ids of its events."""
+    matcher = ENGINES[engine].start(bound, Options())
+    events = EventBatch.of(table, bound.schema, reads=bound.ties)
+    found: Counter[brute.Match] = Counter()
+    for matches in (matcher.feed(events), matcher.flush()):
+        ids = matches.events.table.column("id").to_pylist()
+        rows = zip(*(column.to_pylist() for column in matches.rows.values()), strict=True)
+        found.update(tuple(tuple(ids[place] for place in taken or ()) for taken in row) for row in rows)
+    return found
+
+
+def rows(table: pa.Table) -> Counter[str]:
+    """The rows of a result as a multiset; NaN equals NaN, and 0.0 equals -0.0."""
+    return Counter(str(_comparable(row)) for row in table.to_pylist())
+
+
+def _comparable(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _comparable(each) for name, each in value.items()}
+        case list():
+            return [_comparable(each) for each in value]
+        case float():
+            return value + 0.0
+    return value
+
+
+# ---- the reference and the law
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("go", GOES)
+def test_every_engine_finds_what_the_law_says(go: int, engine: str) -> None:
+    @examples(640)
+    @given(pairs())
+    def agrees(pair: Pair) -> None:
+        bound = bound_of(pair)
+        if ENGINES[engine].why_not(bound) is None:
+            law = Counter(brute.matches(pair.query, pair.schema, pair.table, pair.params))
+            assert bindings(bound, pair.table, engine) == law
+
+    agrees.hypothesis.inner_test.__qualname__ += f" {go}"  # type: ignore[attr-defined]  # other examples each time
+    agrees()
+
+
+@examples(400)
+@given(pairs(returns=True))
+def test_columns_are_computed_as_the_law_says(pair: Pair) -> None:
+    bound = bound_of(pair)
+    expected = brute_returns.table(pair.query, pair.schema, pair.table, pair.params)
+    if expected is None:
+        with pytest.raises(DataError):
+            run(bound, pair.table, Options())
+    else:
+        answer = run(bound, pair.table, Options())
+        if not isinstance(pair.query.returns, Count):
+            assert answer.schema == bound.output_schema
+            answer = answer.drop_columns(["match_id", *(".".join(path) for path in bound.partition if path)])
+        assert rows(answer) == Counter(str(_comparable(row)) for row in expected)
+
+
+# ---- runners
+
+
+@pytest.mark.parametrize("runner", [name for name in RUNNERS if name != "whole"])
+def test_a_runner_changes_nothing(runner: str) -> None:
+    @examples(150)
+    @given(pairs(returns=False))
+    def agrees(pair: Pair) -> None:
+        bound = bound_of(pair)
+        whole = RUNNERS["whole"](bound, pair.table, Options())
+        assert rows(RUNNERS[runner](bound, pair.table, Options()).drop_columns("match_id")) == rows(
+            whole.drop_columns("match_id")
+        )
+
+    agrees()
+
+
+@examples(150)
+@given(pairs(returns=False), st.integers(0, 14))
+def test_a_matcher_saved_before_its_first_event_and_after_its_last_goes_on(pair: Pair, cut: int) -> None:
+    bound = bound_of(pair)
+    events = EventBatch.of(pair.table, bound.schema, reads=bound.ties)
+    found: Counter[str] = Counter()
+    matcher = ENGINES["reference"].start(bound, Options())
+    for part in (events.slice(0, 0), events.slice(0, min(cut, len(events))), events.slice(cut, len(events))):
+        later = ENGINES["reference"].start(bound, Options())
+        later.load(matcher.save())
+        matcher = later
+        found += rows(to_table(matcher.feed(part), bound).drop_columns("match_id"))
+    found += rows(to_table(matcher.flush(), bound).drop_columns("match_id"))
+    assert found == rows(run(bound, pair.table, Options()).drop_columns("match_id"))
+
+
+# ---- partitions, order, names
+
+
+@examples(300)
+@given(pairs(partitioned=True, returns=False))
+def test_partitions_are_matched_apart(pair: Pair) -> None:
+    query = replace(pair.query, partition_by=pair.query.partition_by or (("k",),))
+    schema = replace(pair.schema, key=())
+    alone: Counter[brute.Match] = Counter()
+    for part in by_key(pair.table, query.partition_by):
+        alone += bindings(bound_of(pair, replace(query, partition_by=()), schema), part)
+    assert bindings(bound_of(pair, query, schema), pair.table) == alone
+
+
+def by_key(table: pa.Table, columns: Iterable[tuple[str, ...]]) -> list[pa.Table]:
+    """The rows of each key: nulls together, NaN with NaN, 0.0 with -0.0."""
+    groups: dict[str, list[int]] = {}
+    for number, row in enumerate(table.to_pylist()):
+        key: list[Any] = []
+        for path in columns:
+            value: Any = row
+            for name in path:
+                value = None if value is None else value[name]
+            key.append(_comparable(value))
+        groups.setdefault(repr(key), []).append(number)
+    return [table.take(pa.array(numbers)) for numbers in groups.values()]
+
+
+@examples(300)
+@given(pairs(returns=False), st.randoms(use_true_random=False), st.booleans())
+def test_the_order_of_rows_does_not_matter_where_columns_give_it(
+    pair: Pair, rng: random.Random, ordered: bool
+) -> None:
+    order = ("id",) if ordered else pair.schema.order
+    bound = bound_of(pair, schema=replace(pair.schema, order=order, arrival=ordered))
+    numbers = list(range(len(pair.table)))
+    rng.shuffle(numbers)
+    shuffled = pair.table.take(pa.array(numbers, pa.int64()))
+    assert rows(run(bound, shuffled, Options())) == rows(run(bound, pair.table, Options()))
+
+
+@examples(300)
+@given(pairs(returns=False))
+def test_a_match_has_a_name_of_its_own(pair: Pair) -> None:
+    answer = run(bound_of(pair), pair.table, Options())
+    names = answer.column("match_id").to_pylist()
+    assert len(set(names)) == len(names)
+
+
+@examples(300)
+@given(pairs(strategies=SKIPPING, counted=False, returns=False))
+def test_events_that_fit_no_variable_may_be_dropped(pair: Pair) -> None:
+    bound = bound_of(pair)
+    kept = brute.useful(pair.query, pair.schema, pair.table, pair.params)
+    some = pair.table.take(pa.array(kept, pa.int64()))
+    assert rows(run(bound, some, Options())) == rows(run(bound, pair.table, Options()))
