@@ -28,9 +28,8 @@ check: $(READY) ## Formatting, lint and types
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy --strict
 
-bench: $(READY) ## List the benchmarks
-	@if [ -f benchmarks/run.py ]; then $(BIN)/python benchmarks/run.py --list; \
-	else echo "There are no benchmarks yet: benchmarks/run.py does not exist."; exit 1; fi
+bench: $(READY) ## List the benchmarks; `make bench SUITE=foundation` runs one
+	@$(BIN)/python benchmarks/run.py $(if $(SUITE),$(SUITE) $(ARGS),--list)
 
 # Compiled kernels cannot be measured, so they run as plain Python here.
 coverage: $(READY) ## Run the tests in one process and show which lines they miss

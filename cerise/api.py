@@ -132,7 +132,7 @@ def explain(
     known = Schema(columns, time, type, _names(key), _names(order), arrival=not spark)
     bound = bind(parse(query), known, params)
     facts = {
-        "runs": "on Spark, one exchange by partition" if spark else "in this process",
+        "runs": _where(bound, spark),
         "engine": f"{choose(bound, options).name} ({reasons(bound, options)})",
         "options": ", ".join(f"{name}={getattr(options, name)}" for name in options.__slots__),
     }
@@ -154,6 +154,12 @@ def _bound(query: str | Query | Draft, known: Schema, params: Params | None, opt
             raise BindError(warning, hint="Options(strict=True) makes this warning an error")
         warnings.warn(warning, CeriseWarning, stacklevel=3)
     return bound
+
+
+def _where(bound: Bound, spark: bool) -> str:
+    if not spark:
+        return "in this process"
+    return "on Spark, partitions in parallel" if bound.partition else "on Spark, all events in one task"
 
 
 def _options(options: Options | None, engine: str | None) -> Options:

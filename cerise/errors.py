@@ -84,13 +84,18 @@ class CeriseWarning(UserWarning):
     """The query is legal and probably not what was meant."""
 
 
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like a name, if any is much like it; case does not count."""
+    folded = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower(), list(folded), n=1)
+    return folded[close[0]] if close else None
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return a hint with the closest known name, or the list of all where none is close."""
     names = list(dict.fromkeys(known))
-    folded = {each.lower(): each for each in reversed(names)}
-    close = difflib.get_close_matches(name.lower(), list(folded), n=1)
-    if close:
-        return f"did you mean '{folded[close[0]]}'?"
+    if (close := closest(name, names)) is not None:
+        return f"did you mean '{close}'?"
     return f"known: {', '.join(names[:20])}{', …' if len(names) > 20 else ''}" if names else None
 
 

@@ -68,7 +68,7 @@ RETURN a.close AS before, b.LEN AS rises, max(b.close) AS peak, c.close AS after
 NEXT = """\
 Next:
   cerise generate nasdaq bars --events 500000
-  cerise run 'PATTERN SEQ(AAPL a, AAPL b) WHERE b.close > a.close * 1.01 WITHIN 5 minutes' \\
+  cerise run 'PATTERN SEQ(AAPL a, AAPL b) WHERE b.close > a.close * 1.005 WITHIN 5 minutes' \\
       --events bars --time date --type ticker
   cerise run --help"""
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from lark import Lark
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken, VisitError
 
-from cerise.errors import CeriseError, ParseError, Span, did_you_mean
+from cerise.errors import CeriseError, ParseError, Span, closest
 from cerise.lang.sase_nodes import Nodes
 from cerise.pattern.query import Query
 
-CLAUSES = "FROM, USE, PARTITION BY, WHERE, WITHIN, SLIDE, OUTPUT, LIMIT, RETURN, INTO"
+CLAUSES = ("FROM", "USE", "PARTITION BY", "WHERE", "WITHIN", "SLIDE", "OUTPUT", "LIMIT", "RETURN", "INTO")
 WORDS = {
     "_AND": "AND", "_OR": "OR", "_NOT": "NOT", "_NEG": "NOT", "_KLEENE": "Kleene(", "_EVENTS": "events",
     "NAME": "a name", "QUOTED": None, "NUMBER": "a number", "STRING": "a 'string'", "PARAM": ":parameter",
@@ -55,30 +55,40 @@ def _parser() -> Lark:
 def _compose(queries: list[Query]) -> Query:
     """Give each query that reads FROM an earlier one that query as its source."""
     named: dict[str, Query] = {}
-    unused: dict[str, Query] = {}
-    for number, each in enumerate(queries, 1):
-        query = each
-        if isinstance(query.source, str) and query.source in named:
-            unused.pop(query.source, None)
-            query = replace(query, source=named[query.source])
-        elif isinstance(query.source, str) and (hint := did_you_mean(query.source, named) or "").startswith(
-            "did"
-        ):
-            raise ParseError(f"query {number} reads FROM '{query.source}', which no query writes", hint=hint)
-        if number == len(queries):
-            break
+    for number, query in enumerate(queries[:-1], 1):
         if query.into is None:
             raise ParseError(
                 f"query {number} of {len(queries)} has no INTO",
                 hint="name its matches with INTO, and read them with FROM in a later query",
             )
-        named[query.into] = unused[query.into] = query
-    if unused:
+        if query.into in named:
+            raise ParseError(f"two queries write INTO '{query.into}'", hint="give each a name of its own")
+        named[query.into] = _sourced(query, named)
+    last = _sourced(queries[-1], named)
+    if unread := named.keys() - set(_sources(last)):
         raise ParseError(
-            f"no query reads FROM {', '.join(map(repr, unused))}",
+            f"no query reads FROM {', '.join(map(repr, sorted(unread)))}",
             hint="the answer is that of the last query; run separate questions separately",
         )
+    return last
+
+
+def _sourced(query: Query, named: Mapping[str, Query]) -> Query:
+    """Put the query that a name stands for in place of the name; other names are those of tables."""
+    if not isinstance(query.source, str):
+        return query
+    if query.source in named:
+        return replace(query, source=named[query.source])
+    if (close := closest(query.source, named)) is not None:
+        raise ParseError(f"no query writes INTO '{query.source}'", hint=f"did you mean '{close}'?")
     return query
+
+
+def _sources(query: Query) -> Iterator[str | None]:
+    """Yield the INTO names of the queries that a query reads."""
+    if isinstance(query.source, Query):
+        yield query.source.into
+        yield from _sources(query.source)
 
 
 def _explain(error: UnexpectedInput, text: str) -> ParseError:
@@ -111,10 +121,9 @@ def _place(error: UnexpectedInput, text: str) -> tuple[int, str | None, set[str]
 
 def _hint(found: str | None, expected: set[str]) -> str | None:
     if {"WHERE", "WITHIN"} <= expected and found:
-        clause = did_you_mean(found.strip("'").upper(), CLAUSES.replace(" BY", "").split(", "))
-        return (
-            clause if clause and clause.startswith("did") else f"expected an operator or a clause ({CLAUSES})"
-        )
+        clause = closest(found.strip("'"), CLAUSES)
+        known = f"expected an operator or a clause: {', '.join(CLAUSES)}"
+        return f"did you mean '{clause}'?" if clause else known
     names = sorted({str(WORDS.get(each, each)) for each in expected if WORDS.get(each, each) is not None})
     return f"expected {' or '.join(names)}" if 0 < len(names) <= 8 else _usual(names)
 
@@ -123,9 +132,3 @@ def _usual(names: list[str]) -> str | None:
     if "a name" in names and "a number" in names:
         return "expected a value: an attribute such as a.price, a number, a 'string' or :parameter"
     return f"expected one of {', '.join(names)}" if names else None
-
-
-def parse_expression(text: str) -> Any:
-    """Parse a predicate on its own, as it would stand in WHERE; for the builder and the tests."""
-    query = parse(f"PATTERN x WHERE {text}")
-    return query.where
