@@ -18,7 +18,7 @@ import resource
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 WORD = 2**64
@@ -40,16 +40,18 @@ def measure(work: dict[str, Any]) -> dict[str, Any]:
     prepared = perf_counter() - started
     ready = peak_rss_bytes()
     warm = [_time(call, timed)[0] for _ in range(work["warm"])]
-    seconds, names = [], []
+    seconds, cpu_seconds, names = [], [], []
     for _ in range(work["repeat"]):
-        took, result = _time(call, timed)
+        took, busy, result = _time(call, timed)
         seconds.append(took)
+        cpu_seconds.append(busy)
         names.append(digest(found(result)))
         del result
     if len({json.dumps(each) for each in names}) > 1:
         raise SystemExit(f"the repeats found different matches: {names}")
     return {
         "seconds": seconds,
+        "cpu_seconds": None if timed or len(_family(os.getpid())) > 1 else cpu_seconds,
         "warm_seconds": warm,
         "prepare_seconds": prepared,
         # A process that the call starts and ends is gone by now: its memory is not ours to tell.
@@ -117,12 +119,13 @@ def _adapter(path: Path) -> Any:
     return module
 
 
-def _time(call: Callable[[], Any], timed: bool) -> tuple[float, Any]:
+def _time(call: Callable[[], Any], timed: bool) -> tuple[float, float, Any]:
+    """Return the seconds that a call took, those that this process was computing, and the result."""
     gc.collect()
-    started = perf_counter()
+    started, before = perf_counter(), process_time()
     result = call()
-    took = perf_counter() - started
-    return (result, None) if timed else (took, result)
+    took, busy = perf_counter() - started, process_time() - before
+    return (result, busy, None) if timed else (took, busy, result)
 
 
 def _hash(value: Any) -> int:
@@ -131,7 +134,7 @@ def _hash(value: Any) -> int:
 
 
 def _family(pid: int) -> list[int]:
-    """Return a process and its descendants."""
+    """Return a process and its descendants; only the process itself where there is no /proc."""
     parents: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

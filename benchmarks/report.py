@@ -58,7 +58,7 @@ def show(lines: Sequence[Line], console: Console) -> None:
     """Print the measurements of a run as a table."""
     base = next((line["speedup"]["over"] for line in lines if line["speedup"]), None)
     table = Table("query", "subject", "data", header_style="bold")
-    for name in ("min", "median", "events/s", f"speed ÷ {base}", "matches", "hash", "peak RSS"):
+    for name in ("min", "median", "min CPU", "events/s", f"speed ÷ {base}", "matches", "hash", "peak RSS"):
         if base or "÷" not in name:
             table.add_column(name, justify="right", no_wrap=True)
     for before, line, after in zip([None, *lines], lines, [*lines[1:], None], strict=False):
@@ -75,6 +75,7 @@ def _cells(line: Line, before: Line | None, *, ratios: bool) -> list[str]:
         f"{data['name']} {_short(data['events'])}" if data and data.get("events") else "",
         duration(seconds["min"]),
         duration(seconds["median"]),
+        duration(line["cpu_seconds"]["min"]) if line["cpu_seconds"] else "",
         _short(line["events_per_second"]),
         *([_ratio(ratio)] if ratios else []),
         "" if line["matches"] is None else f"{line['matches']:,}",

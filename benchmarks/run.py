@@ -158,7 +158,7 @@ def _measure(suite: Suite, job: Job, events: Path | None, folder: Path) -> dict[
     }
     before = machine.load()
     measured = _in_fresh_process(_python(suite, subject), work, folder, job, suite.timeout)
-    seconds = measured.pop("seconds")
+    seconds, busy = measured.pop("seconds"), measured.pop("cpu_seconds")
     count = data["events"] if data and "events" in data and _per_event(subject) else None
     return {
         "query": job.query,
@@ -166,11 +166,16 @@ def _measure(suite: Suite, job: Job, events: Path | None, folder: Path) -> dict[
         "how": {name: subject[name] for name in ("run", "peer") if name in subject} | options,
         "data": {"name": job.data} | data if data else None,
         "events": count,
-        "seconds": {"min": min(seconds), "median": statistics.median(seconds), "all": seconds},
+        "seconds": _summary(seconds),
+        "cpu_seconds": _summary(busy) if busy else None,
         "events_per_second": count / min(seconds) if count else None,
         "load": {"before": before, "after": machine.load()},
         **measured,
     }
+
+
+def _summary(seconds: list[float]) -> dict[str, Any]:
+    return {"min": min(seconds), "median": statistics.median(seconds), "all": seconds}
 
 
 def _per_event(subject: dict[str, Any]) -> bool:
@@ -216,9 +221,9 @@ def _in_fresh_process(
 
 
 def _end(child: subprocess.Popen[bytes], patience: float) -> None:
-    """Wait until the child and all that it started are gone: a dying JVM would disturb the next measurement."""
+    """Wait until the child and all that it started are gone: a dying JVM would disturb what comes next."""
     until = time.monotonic() + patience
-    with suppress(ProcessLookupError):  # nobody is left in the group that `start_new_session` made
+    with suppress(ProcessLookupError, PermissionError):  # its group is empty; macOS says it the second way
         while time.monotonic() < until:
             os.killpg(child.pid, 0)
             time.sleep(0.05)
@@ -234,7 +239,7 @@ def _environment() -> dict[str, str]:
 
 @contextmanager
 def _progress(total: int) -> Iterator[tuple[Say, Say]]:
-    """Give two functions that say what is being measured, and what has been: a bar on a terminal, or lines."""
+    """Give two functions to say what is measured now, and what has been: a bar on a terminal, or lines."""
     if not sys.stderr.isatty():
         yield (lambda what: None), (lambda what: print(what, file=sys.stderr, flush=True))
         return

@@ -57,7 +57,7 @@ class Suite:
     jobs: tuple[Job, ...]
 
     def only(self, names: Iterable[str]) -> tuple[Job, ...]:
-        """Return the jobs with one of these names as their query, subject or data; all jobs, if none given."""
+        """Return the jobs whose query, subject or data has one of these names; all jobs, if none is given."""
         wanted = set(names)
         known = dict.fromkeys(n for job in self.jobs for n in (job.query, job.subject, job.data) if n)
         for name in wanted - set(known):

@@ -105,6 +105,7 @@ _SIMPLE = (
     (pa.types.is_date, Kind.DATE),
     (pa.types.is_duration, Kind.DURATION),
     (pa.types.is_struct, Kind.STRUCT),
+    (pa.types.is_null, Kind.NULL),
 )
 
 
@@ -142,6 +143,7 @@ _CAST: dict[Kind, Any] = {
     Kind.LOCAL: _moment,
     Kind.DATE: _date,
     Kind.DURATION: lambda array: array.cast(pa.duration("us")).cast(pa.int64()),
+    Kind.NULL: lambda array: array.cast(pa.int64()),
 }
 
 

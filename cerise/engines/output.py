@@ -15,7 +15,7 @@ from cerise.events import raw_column
 from cerise.kinds import restore
 from cerise.pattern.bound import Bound, OutColumn
 from cerise.pattern.evaluate import compiled
-from cerise.pattern.expr import At, Attr, Expr, attributes, outside_aggregates
+from cerise.pattern.expr import At, Attr, Expr, attributes
 from cerise.pattern.nodes import Var
 from cerise.pattern.query import Count
 from cerise.pattern.show import show_expr
@@ -109,8 +109,7 @@ def _computed(column: OutColumn, expr: Expr, matches: Matches) -> pa.Array:
     values = []
     for match in listed:
         binding = {name: tuple(rows) for name, rows in zip(names, match, strict=True) if rows is not None}
-        absent = any(each.var not in binding for each in outside_aggregates(expr))
-        values.append(None if absent else function(columns, binding, {}))
+        values.append(function(columns, binding, {}))
     return restore(values, column.kind)
 
 

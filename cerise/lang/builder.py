@@ -162,7 +162,7 @@ def var(type_or_name: str, name: str | None = None) -> Variable:
     """Return a variable: `var("Stock", "a")` of a type, `var("a")` of any."""
     if name is not None:
         return Variable(Var(name, type_or_name))
-    if type_or_name.upper() == type_or_name:
+    if type_or_name.upper() == type_or_name != type_or_name.lower():
         return Variable(Var(type_or_name, type_or_name))  # S2.1: capitals are a type
     return Variable(Var(type_or_name))
 

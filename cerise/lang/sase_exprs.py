@@ -263,8 +263,10 @@ def _index(name: Name, token: Token) -> Index:
     simple = {"": At.ALL, "i": At.CURRENT, "i-1": At.PREVIOUS, "..i-1": At.RUNNING}
     if inner in simple:
         return simple[inner]
-    owner = inner.removesuffix(".len").strip('"`')
-    if owner != name.text.lower():
+    owner = token[1:-1].strip()[: -len("len")].rstrip().removesuffix(".").rstrip()
+    mark = owner[0] if owner[0] in '"`' else ""
+    owner = owner[1:-1].replace(mark * 2, mark) if mark else owner
+    if owner.lower() != name.text.lower():
         raise ParseError(
             f"{name.text}[…] is indexed by the length of another variable", span=token_span(token),
             hint=f"write {name.text}[{name.text}.LEN]",

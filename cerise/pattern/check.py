@@ -165,7 +165,7 @@ def _kind_of_binary(expr: Binary) -> Kind:
                 raise BindError(f"{expr.op.upper()} joins predicates, not {_a(kind)}", span=expr.span)
         return Kind.BOOL
     if expr.op in COMPARISONS:
-        if Kind.NULL in (left, right):
+        if any(isinstance(each, Literal) and each.value is None for each in (expr.left, expr.right)):
             raise BindError(
                 "a comparison with NULL never holds", span=expr.span, hint="write IS NULL or IS NOT NULL"
             )

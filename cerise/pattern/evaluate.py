@@ -91,16 +91,19 @@ def compiled(expr: Expr, on_fault: OnFault) -> Compiled:
 
 
 def _attribute(attr: Attr) -> Compiled:
+    """An attribute of one event; null where there is no such event (b[3] of two, an absent variable in RETURN)."""
     var, path, at = attr.var, attr.path, attr.at
     if isinstance(at, int):
         return lambda columns, binding, step: (
-            columns[path][binding[var][at - 1]] if len(binding[var]) >= at else None
+            columns[path][binding[var][at - 1]] if len(binding.get(var, ())) >= at else None
         )
     if at is At.LAST:
-        return lambda columns, binding, step: columns[path][binding[var][-1]]
+        return lambda columns, binding, step: columns[path][binding[var][-1]] if binding.get(var) else None
     if at is At.PREVIOUS:
         return lambda columns, binding, step: columns[path][binding[var][step[var] - 2]]
-    return lambda columns, binding, step: columns[path][binding[var][step.get(var, 1) - 1]]
+    return lambda columns, binding, step: (
+        columns[path][binding[var][step.get(var, 1) - 1]] if binding.get(var) else None
+    )
 
 
 def _aggregate(agg: Agg, on_fault: OnFault) -> Compiled:

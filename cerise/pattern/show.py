@@ -30,6 +30,7 @@ RESERVED = frozenset(
     "PATTERN SEQ AND OR NOT KLEENE KL FROM USE USING PARTITION BY WHERE WITHIN SLIDE OUTPUT LIMIT PER EVENT"
     " EVENTS RETURN INTO IS NULL IN LIKE BETWEEN TRUE FALSE AS".split()
 )
+STRATEGY = re.compile(r"skip_till_(next|any)(_match)?|(strict|partition)_contigu(ity|ous)", re.IGNORECASE)
 UNITS = ((86_400_000_000, "day"), (3_600_000_000, "hour"), (60_000_000, "minute"), (1_000_000, "second"),
          (1_000, "millisecond"), (1, "microsecond"))  # fmt: skip
 PRECEDENCE = {"or": 1, "and": 2, "+": 5, "-": 5, "*": 6, "/": 6, "%": 6}
@@ -158,7 +159,7 @@ def show_path(path: Path) -> str:
 
 def quote(name: str) -> str:
     """Return an identifier, in double quotes where it would not be read as one."""
-    if re.fullmatch(r"[^\W\d]\w*", name) and name.upper() not in RESERVED:
+    if re.fullmatch(r"[^\W\d]\w*", name) and name.upper() not in RESERVED and not STRATEGY.fullmatch(name):
         return name
     return '"' + name.replace('"', '""') + '"'
 

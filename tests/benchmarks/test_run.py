@@ -55,8 +55,8 @@ def found(result):
 COUNT = 'return "count", len(result)'
 FIELDS = {
     "suite", "smoke", "date", "commit", "machine", "query", "subject", "how", "data", "events", "seconds",
-    "events_per_second", "load", "warm_seconds", "prepare_seconds", "ready_rss_bytes", "peak_rss_bytes",
-    "versions", "matches", "hash", "hash_of", "speedup",
+    "cpu_seconds", "events_per_second", "load", "warm_seconds", "prepare_seconds", "ready_rss_bytes",
+    "peak_rss_bytes", "versions", "matches", "hash", "hash_of", "speedup",
 }  # fmt: skip
 
 
