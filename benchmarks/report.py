@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -61,9 +62,15 @@ def show(lines: Sequence[Line], console: Console) -> None:
     for name in ("min", "median", "min CPU", "events/s", f"speed ÷ {base}", "matches", "hash", "peak RSS"):
         if base or "÷" not in name:
             table.add_column(name, justify="right", no_wrap=True)
-    for before, line, after in zip([None, *lines], lines, [*lines[1:], None], strict=False):
-        last = after is None or after["query"] != line["query"]
-        table.add_row(*_cells(line, before, ratios=bool(base)), end_section=last)
+    sizes = Counter(line["query"] for line in lines)
+    for before, line in zip([None, *lines], lines, strict=False):
+        if (
+            before
+            and before["query"] != line["query"]
+            and max(sizes[before["query"]], sizes[line["query"]]) > 1
+        ):
+            table.add_section()
+        table.add_row(*_cells(line, before, ratios=bool(base)))
     console.print(table)
 
 

@@ -32,7 +32,7 @@ from suite import HOME, Job, Suite
 from cerise.errors import CeriseError
 
 RESULTS = HOME / "results"
-WIDTH = 150  # of the table where nobody's terminal says otherwise
+WIDTH = 160  # of the table where nobody's terminal says otherwise
 LAST_LINES = 25
 OWN = ("run", "peer", "python", "repeat", "warm", "data")  # a subject's entries that are not options
 

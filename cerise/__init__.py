@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cerise.api import explain, find, parse, schema
+    from cerise.api import explain, find, parse, schema, show
     from cerise.engines.base import Options
     from cerise.errors import (
         BindError,
@@ -33,31 +33,29 @@ if TYPE_CHECKING:
         StoreError,
         UnsupportedError,
     )
-    from cerise.lang.builder import all_of, any_of, many, maybe, no, seq, var
+    from cerise.lang.builder import all_of, any_of, i, many, maybe, no, param, seq, var
     from cerise.pattern.query import Query
-    from cerise.pattern.show import show
     from cerise.spark.session import session
 
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
-    "cerise.api": ("explain", "find", "parse", "schema"),
+    "cerise.api": ("explain", "find", "parse", "schema", "show"),
     "cerise.engines.base": ("Options",),
     "cerise.errors": (
         "BindError", "CeriseError", "CeriseWarning", "DataError", "ParseError", "PlanError", "StoreError",
         "UnsupportedError",
     ),
-    "cerise.lang.builder": ("all_of", "any_of", "many", "maybe", "no", "seq", "var"),
+    "cerise.lang.builder": ("all_of", "any_of", "i", "many", "maybe", "no", "param", "seq", "var"),
     "cerise.pattern.query": ("Query",),
-    "cerise.pattern.show": ("show",),
     "cerise.spark.session": ("session",),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "BindError", "CeriseError", "CeriseWarning", "DataError", "Options", "ParseError", "PlanError", "Query",
-    "StoreError", "UnsupportedError", "all_of", "any_of", "explain", "find", "many", "maybe", "no", "parse",
-    "schema", "seq", "session", "show", "var",
+    "StoreError", "UnsupportedError", "all_of", "any_of", "explain", "find", "i", "many", "maybe", "no",
+    "param", "parse", "schema", "seq", "session", "show", "var",
 ]  # fmt: skip
 
 

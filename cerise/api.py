@@ -12,15 +12,16 @@ import pyarrow as pa
 
 from cerise.engines.base import Options
 from cerise.engines.choose import choose, reasons
-from cerise.engines.run import run
+from cerise.engines.run import misspelt_types, run
 from cerise.errors import BindError, CeriseWarning, UnsupportedError
 from cerise.events import Schema
-from cerise.kinds import plain_schema
+from cerise.kinds import plain_schema, plain_table
 from cerise.lang import sase
-from cerise.lang.builder import Draft
+from cerise.lang.builder import Draft, Variable, seq
 from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Query
+from cerise.pattern.show import show as show_query
 from cerise.plan.explain import describe
 
 Columns = str | Sequence[str]
@@ -70,6 +71,7 @@ def find(
         return batch.find(events, bound, options)
     table = _table(events)
     bound = _bound(query, Schema(table.schema, time, type, _names(key), _names(order)), params, options)
+    _warn(misspelt_types(bound, table), options)
     return run(bound, table, options)
 
 
@@ -140,20 +142,36 @@ def explain(
 
 
 def parse(query: str | Query | Draft) -> Query:
-    """Parse SASE+ text; a Query is returned as it is."""
-    if isinstance(query, Draft):
-        return query.query
-    return query if isinstance(query, Query) else sase.parse(query)
+    """Return a query: text is parsed, one written in Python is finished, a Query is returned as it is."""
+    match query:
+        case Query():
+            return query
+        case Draft(finished):
+            return finished
+        case Variable():
+            return seq(query).query
+        case str():
+            return sase.parse(query)
+    raise UnsupportedError(f"a {query.__class__.__name__} is no query", hint="give SASE+ text, or seq(…)")
+
+
+def show(query: str | Query | Draft) -> str:
+    """Return the text of a query, one clause a line."""
+    return show_query(parse(query))
 
 
 def _bound(query: str | Query | Draft, known: Schema, params: Params | None, options: Options) -> Bound:
     """Bind, and warn of what is legal but probably not meant."""
     bound = bind(parse(query), known, params)
-    for warning in bound.warnings:
+    _warn(bound.warnings, options)
+    return bound
+
+
+def _warn(said: Sequence[str], options: Options) -> None:
+    for warning in said:
         if options.strict:
             raise BindError(warning, hint="Options(strict=True) makes this warning an error")
-        warnings.warn(warning, CeriseWarning, stacklevel=3)
-    return bound
+        warnings.warn(warning, CeriseWarning, stacklevel=4)
 
 
 def _where(bound: Bound, spark: bool) -> str:
@@ -178,8 +196,7 @@ def _is_spark(events: Any) -> bool:
 
 def _table(events: Any) -> pa.Table:
     """Return a table of any kind as Arrow's, in types that Arrow can compute with."""
-    table = _arrow(events)
-    return table.cast(plain_schema(table.schema))
+    return plain_table(_arrow(events))
 
 
 def _arrow(events: Any) -> pa.Table:

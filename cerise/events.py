@@ -176,7 +176,7 @@ def read_times(table: pa.Table, schema: Schema) -> npt.NDArray[np.int64]:
         shown = ", ".join(str(row) for row in rows[:5]) + (", …" if len(rows) > 5 else "")
         raise DataError(
             f"{len(rows)} of {len(times)} events have no time: '{schema.time}' is null in rows {shown}",
-            hint=f"filter them out first: WHERE {schema.time} IS NOT NULL",
+            hint=f"rows count from 0; filter them out first: WHERE {schema.time} IS NOT NULL",
         )
     return np.asarray(times, dtype=np.int64)
 

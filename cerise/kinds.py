@@ -55,6 +55,8 @@ ARROW_OF = {
 def plain(type_: pa.DataType) -> pa.DataType:
     """Return a type that Arrow can take rows of, also rows that are not there: no views, all nullable."""
     types = pa.types
+    if types.is_run_end_encoded(type_):
+        return plain(type_.value_type)
     if types.is_string_view(type_):
         return pa.large_string()
     if types.is_binary_view(type_):
@@ -78,6 +80,15 @@ def plain_field(field: pa.Field) -> pa.Field:
 def plain_schema(columns: pa.Schema) -> pa.Schema:
     """Return a schema of nullable columns of plain types."""
     return pa.schema([plain_field(field) for field in columns])
+
+
+def plain_table(table: pa.Table) -> pa.Table:
+    """Return a table with columns of plain types."""
+    for i, field in enumerate(table.schema):
+        if pa.types.is_run_end_encoded(field.type):
+            chunks = [pc.run_end_decode(chunk) for chunk in table.column(i).chunks]
+            table = table.set_column(i, field.name, pa.chunked_array(chunks, field.type.value_type))
+    return table.cast(plain_schema(table.schema))
 
 
 def kind_of(type_: pa.DataType) -> Kind:

@@ -90,7 +90,7 @@ def test_every_engine_finds_what_the_law_says(go: int, engine: str) -> None:
             law = Counter(brute.matches(pair.query, pair.schema, pair.table, pair.params))
             assert bindings(bound, pair.table, engine) == law
 
-    agrees.hypothesis.inner_test.__qualname__ += f" {go}"  # type: ignore[attr-defined]  # other examples each time
+    agrees.hypothesis.inner_test.__name__ += f"_{go}"  # type: ignore[attr-defined]  # other examples each time
     agrees()
 
 

@@ -195,6 +195,46 @@ def test_a_query_in_python_and_its_text() -> None:
     assert len(find(draft)) == 2
 
 
+@pytest.mark.parametrize(
+    ("write", "said"),
+    [
+        (lambda a: cerise.seq("A", "B"), "no item of a pattern"),
+        (lambda a: cerise.seq(a).where("x"), "no predicate"),
+        (lambda a: cerise.seq(a).where(a.x == a), "an event, not a value"),
+        (lambda a: cerise.seq(a).limit(0), "at least 1"),
+        (lambda a: cerise.seq(a).use("skip_til_next"), "did you mean 'skip_till_next'"),
+        (lambda a: cerise.seq(a).within(a.x), "a constant or a parameter"),
+        (lambda a: cerise.many(cerise.many(a)), "only a single event"),
+        (lambda a: a[0].x, "no event is numbered 0"),
+        (lambda a: a[i - 2].x, "only the previous event"),
+    ],
+)
+def test_mistakes_in_python_are_explained(write: Any, said: str) -> None:
+    with pytest.raises(cerise.BindError, match=said):
+        write(cerise.var("A", "a"))
+    with pytest.raises(TypeError, match="&"):
+        bool(cerise.var("A", "a").x == 1)
+
+
+def test_a_variable_alone_and_whole_events() -> None:
+    a = cerise.var("A", "a")
+    assert len(find(a)) == 1
+    draft = cerise.seq(a, cerise.var("B", "b")).returns(first=a, x=a.x * 2).within(cerise.param("w"))
+    assert str(draft) == cerise.show(draft) == cerise.show(str(draft))
+    (row,) = find(draft, params={"w": 5}).to_pylist()
+    assert (row["first"], row["x"]) == ({"type": "A", "t": 1, "x": 5}, 10)
+    with pytest.raises(cerise.UnsupportedError, match="int is no query"):
+        find(3)
+
+
+def test_a_misspelt_type_is_noticed() -> None:
+    events = pa.table({"type": ["MSFT", "GOOG"], "t": [1, 2]})
+    with pytest.warns(cerise.CeriseWarning, match="no event has type 'MSTF': did you mean 'MSFT'"):
+        assert len(find("PATTERN SEQ(MSTF a, GOOG b)", events)) == 0
+    with pytest.raises(cerise.BindError, match="did you mean 'MSFT'"):
+        find("PATTERN SEQ(MSTF a, GOOG b)", events, options=Options(strict=True))
+
+
 def test_explain_says_what_will_be_done() -> None:
     said = cerise.explain(
         EVENTS, "PATTERN SEQ(A a, NOT B b, C c) WHERE c.x > a.x WITHIN 10", time="t", type="type"

@@ -38,6 +38,7 @@ from cerise.pattern.expr import (
 from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var
 from cerise.pattern.query import Count, Item, Query, Unit, Window
 from cerise.pattern.resolve import literal
+from cerise.pattern.show import show, show_expr
 
 
 class Term:
@@ -88,8 +89,6 @@ class Term:
         return Term(Unary("-", self._expr))
 
     def __repr__(self) -> str:
-        from cerise.pattern.show import show_expr
-
         return show_expr(self._expr)
 
 
@@ -120,6 +119,7 @@ class Step:
 
 
 i, PREVIOUS = Step(), Step()
+Extent = str | int | dt.timedelta | Term
 
 
 class Variable:
@@ -205,9 +205,12 @@ class Draft:
 
     query: Query
 
+    def __str__(self) -> str:
+        return show(self.query)
+
     def where(self, *predicates: Term) -> Draft:
         """Add predicates; all of them must hold."""
-        added = tuple(each for term in predicates for each in conjuncts(term._expr))
+        added = tuple(each for term in predicates for each in conjuncts(_predicate(term)))
         return Draft(replace(self.query, where=self.query.where + added))
 
     def use(self, strategy: str) -> Draft:
@@ -226,11 +229,11 @@ class Draft:
         """Ask that all events of a match agree in some columns: `[column]`."""
         return self.where(*(Term(Same((each,) if isinstance(each, str) else each)) for each in columns))
 
-    def within(self, extent: str | int | dt.timedelta) -> Draft:
+    def within(self, extent: Extent) -> Draft:
         """Bound the match: "12 hours", "1000 events", a timedelta, or units of an integer time column."""
         return Draft(replace(self.query, within=_window(extent)))
 
-    def slide(self, extent: str | int | dt.timedelta) -> Draft:
+    def slide(self, extent: Extent) -> Draft:
         """Let the window hop instead of slide with every event."""
         return Draft(replace(self.query, slide=_window(extent)))
 
@@ -243,11 +246,17 @@ class Draft:
 
     def limit(self, count: int) -> Draft:
         """Keep at most so many of the matches that one event completes."""
+        if count < 1:
+            raise BindError("LIMIT must be at least 1")
         return Draft(replace(self.query, limit=count))
 
-    def returns(self, **columns: Term) -> Draft:
-        """Return these columns instead of the events."""
-        items = tuple(Item(term._expr, name) for name, term in columns.items())
+    def returns(self, **columns: Term | Variable) -> Draft:
+        """Return these columns instead of the events; a variable alone is its event."""
+        values = {
+            name: _whole(each) if isinstance(each, Variable) else _expr(each)
+            for name, each in columns.items()
+        }
+        items = tuple(Item(value, name) for name, value in values.items())
         return Draft(replace(self.query, returns=items))
 
     def count(self) -> Draft:
@@ -308,14 +317,28 @@ def call(function: str, *args: Any) -> Term:
     return Term(Call(function, tuple(map(_expr, args))))
 
 
+def _predicate(term: Any) -> Expr:
+    if isinstance(term, Term):
+        return term._expr
+    raise BindError(f"{term!r} is no predicate", hint="compare attributes: where(a.price < b.price)")
+
+
 def _expr(value: Any) -> Expr:
     if isinstance(value, Term):
         return value._expr
+    if isinstance(value, Variable):
+        raise BindError(
+            f"'{_var(value._node).name}' is an event, not a value", hint="name an attribute of it"
+        )
     return replace(literal(Param("value"), {"value": value}), span=None)
 
 
 def _node(item: Variable | Draft) -> Node:
-    return item.query.pattern if isinstance(item, Draft) else item._node
+    if isinstance(item, Draft):
+        return item.query.pattern
+    if isinstance(item, Variable):
+        return item._node
+    raise BindError(f"{item!r} is no item of a pattern", hint='write var("Stock", "a")')
 
 
 def _var(node: Var | Kleene | Maybe) -> Var:
@@ -339,7 +362,11 @@ def _whole(item: Variable) -> Attr:
     return Attr(_var(item._node).name, (), item._at)
 
 
-def _window(extent: str | int | dt.timedelta) -> Window:
+def _window(extent: Extent) -> Window:
+    if isinstance(extent, Term):
+        if not isinstance(extent._expr, Param):
+            raise BindError("a window is a constant or a parameter", hint='write within(param("span"))')
+        return Window(extent._expr, Unit.NUMBER)
     if isinstance(extent, str):
         within = parse(f"PATTERN x WITHIN {extent}").within
         assert within is not None

@@ -239,10 +239,13 @@ def _size(token: Token) -> int | Param:
 
 def _returns(items: list[Named], span: Span) -> list[Clause]:
     """RETURN COUNT(*), RETURN Name(…) or a list of columns."""
+    counts = [name for value, name in items if value == Call("count", ())]
+    if counts and len(items) > 1:
+        raise ParseError("COUNT(*) stands alone", span=span, hint="ask for the columns in another query")
+    if counts:
+        return [("returns", Count(counts[0].text) if counts[0] else Count(), span)]
     if len(items) == 1 and items[0][1] is None and isinstance(items[0][0], Call):
         call = items[0][0]
-        if call == Call("count", ()):
-            return [("returns", Count(), span)]
         if call.function.lower() not in FUNCTIONS:
             columns = [_named(each) for each in call.args]
             return [("returns", tuple(columns), span), ("into", call.function, span)]
@@ -255,8 +258,8 @@ def _named(column: Any) -> Item:
     _plain(value)
     if name is not None:
         return Item(value, name.text)
-    if isinstance(value, Attr) and value.path:
-        return Item(value, value.path[-1])
+    if isinstance(value, Attr):
+        return Item(value, value.path[-1] if value.path else value.var)
     spans = [each.span for each in walk(value) if each.span]
     raise ParseError(
         "a computed column needs a name", span=spans[0] if spans else None, hint="write expr AS name"

@@ -121,7 +121,7 @@ class Bound:
     def needs(self) -> tuple[str, ...]:
         """The columns that matching and its output need, in schema order."""
         names = self.schema.columns.names
-        if self.query.returns is None:
+        if any(isinstance(column.fill, Var) for column in self.columns):
             return tuple(names)
         returned = {each.path for column in self.columns for each in _attributes_of(column) if each.path}
         used = {path[0] for path in (*self.reads, *returned)} | {self.schema.time, *self.schema.order}

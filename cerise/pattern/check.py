@@ -210,6 +210,8 @@ def _meet(left: Kind, right: Kind, span: Span | None) -> None:
 
 def _mixed(left: Kind, right: Kind) -> str | None:
     pair = {left, right}
+    if Kind.INSTANT in pair and Kind.STRING in pair:
+        return "write a moment with its zone, as TIMESTAMP '2024-11-15 18:45:00Z'"
     if pair & MOMENTS and Kind.STRING in pair:
         return "write a moment as TIMESTAMP '2024-11-15 18:45:00' or DATE '2024-11-15'"
     if Kind.INSTANT in pair and pair & {Kind.LOCAL, Kind.DATE}:

@@ -91,7 +91,7 @@ def compiled(expr: Expr, on_fault: OnFault) -> Compiled:
 
 
 def _attribute(attr: Attr) -> Compiled:
-    """An attribute of one event; null where there is no such event (b[3] of two, an absent variable in RETURN)."""
+    """An attribute of one event; null where there is none: b[3] of two, or a variable not bound."""
     var, path, at = attr.var, attr.path, attr.at
     if isinstance(at, int):
         return lambda columns, binding, step: (

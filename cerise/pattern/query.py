@@ -59,7 +59,9 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """RETURN COUNT(*)."""
+    """RETURN COUNT(*) [AS name]."""
+
+    name: str = "count"
 
 
 Return = tuple[Item, ...] | Count | None  # None is RETURN *

@@ -12,11 +12,11 @@ from cerise.kinds import ARROW_OF
 from cerise.pattern.bound import STEP, Bound, OutColumn
 from cerise.pattern.check import kind_of
 from cerise.pattern.expr import At, Attr, Expr, attributes, outside_aggregates, walk
-from cerise.pattern.nodes import negated
+from cerise.pattern.nodes import Var, negated
 from cerise.pattern.query import Count, Item
 from cerise.pattern.resolve import Names, find_column, resolve
 
-MATCH_ID, FIRST_TIME, LAST_TIME, TYPE, COUNT = "match_id", "first_time", "last_time", "type", "count"
+MATCH_ID, FIRST_TIME, LAST_TIME, TYPE = "match_id", "first_time", "last_time", "type"
 
 
 def output_columns(bound: Bound, names: Names) -> tuple[OutColumn, ...]:
@@ -27,7 +27,7 @@ def output_columns(bound: Bound, names: Names) -> tuple[OutColumn, ...]:
     """
     returns = bound.query.returns
     if isinstance(returns, Count):
-        return (OutColumn(COUNT, pa.int64(), "count"),)
+        return (OutColumn(returns.name, pa.int64(), "count"),)
     chosen = _returned(returns, bound, names) if returns is not None else _bindings(bound)
     taken = {each.name for each in chosen}
     partition = [each for each in _partition(bound) if each.name not in taken or returns is None]
@@ -61,18 +61,15 @@ def _partition(bound: Bound) -> list[OutColumn]:
 
 
 def _bindings(bound: Bound) -> list[OutColumn]:
-    event = pa.struct(list(bound.schema.columns))
     absent = negated(bound.query.pattern)
-    return [
-        OutColumn(
-            var.name,
-            pa.list_(event) if var.name in bound.kleene else event,
-            var,
-            many=var.name in bound.kleene,
-        )
-        for var in bound.variables
-        if var.name not in absent
-    ]
+    return [_events_of(var.name, var, bound) for var in bound.variables if var.name not in absent]
+
+
+def _events_of(name: str, var: Var, bound: Bound) -> OutColumn:
+    """The event of a variable as a struct, those of a Kleene variable as a list of structs."""
+    event = pa.struct(list(bound.schema.columns))
+    many = var.name in bound.kleene
+    return OutColumn(name, pa.list_(event) if many else event, var, many=many)
 
 
 def _returned(items: Iterable[Item], bound: Bound, names: Names) -> list[OutColumn]:
@@ -83,22 +80,24 @@ def _column(item: Item, bound: Bound, names: Names) -> OutColumn:
     for each in attributes(item.expr):
         if each.var in names.negated:
             raise BindError(f"'{each.var}' is negated: there is no such event to return", span=each.span)
-    if (
-        isinstance(item.expr, Attr)
-        and item.expr.path
-        and (passed := _passed_through(item, bound.schema, names))
-    ):
-        return passed
+    if isinstance(item.expr, Attr):
+        plain = _passed_through if item.expr.path else _whole_event
+        if (column := plain(item, item.expr, bound, names)) is not None:
+            return column
     expr = resolve(item.expr, names)
     _reject_open(expr, names)
     kind = kind_of(expr)
     return OutColumn(item.name, ARROW_OF[kind], expr, kind)
 
 
-def _passed_through(item: Item, schema: Schema, names: Names) -> OutColumn | None:
+def _whole_event(item: Item, attr: Attr, bound: Bound, _names: Names) -> OutColumn | None:
+    """A variable alone is its event, or the list of its events."""
+    named = [var for var in bound.variables if var.name == attr.var and attr.at is At.EVERY]
+    return _events_of(item.name, named[0], bound) if named else None
+
+
+def _passed_through(item: Item, attr: Attr, bound: Bound, names: Names) -> OutColumn | None:
     """A plain attribute keeps its own type, whatever it is; of every event of a Kleene variable, a list."""
-    attr = item.expr
-    assert isinstance(attr, Attr)
     many = attr.var in names.kleene and attr.at is At.EVERY
     if attr.var not in names.variables or (many and attr.path[0].upper() == "LEN"):
         return None
@@ -106,8 +105,8 @@ def _passed_through(item: Item, schema: Schema, names: Names) -> OutColumn | Non
         attr.var not in names.kleene or attr.at in STEP | {At.NEXT, At.PREV, At.ALL}
     ):
         return None
-    find_column(attr.path, schema, attr.span, computed=False)
-    type_ = schema.type_of(attr.path)
+    find_column(attr.path, bound.schema, attr.span, computed=False)
+    type_ = bound.schema.type_of(attr.path)
     return OutColumn(item.name, pa.list_(type_) if many else type_, attr, many=many)
 
 

@@ -216,5 +216,5 @@ def _returns(query: Query) -> str | None:
     if query.returns is None:
         return None
     if isinstance(query.returns, Count):
-        return "COUNT(*)"
+        return "COUNT(*)" if query.returns == Count() else f"COUNT(*) AS {quote(query.returns.name)}"
     return ", ".join(f"{show_expr(item.expr)} AS {quote(item.name)}" for item in query.returns)

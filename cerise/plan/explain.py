@@ -47,7 +47,8 @@ def _branch(branch: Branch, number: int, bound: Bound) -> list[str]:
 def _facts(bound: Bound) -> dict[str, str]:
     window = show_window(bound.within) if bound.within else "none: a match may span all events"
     slide = f", sliding by {show_window(bound.slide)}" if bound.slide else ""
-    ties = bound.schema.order or (("arrival",) if bound.schema.arrival else tuple(map(show_path, bound.ties)))
+    read = tuple(show_path(path) for path in bound.ties if path != (bound.schema.time,))
+    ties = (*bound.schema.order, *(("arrival",) if bound.schema.arrival else read))
     return {
         "strategy": bound.query.strategy.value,
         "partition": ", ".join(map(show_path, bound.partition)) or "none: all events are one stream",

@@ -19,7 +19,7 @@ from cerise.engines.choose import choose
 from cerise.engines.identity import hash_rows
 from cerise.engines.output import to_table
 from cerise.errors import DataError
-from cerise.events import EventBatch, raw_column, read_times
+from cerise.events import EventBatch, Path, raw_column, read_times
 from cerise.kinds import Kind
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Count
@@ -127,9 +127,14 @@ def _exchange(events: DataFrame, bound: Bound, options: Options) -> DataFrame:
 def _stream_order(bound: Bound) -> list[str]:
     """Return what orders the events of one partition (S1.2), as SQL over the exchanged columns."""
     paths = dict.fromkeys([(bound.schema.time,), *((name,) for name in bound.schema.order), *bound.ties])
-    return [
-        ".".join([_safe(path[0], bound.needs.index(path[0])), *map(quote_name, path[1:])]) for path in paths
-    ]
+    roots = {name: _safe(name, i) for i, name in enumerate(bound.needs)}
+    columns = {path: ".".join([roots[path[0]], *map(quote_name, path[1:])]) for path in paths}
+    return [_by_code_point(column, bound.schema.kind(path)) for path, column in columns.items()]
+
+
+def _by_code_point(column: str, kind: Kind) -> str:
+    """Return a column as our law compares it, whatever its collation (S4.6)."""
+    return f"{column} COLLATE UTF8_BINARY" if kind is Kind.STRING else column
 
 
 def _safe(name: str, number: int) -> str:
@@ -137,16 +142,15 @@ def _safe(name: str, number: int) -> str:
     return f"__cerise_column_{number}" if set(name) & {".", "`"} else quote_name(name)
 
 
-def _key(path: tuple[str, ...], bound: Bound) -> str:
+def _key(path: Path, bound: Bound) -> str:
     """Return a partition column as SQL; Spark hashes 0.0 and -0.0 apart, though they are equal."""
-    name = quoted(path)
-    return (
-        f"IF({name} = 0, CAST(0 AS DOUBLE), CAST({name} AS DOUBLE))"
-        if bound.schema.kind(path) is Kind.FLOAT
-        else name
-    )
+    name, kind = quoted(path), bound.schema.kind(path)
+    if kind is Kind.FLOAT:
+        return f"IF({name} = 0, CAST(0 AS DOUBLE), CAST({name} AS DOUBLE))"
+    return _by_code_point(name, kind)
 
 
 def _summed(counts: DataFrame, name: str) -> DataFrame:
     """Return one row: the sum of the tasks' counts, 0 where there are none."""
-    return counts.agg({name: "sum"}).selectExpr(f"coalesce(`sum({name})`, 0L) AS {name}")
+    summed = f"coalesce(sum({quote_name(name)}), 0L) AS {quote_name(name)}"
+    return counts.agg(expr(summed))
