@@ -94,7 +94,7 @@ def plain_table(table: pa.Table) -> pa.Table:
 def kind_of(type_: pa.DataType) -> Kind:
     """Return the kind that values of an Arrow type have; OPAQUE ones can only be passed through."""
     types = pa.types
-    if types.is_dictionary(type_):
+    if types.is_dictionary(type_) or types.is_run_end_encoded(type_):
         return kind_of(type_.value_type)
     if types.is_decimal(type_):
         return Kind.FLOAT if type_.precision <= EXACT_DECIMAL_DIGITS else Kind.OPAQUE

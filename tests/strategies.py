@@ -19,7 +19,9 @@ __all__ = ["Pair", "any_query", "pairs", "queries", "streams"]
 
 LONGEST, MOST_RUNS = 14, 200
 QUERY = 200  # bytes of one query
-SHORTER = st.sampled_from((14, 12, 11, 9, 0, 7, 0, 4, 0, 2, 0, 1))  # by how much a stream is shorter than it may be
+SHORTER = st.sampled_from(
+    (14, 12, 11, 9, 0, 7, 0, 4, 0, 2, 0, 1)
+)  # by how much a stream is shorter than it may be
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,9 @@ def streams(draw: st.DrawFn, max_size: int = 14) -> tuple[Schema, pa.Table]:
     dice = Dice(draw(st.binary(min_size=12, max_size=12)))
     shape = shape_of(dice)
     size = draw(st.integers(0, max_size))
-    return shape.schema, table_of(Dice(draw(st.binary(min_size=ROW * size, max_size=ROW * size))), shape, size)
+    return shape.schema, table_of(
+        Dice(draw(st.binary(min_size=ROW * size, max_size=ROW * size))), shape, size
+    )
 
 
 @st.composite

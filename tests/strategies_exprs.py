@@ -8,7 +8,21 @@ from typing import Any
 from cerise.events import Path
 from cerise.kinds import INT64_MAX, INT64_MIN, Kind
 from cerise.pattern.expr import (
-    Agg, At, Attr, Binary, Call, Cast, Expr, In, Index, IsNull, Like, Literal, Param, Unary, conjuncts,
+    Agg,
+    At,
+    Attr,
+    Binary,
+    Call,
+    Cast,
+    Expr,
+    In,
+    Index,
+    IsNull,
+    Like,
+    Literal,
+    Param,
+    Unary,
+    conjuncts,
 )  # fmt: skip
 from cerise.pattern.nodes import Node, negated, repeated, variables
 from cerise.pattern.query import Item
@@ -55,7 +69,10 @@ class Writer:
             case "d":
                 self.here = [self.identifier(self.dice.pick(self.positive)) for _ in range(2)]
             case "a":
-                self.here = [(self.dice.pick(self.absent), At.EVERY), self.identifier(self.dice.pick(self.positive))]
+                self.here = [
+                    (self.dice.pick(self.absent), At.EVERY),
+                    self.identifier(self.dice.pick(self.positive)),
+                ]
             case "s":
                 self.step()
             case "n":
@@ -68,14 +85,19 @@ class Writer:
         return conjuncts(self.predicate(2))
 
     def identifier(self, name: str) -> Identifier:
-        return name, self.dice.pick((At.EVERY, 1, At.LAST, 2, At.EVERY, 3)) if name in self.kleene else At.EVERY
+        return name, self.dice.pick(
+            (At.EVERY, 1, At.LAST, 2, At.EVERY, 3)
+        ) if name in self.kleene else At.EVERY
 
     def step(self) -> None:
         """b[i], b[i-1], b[..i-1], a bare b beside them, and other variables."""
         name = self.dice.pick(self.kleene)
         if self.dice.chance(50):
             self.sets = [(name, At.RUNNING)]
-        self.here = [(name, At.CURRENT), (name, self.dice.pick((At.PREVIOUS, At.PREVIOUS, At.EVERY, 1, At.PREV)))]
+        self.here = [
+            (name, At.CURRENT),
+            (name, self.dice.pick((At.PREVIOUS, At.PREVIOUS, At.EVERY, 1, At.PREV))),
+        ]
         others = [each for each in self.positive if each != name]
         if others and self.dice.chance(40):
             self.here.append(self.identifier(self.dice.pick(others)))
@@ -89,7 +111,9 @@ class Writer:
     def predicate(self, depth: int) -> Expr:
         """A boolean expression."""
         if depth and self.dice.chance(18):
-            return Binary(self.dice.pick(("or", "or", "and")), self.predicate(depth - 1), self.predicate(depth - 1))
+            return Binary(
+                self.dice.pick(("or", "or", "and")), self.predicate(depth - 1), self.predicate(depth - 1)
+            )
         if depth and self.dice.chance(10):
             return Unary("not", self.predicate(depth - 1))
         kind = self.dice.pick("ccccccccsslinbtm")
@@ -193,7 +217,9 @@ class Writer:
             if at is At.ALL and self.dice.chance(40):
                 return Attr(var, ("LEN",))
             return Agg("count", Attr(var, (), at))
-        if function == "stddev":  # of small numbers: elsewhere two right ways of computing it differ in the last bit
+        if (
+            function == "stddev"
+        ):  # of small numbers: elsewhere two right ways of computing it differ in the last bit
             return Agg(function, Attr(var, ("x",), at))
         value: Expr = Attr(var, self.dice.pick(NUMBERS), at)
         if self.dice.chance(20):
@@ -209,7 +235,9 @@ class Writer:
             case "l":
                 return Call("lower", (self.attr(TEXTS),))
             case "g":
-                return Call(self.dice.pick(("greatest", "least", "coalesce")), (self.attr(TEXTS), self.attr(TEXTS)))
+                return Call(
+                    self.dice.pick(("greatest", "least", "coalesce")), (self.attr(TEXTS), self.attr(TEXTS))
+                )
             case "c":
                 return Cast(self.attr((("x",),)), Kind.STRING)
         return self.attr(TEXTS)
@@ -221,7 +249,9 @@ class Writer:
         items = []
         for number in range(1 + self.dice.below(3)):
             self.sets = [(name, At.ALL) for name in self.kleene]
-            self.here = [(n, self.dice.pick((1, At.LAST, 2)) if n in self.kleene else At.EVERY) for n in self.positive]
+            self.here = [
+                (n, self.dice.pick((1, At.LAST, 2)) if n in self.kleene else At.EVERY) for n in self.positive
+            ]
             name = self.dice.pick(self.positive)
             whole = Attr(name, self.dice.pick((("s",), ("p",), ("y",), ("type",))))
             shown = whole if self.dice.chance(30) else self.text() if self.dice.chance(15) else self.number(2)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from cerise.errors import UnsupportedError
 from cerise.events import Path
-from cerise.kinds import Kind
 from cerise.pattern.expr import Expr, Param, Same, walk
 from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var
 from cerise.pattern.query import Count, Output, Query, Strategy, Unit, Window
@@ -19,7 +17,8 @@ from tests.strategies_streams import Dice, Shape
 __all__ = ["PARAMS", "params_of", "query_of"]
 
 STRATEGIES = (
-    Strategy.NEXT, Strategy.ANY, Strategy.STRICT, Strategy.NEXT, Strategy.PARTITION, Strategy.NEXT, Strategy.ANY,
+    Strategy.NEXT, Strategy.ANY, Strategy.STRICT, Strategy.NEXT, Strategy.PARTITION, Strategy.NEXT,
+    Strategy.ANY,
 )  # fmt: skip
 NAMES = "abcdefghijklmnop"
 BOUNDS = ((1, None), (1, None), (1, None), (0, None), (1, 2), (2, None), (2, 3), (0, 2), (2, 2), (1, 1))
@@ -56,7 +55,9 @@ def query_of(
     by: tuple[Path, ...] = ()
     if not shape.schema.key and (dice.chance(14) if partitioned is None else partitioned):
         by = dice.pick(((("k",),), (("k",),), (("k",), ("flag",)), (("p", "label"),), (("y",),)))
-    chosen = writer.returns() if returns and dice.chance(30) else Count() if returns and dice.chance(5) else None
+    chosen = (
+        writer.returns() if returns and dice.chance(30) else Count() if returns and dice.chance(5) else None
+    )
     return Query(
         pattern, strategy=strategy, partition_by=by, where=tuple(where), within=within, slide=slide,
         output=Output.NON_OVERLAPPING if dice.chance(12) else Output.ALL,
@@ -66,9 +67,11 @@ def query_of(
 
 def params_of(query: Query) -> set[str]:
     """The parameters that a query uses."""
-    exprs: list[Expr] = [*query.where, *(i.expr for i in query.returns or ())] if not isinstance(
-        query.returns, Count
-    ) else [*query.where]
+    exprs: list[Expr] = (
+        [*query.where, *(i.expr for i in query.returns or ())]
+        if not isinstance(query.returns, Count)
+        else [*query.where]
+    )
     sizes = [each.size for each in (query.within, query.slide) if each is not None]
     used = [each for expr in exprs for each in walk(expr)] + sizes
     return {each.name for each in used if isinstance(each, Param)}
@@ -144,7 +147,9 @@ def _without_nots(node: Node) -> Node:
 # ---- windows
 
 
-def _windows(dice: Dice, shape: Shape, pattern: Node, *, counted: bool) -> tuple[Window | None, Window | None]:
+def _windows(
+    dice: Dice, shape: Shape, pattern: Node, *, counted: bool
+) -> tuple[Window | None, Window | None]:
     needed = any(absence.at_end for each in shapes(pattern) for absence in each.absences)
     if not needed and not dice.chance(65):
         return None, None
@@ -158,5 +163,3 @@ def _windows(dice: Dice, shape: Shape, pattern: Node, *, counted: bool) -> tuple
     if within.unit is not Unit.TIME and dice.chance(5):
         within = replace(within, size=Param("size"))
     return within, slide if dice.chance(22) else None
-
-

@@ -1,7 +1,7 @@
 """Random schemas and streams: ties, nulls, NaN, ids above 2^53, nested and unicode attributes.
 
-Everything is decided by one string of bytes (`Dice`): Hypothesis draws it at once, which is fast, and shrinks it
-towards zeros, which are the plainest choices.
+Everything is decided by one string of bytes (`Dice`): Hypothesis draws it at once, which is fast, and
+shrinks it towards zeros, which are the plainest choices.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random queries for printing and parsing: canonical, with odd names and all literals, but bound to no schema."""
+"""Random queries to print and parse: canonical, with odd names and all literals, bound to no schema."""
 
 from __future__ import annotations
 
@@ -9,17 +9,36 @@ from hypothesis import strategies as st
 from cerise.events import Path
 from cerise.kinds import DAY_US, Kind
 from cerise.pattern.expr import (
-    AGGREGATES, Agg, At, Attr, Binary, Call, Cast, Expr, In, Index, IsNull, Like, Literal, Param, Same, Unary,
+    AGGREGATES,
+    Agg,
+    At,
+    Attr,
+    Binary,
+    Call,
+    Cast,
+    Expr,
+    In,
+    Index,
+    IsNull,
+    Like,
+    Literal,
+    Param,
+    Same,
+    Unary,
     conjuncts,
 )  # fmt: skip
 from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var
 from cerise.pattern.query import Count, Item, Output, Query, Return, Strategy, Unit, Window
 from tests.strategies_streams import Dice
 
-PLAIN = tuple("a b price x1 _ _1 é 名前 i len s d h used orders android note inner events_ first naïve".split())
+PLAIN = tuple(
+    "a b price x1 _ _1 é 名前 i len s d h used orders android note inner events_ first naïve".split()
+)
 ODD = (
-    "A", "MSFT", "SEQ", "seq", "and", "Not", "WITHIN", "event", "events", "null", "kl", "count", "cast", "date",
-    "timestamp", "skip_till_any_match", "two words", "2x", "it's", 'say "hi"', "`tick`", "a.b", "-- no", "é è",
+    "A", "MSFT", "SEQ", "seq", "and", "Not", "WITHIN", "event", "events", "null", "kl", "count", "cast",
+    "date", "timestamp", "skip_till_any_match", "two words", "2x", "it's", 'say "hi"', "`tick`",
+    "a.b", "-- no",
+    "é è",
     "🍒", "a\nb", "[i]", "LIMIT", "PER", "as", "us", "%", "LEN",
 )  # fmt: skip
 CHARACTERS = "aB3_ '\"`%\\.-é日🍒\n;:[]()"
@@ -30,7 +49,18 @@ DOUBLES = (0.5, 1.0, -2.5, 1e16, 1e-7, 1.5e300, 5e-324, -0.0, 0.1, 123456789.125
 DURATIONS = (0, 1, 999, 1_000, 1_500_000, 60_000_000, 5_400_000_000, DAY_US, 7 * DAY_US + 1)
 MOMENTS = (0, 1, -1, 1_731_696_300_000_000, -62_135_596_800_000_000, 253_402_300_799_999_999, -DAY_US)
 BOUNDS = ((1, None), (0, None), (2, None), (0, 1), (0, 3), (1, 1), (2, 5), (10, 10))
-INDEXES: tuple[Index, ...] = (At.EVERY, At.ALL, At.RUNNING, At.CURRENT, At.PREVIOUS, At.LAST, At.NEXT, At.PREV, 1, 7)
+INDEXES: tuple[Index, ...] = (
+    At.EVERY,
+    At.ALL,
+    At.RUNNING,
+    At.CURRENT,
+    At.PREVIOUS,
+    At.LAST,
+    At.NEXT,
+    At.PREV,
+    1,
+    7,
+)
 
 
 @st.composite
@@ -52,10 +82,12 @@ class Scribe:
         returns: Return = None
         if dice.chance(40):
             count = dice.chance(25)
-            returns = Count() if count else tuple(Item(self.expr(2), self.name()) for _ in range(1 + dice.below(3)))
+            returns = (
+                Count() if count else tuple(Item(self.expr(2), self.name()) for _ in range(1 + dice.below(3)))
+            )
         return Query(
             self.node(2),
-            source if source else self.name() if dice.chance(20) else None,
+            source or (self.name() if dice.chance(20) else None),
             dice.pick(tuple(Strategy)),
             tuple(self.path() for _ in range(dice.below(3))),
             tuple(each for _ in range(dice.below(3)) for each in conjuncts(self.expr(3))),
@@ -108,15 +140,23 @@ class Scribe:
                 op = self.dice.pick(("=", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "and", "or"))
                 return Binary(op, self.expr(depth - 1), self.expr(depth - 1))
             case "u":
-                return self.minus(self.expr(depth - 1)) if self.dice.chance(50) else Unary("not", self.expr(depth - 1))
+                return (
+                    self.minus(self.expr(depth - 1))
+                    if self.dice.chance(50)
+                    else Unary("not", self.expr(depth - 1))
+                )
             case "n":
                 return IsNull(self.expr(depth - 1))
             case "l":
                 return Like(self.expr(depth - 1), self.dice.pick(WORDS))
             case "i":
-                return In(self.expr(depth - 1), tuple(self.expr(depth - 1) for _ in range(1 + self.dice.below(3))))
+                return In(
+                    self.expr(depth - 1), tuple(self.expr(depth - 1) for _ in range(1 + self.dice.below(3)))
+                )
             case "c":
-                return Cast(self.expr(depth - 1), self.dice.pick((Kind.INT, Kind.FLOAT, Kind.STRING, Kind.BOOL)))
+                return Cast(
+                    self.expr(depth - 1), self.dice.pick((Kind.INT, Kind.FLOAT, Kind.STRING, Kind.BOOL))
+                )
             case "f":
                 args = tuple(self.expr(depth - 1) for _ in range(1 + self.dice.below(3)))
                 return Call(self.dice.pick(FUNCTIONS), args)
@@ -144,7 +184,8 @@ class Scribe:
         return Agg(self.dice.pick(sorted(AGGREGATES)), inside)
 
     def literal(self) -> Literal:
-        kind = self.dice.pick((Kind.INT, Kind.FLOAT, Kind.STRING, Kind.BOOL, Kind.NULL, Kind.DURATION, Kind.LOCAL,
+        kind = self.dice.pick((Kind.INT, Kind.FLOAT, Kind.STRING, Kind.BOOL, Kind.NULL, Kind.DURATION,
+                               Kind.LOCAL,
                                Kind.INSTANT, Kind.DATE))  # fmt: skip
         match kind:
             case Kind.INT:

@@ -28,7 +28,7 @@ from cerise.pattern.bound import Bound
 from cerise.pattern.query import Count, Query, Strategy
 from tests.engines import brute, brute_returns
 from tests.runners import RUNNERS
-from tests.strategies import Pair, pairs
+from tests.strategies import Pair, pairs, streams
 
 F = TypeVar("F", bound=Callable[..., Any])
 SKIPPING = (Strategy.NEXT, Strategy.ANY)
@@ -144,6 +144,13 @@ def test_a_matcher_saved_before_its_first_event_and_after_its_last_goes_on(pair:
 
 
 # ---- partitions, order, names
+
+
+@examples(600)
+@given(streams())
+def test_a_stream_is_in_the_order_of_time_and_ties(source: tuple[Schema, pa.Table]) -> None:
+    schema, table = source
+    assert EventBatch.of(table, schema).table.column("id").to_pylist() == brute.stream(table, schema)[0]
 
 
 @examples(300)

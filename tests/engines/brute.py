@@ -20,7 +20,16 @@ from cerise.pattern.query import Output, Query, Strategy, Unit
 from tests.engines.brute_search import searched
 from tests.engines.brute_values import Binding, bare, gathered, holds, instances
 from tests.engines.brute_world import (
-    Absent, World, equivalent, in_window, partitions, places, size_of, stream, typed, worlds,
+    Absent,
+    World,
+    equivalent,
+    in_window,
+    partitions,
+    places,
+    size_of,
+    stream,
+    typed,
+    worlds,
 )  # fmt: skip
 
 Match = tuple[tuple[int, ...], ...]  # for each variable in pattern order, the rows of the table
@@ -37,8 +46,9 @@ def matches(query: Query, schema: Schema, table: pa.Table, params: Mapping[str, 
         for world in worlds(query, schema, params, own):
             for binding in accepted(world):
                 found.add(tuple(binding.get(name, ()) for name in names))
-        for match in chosen(found, query):
-            wanted.append(tuple(tuple(rows[inside[p]] for p in taken) for taken in match))
+        wanted += [
+            tuple(tuple(rows[inside[p]] for p in taken) for taken in match) for match in chosen(found, query)
+        ]
     return wanted
 
 
@@ -193,7 +203,7 @@ def chosen(found: set[Match], query: Query) -> list[Match]:
 
 
 def useful(query: Query, schema: Schema, table: pa.Table, params: Mapping[str, Any]) -> list[int]:
-    """The rows, in their order, that have the type and pass the own predicates of some variable (§9, row 1)."""
+    """The rows, in their order, with the type and own predicates of some variable (§9, row 1)."""
     order, events = stream(table, schema)
     kept: set[int] = set()
     for world in worlds(query, schema, params, events):

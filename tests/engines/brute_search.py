@@ -1,7 +1,7 @@
-"""The runs of one branch, searched from each start event (S3.3–S3.5), with an explicit state per pattern node.
+"""The runs of one branch, searched from each start event (S3.3–S3.5), with a state per pattern node.
 
-State of a variable: whether it has its event; of a Kleene variable: how many; of a SEQ: at which item, in which
-state; of an AND: the states of its members.
+State of a variable: whether it has its event; of a Kleene variable: how many; of a SEQ: at which item, in
+which state; of an AND: the states of its members.
 """
 
 from __future__ import annotations

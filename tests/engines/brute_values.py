@@ -1,4 +1,4 @@
-"""The value of an expression on a match, written from S4.3–S4.6 alone: it shares nothing with the package's own.
+"""The value of an expression on a match, from S4.3–S4.6 alone: shares nothing with the package's own.
 
 It reads expressions as users write them, before binding, and asks at every step; nothing is compiled.
 """
@@ -17,7 +17,20 @@ from typing import Any
 from cerise.events import Path, Schema
 from cerise.kinds import Kind
 from cerise.pattern.expr import (
-    Agg, At, Attr, Binary, Call, Cast, Expr, In, IsNull, Like, Literal, Param, Unary, children,
+    Agg,
+    At,
+    Attr,
+    Binary,
+    Call,
+    Cast,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Param,
+    Unary,
+    children,
 )  # fmt: skip
 
 Event = Mapping[Path, Any]

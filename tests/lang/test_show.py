@@ -8,7 +8,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from cerise.lang.builder import (
-    Draft, all_of, any_of, avg, call, count, i, largest, many, maybe, no, param, seq, smallest, stddev, total, var,
+    Draft,
+    all_of,
+    any_of,
+    avg,
+    call,
+    count,
+    i,
+    largest,
+    many,
+    maybe,
+    no,
+    param,
+    seq,
+    smallest,
+    stddev,
+    total,
+    var,
 )  # fmt: skip
 from cerise.lang.sase import parse
 from cerise.pattern.query import Query
@@ -136,16 +152,28 @@ BUILT: list[tuple[Draft, str]] = [
     (seq(A, B).where(A.x < 5, B.y >= A.x), "PATTERN SEQ(Stock a, Stock+ b[]) WHERE a.x < 5 AND b.y >= a.x"),
     (seq(A, B).where((A.x < 5) & (A.y > 1)), "PATTERN SEQ(Stock a, Stock+ b[]) WHERE a.x < 5 AND a.y > 1"),
     (seq(A).where((A.x == 1) | ~(A.y != 2)), "PATTERN SEQ(Stock a) WHERE a.x = 1 OR NOT a.y != 2"),
-    (seq(A).where(1 + A.x - 2 * A.y / 3 > -A.z % 4), "PATTERN SEQ(Stock a) WHERE 1 + a.x - 2 * a.y / 3 > -a.z % 4"),
+    (
+        seq(A).where(1 + A.x - 2 * A.y / 3 > -A.z % 4),
+        "PATTERN SEQ(Stock a) WHERE 1 + a.x - 2 * a.y / 3 > -a.z % 4",
+    ),
     (seq(B).where(B[i].x > B[i - 1].x), "PATTERN SEQ(Stock+ b[]) WHERE b[i].x > b[i-1].x"),
-    (seq(B).where(B[1].x > B[-1].x, B[3].x > 0), "PATTERN SEQ(Stock+ b[]) WHERE b[1].x > b[b.LEN].x AND b[3].x > 0"),
+    (
+        seq(B).where(B[1].x > B[-1].x, B[3].x > 0),
+        "PATTERN SEQ(Stock+ b[]) WHERE b[1].x > b[b.LEN].x AND b[3].x > 0",
+    ),
     (seq(B).where(B[i].x > avg(B[:i].x)), "PATTERN SEQ(Stock+ b[]) WHERE b[i].x > avg(b[..i-1].x)"),
-    (seq(B).where(total(B.x) > 1, count(B) < 9), "PATTERN SEQ(Stock+ b[]) WHERE sum(b.x) > 1 AND count(b) < 9"),
+    (
+        seq(B).where(total(B.x) > 1, count(B) < 9),
+        "PATTERN SEQ(Stock+ b[]) WHERE sum(b.x) > 1 AND count(b) < 9",
+    ),
     (
         seq(B).where(smallest(B[:].x) < largest(B.x), stddev(B.x) > 0.5),
         "PATTERN SEQ(Stock+ b[]) WHERE min(b.x) < max(b.x) AND stddev(b.x) > 0.5",
     ),
-    (seq(A).where(A.x.is_null(), ~A.y.is_null()), "PATTERN SEQ(Stock a) WHERE a.x IS NULL AND a.y IS NOT NULL"),
+    (
+        seq(A).where(A.x.is_null(), ~A.y.is_null()),
+        "PATTERN SEQ(Stock a) WHERE a.x IS NULL AND a.y IS NOT NULL",
+    ),
     (seq(A).where(A.x.is_in([1, 2.5])), "PATTERN SEQ(Stock a) WHERE a.x IN (1, 2.5)"),
     (seq(A).where(A.x.between(1, 2)), "PATTERN SEQ(Stock a) WHERE a.x BETWEEN 1 AND 2"),
     (seq(A).where(A.s.like("x%")), "PATTERN SEQ(Stock a) WHERE a.s LIKE 'x%'"),
@@ -159,7 +187,10 @@ BUILT: list[tuple[Draft, str]] = [
         seq(A).where(A.t > dt.datetime(2024, 1, 2, tzinfo=dt.UTC)),
         "PATTERN SEQ(Stock a) WHERE a.t > TIMESTAMP '2024-01-02 00:00Z'",
     ),
-    (seq(A, C).where(C.t - A.t < dt.timedelta(minutes=5)), "PATTERN SEQ(Stock a, c) WHERE c.t - a.t < 5 minutes"),
+    (
+        seq(A, C).where(C.t - A.t < dt.timedelta(minutes=5)),
+        "PATTERN SEQ(Stock a, c) WHERE c.t - a.t < 5 minutes",
+    ),
     (seq(A).where(A.flag == True), "PATTERN SEQ(Stock a) WHERE a.flag = TRUE"),  # noqa: E712
     (seq(A, C).same("k", ("p", "label")), "PATTERN SEQ(Stock a, c) WHERE [k] AND [p.label]"),
     (seq(A, C).partition_by("k", ("p", "label")), "PATTERN SEQ(Stock a, c) PARTITION BY k, p.label"),
@@ -168,11 +199,14 @@ BUILT: list[tuple[Draft, str]] = [
     (seq(A, C).within(dt.timedelta(hours=1)), "PATTERN SEQ(Stock a, c) WITHIN 60 minutes"),
     (seq(A, C).within(10), "PATTERN SEQ(Stock a, c) WITHIN 10"),
     (seq(A, C).within("10 events"), "PATTERN SEQ(Stock a, c) WITHIN 10 EVENTS"),
-    (seq(A, C).output("non_overlapping").limit(2), "PATTERN SEQ(Stock a, c) OUTPUT NON_OVERLAPPING LIMIT 2 PER EVENT"),
+    (
+        seq(A, C).output("non_overlapping").limit(2),
+        "PATTERN SEQ(Stock a, c) OUTPUT NON_OVERLAPPING LIMIT 2 PER EVENT",
+    ),
     (seq(A, C).returns(x=A.x, y=C.x + 1), "PATTERN SEQ(Stock a, c) RETURN a.x AS x, c.x + 1 AS y"),
     (seq(A, C).count(), "PATTERN SEQ(Stock a, c) RETURN COUNT(*)"),
     (seq(C).reading(seq(A).into("Alert")), "PATTERN SEQ(Stock a) INTO Alert; PATTERN SEQ(c) FROM Alert"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("draft", "text"), BUILT, ids=[text for _, text in BUILT])

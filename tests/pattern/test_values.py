@@ -35,7 +35,11 @@ def value(text: str, *, faults: list[Fault] | None = None, **event: Any) -> Any:
 def same(found: Any, expected: Any) -> bool:
     if isinstance(expected, float) and math.isnan(expected):
         return isinstance(found, float) and math.isnan(found)
-    signs = math.copysign(1, found) == math.copysign(1, expected) if isinstance(expected, float) and found == 0 else True
+    signs = (
+        math.copysign(1, found) == math.copysign(1, expected)
+        if isinstance(expected, float) and found == 0
+        else True
+    )
     return type(found) is type(expected) and found == expected and signs
 
 
@@ -217,10 +221,13 @@ def test_a_sum_that_does_not_fit_cannot_be_computed() -> None:
 
 
 LIKES = [
-    ("%", "", True), ("%", "a\nb", True), ("_", "", False), ("_", "🍒", True), ("__", "🍒", False), ("", "", True),
+    ("%", "", True), ("%", "a\nb", True), ("_", "", False), ("_", "🍒", True), ("__", "🍒", False),
+    ("", "", True),
     ("", "a", False), ("a%", "a", True), ("a%", "ba", False), ("%a", "ba", True), ("a.c", "abc", False),
-    ("a_c", "abc", True), ("\\%", "%", True), ("\\%", "a", False), ("\\_x", "_x", True), ("\\_x", "ax", False),
-    ("\\\\%", "\\a", True), ("%\\%", "50%", True), ("%\\%", "50", False), ("A", "a", False), ("(a|b)*", "a", False),
+    ("a_c", "abc", True), ("\\%", "%", True), ("\\%", "a", False), ("\\_x", "_x", True),
+    ("\\_x", "ax", False),
+    ("\\\\%", "\\a", True), ("%\\%", "50%", True), ("%\\%", "50", False), ("A", "a", False),
+    ("(a|b)*", "a", False),
     ("%b%b%", "abab", True), ("é%", "été", True),
 ]  # fmt: skip
 
