@@ -136,7 +136,9 @@ def test_types_that_are_cast(type_: pa.DataType, values: list[Any], query: str, 
 def test_a_column_of_nulls_has_no_type() -> None:
     table = pa.table({"t": [1, 2], "x": pa.nulls(2), "y": [1, 1]})
     assert len(cerise.find(table, "PATTERN a WHERE a.x IS NULL", time="t")) == 2
-    assert len(cerise.find(table, "PATTERN SEQ(a, b) WHERE a.x = b.x OR a.x > 'u' OR a.y = b.y", time="t")) == 1
+    assert (
+        len(cerise.find(table, "PATTERN SEQ(a, b) WHERE a.x = b.x OR a.x > 'u' OR a.y = b.y", time="t")) == 1
+    )
     assert len(cerise.find(table, "PATTERN a WHERE [x]", time="t")) == 0
     assert len(cerise.find(table, "PATTERN SEQ(a, b)", time="t", key="x", order="x")) == 1
 

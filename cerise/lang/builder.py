@@ -10,12 +10,14 @@ previous one, `b[:i]` those before the current one. A column with an odd name is
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cerise.errors import BindError, did_you_mean
 from cerise.events import Path
+from cerise.kinds import Kind
 from cerise.lang.sase import parse
 from cerise.lang.sase_exprs import over_set
 from cerise.lang.sase_nodes import OUTPUTS, STRATEGIES
@@ -25,20 +27,22 @@ from cerise.pattern.expr import (
     Attr,
     Binary,
     Call,
+    Cast,
     Expr,
     In,
     Index,
     IsNull,
     Like,
+    Literal,
     Param,
     Same,
     Unary,
     conjuncts,
-)  # fmt: skip
+)
 from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var
 from cerise.pattern.query import Count, Item, Query, Unit, Window
 from cerise.pattern.resolve import literal
-from cerise.pattern.show import show, show_expr
+from cerise.pattern.show import quote, show, show_expr
 
 
 class Term:
@@ -164,6 +168,8 @@ def var(type_or_name: str, name: str | None = None) -> Variable:
         return Variable(Var(name, type_or_name))
     if type_or_name.upper() == type_or_name != type_or_name.lower():
         return Variable(Var(type_or_name, type_or_name))  # S2.1: capitals are a type
+    if quote(type_or_name).startswith('"'):
+        raise BindError(f"'{type_or_name}' is no plain name", hint='give it a type: var("Stock", "odd name")')
     return Variable(Var(type_or_name))
 
 
@@ -330,6 +336,8 @@ def _expr(value: Any) -> Expr:
         raise BindError(
             f"'{_var(value._node).name}' is an event, not a value", hint="name an attribute of it"
         )
+    if isinstance(value, float) and not math.isfinite(value):
+        return Cast(Literal(str(value), Kind.STRING), Kind.FLOAT)  # text has no word for it
     return replace(literal(Param("value"), {"value": value}), span=None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -32,7 +33,7 @@ from cerise.pattern.expr import (
     Same,
     Unary,
     rebuild,
-)  # fmt: skip
+)
 
 EPOCH = dt.datetime(1970, 1, 1)
 MICROSECOND = dt.timedelta(microseconds=1)
@@ -115,7 +116,11 @@ class Expressions(Transformer[Token, Any]):
         return Unary("not", self.contained(meta, children), span_of(meta))
 
     def like(self, meta: Any, children: list[Any]) -> Expr:
-        return Like(children[0], text_of(children[1]), span_of(meta))
+        pattern = text_of(children[1])
+        if re.sub(r"\\[%_\\]", "", pattern).count("\\"):
+            place = token_span(children[1])
+            raise ParseError("a stray \\ in LIKE", span=place, hint=r"\ escapes %, _ and \ only")
+        return Like(children[0], pattern, span_of(meta))
 
     def not_like(self, meta: Any, children: list[Any]) -> Expr:
         return Unary("not", self.like(meta, children), span_of(meta))

@@ -21,7 +21,7 @@ from cerise.pattern.expr import (
     Param,
     Same,
     Unary,
-)  # fmt: skip
+)
 
 Kinds = tuple[Kind, ...]
 CASTABLE = {

@@ -27,7 +27,7 @@ from cerise.pattern.expr import (
     Literal,
     Unary,
     attributes,
-)  # fmt: skip
+)
 from cerise.pattern.values import (
     AGGREGATES,
     COMPARE,
@@ -40,7 +40,7 @@ from cerise.pattern.values import (
     fit,
     like,
     rank,
-)  # fmt: skip
+)
 
 Columns = Mapping[Path, Sequence[Any]]
 Binding = Mapping[str, tuple[int, ...]]

@@ -26,7 +26,7 @@ from cerise.pattern.expr import (
     outside_aggregates,
     rebuild,
     walk,
-)  # fmt: skip
+)
 
 EPOCH = dt.datetime(1970, 1, 1)
 MICROSECOND = dt.timedelta(microseconds=1)

@@ -22,7 +22,7 @@ from cerise.pattern.expr import (
     Param,
     Same,
     Unary,
-)  # fmt: skip
+)
 from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var
 from cerise.pattern.query import Count, Output, Query, Strategy, Unit, Window
 

@@ -190,13 +190,16 @@ def cast(value: Any, kind: Kind) -> Any:
     return fit(_number(value, int)) if kind is Kind.INT else value
 
 
+NUMBER: dict[Callable[[Any], Any], re.Pattern[str]] = {
+    int: re.compile(r"[+-]?[0-9]+"),
+    float: re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf(inity)?|nan)", re.IGNORECASE),
+}
+
+
 def _number(value: Any, kind: Callable[[Any], Any]) -> Any:
-    if isinstance(value, str) and "_" in value:
+    if isinstance(value, str) and not NUMBER[kind].fullmatch(value.strip()):
         raise Fault(f"'{value}' is no number")
-    try:
-        return kind(value)
-    except ValueError:
-        raise Fault(f"'{value}' is no number") from None
+    return kind(value)
 
 
 def like(pattern: str) -> Callable[[str], bool]:

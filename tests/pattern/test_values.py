@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import cerise
 from cerise.events import Schema
 from cerise.kinds import INT64_MAX, INT64_MIN, Kind
 from cerise.lang.sase import parse
@@ -245,3 +246,24 @@ def test_least_and_greatest_skip_nulls_only() -> None:
 @pytest.mark.parametrize(("given", "kind"), [(True, Kind.BOOL), ("é", Kind.STRING), (INT64_MIN, Kind.INT)])
 def test_a_cast_to_its_own_kind_changes_nothing(given: Any, kind: Kind) -> None:
     assert same(cast(given, kind), given)
+
+
+@pytest.mark.parametrize("pattern", ["x\\", "\\a", "a\\b%"])
+def test_a_stray_escape_in_like_is_refused(pattern: str) -> None:
+    with pytest.raises(cerise.ParseError, match="stray"):
+        cerise.parse(f"PATTERN a WHERE a.s LIKE '{pattern}'")
+
+
+@pytest.mark.parametrize("text", ["١٢", "1_0", "１２", "0x1", "", " ", "1e", "--1"])
+@pytest.mark.parametrize("kind", [Kind.INT, Kind.FLOAT])
+def test_only_plain_digits_are_numbers(text: str, kind: Kind) -> None:
+    with pytest.raises(Fault, match="is no number"):
+        cast(text, kind)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_text_has_no_word_for_is_a_cast(value: float) -> None:
+    query = cerise.seq(cerise.var("a")).where(cerise.var("a").x <= value).query
+    assert cerise.parse(cerise.show(query)) == query
+    events = pa.table({"t": [1], "x": [value]})
+    assert len(cerise.find(events, query, time="t")) == 1
