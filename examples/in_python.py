@@ -10,8 +10,8 @@ import datetime as dt
 import pandas as pd
 
 import cerise
-from cerise import many, no, seq, var
-from cerise.lang.builder import count, i
+from cerise import i, many, no, seq, var
+from cerise.lang.builder import count
 
 START = dt.datetime(2024, 11, 15, 8, 0)
 LOG = [

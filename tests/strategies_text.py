@@ -148,7 +148,7 @@ class Scribe:
             case "n":
                 return IsNull(self.expr(depth - 1))
             case "l":
-                return Like(self.expr(depth - 1), self.dice.pick(WORDS))
+                return Like(self.expr(depth - 1), self.dice.pick(WORDS).replace("\\", "\\\\"))
             case "i":
                 return In(
                     self.expr(depth - 1), tuple(self.expr(depth - 1) for _ in range(1 + self.dice.below(3)))

@@ -13,6 +13,7 @@ import pytest
 
 import cerise
 import cerise.data
+from cerise.spark.session import java_home
 
 QUERY = """
     PATTERN SEQ(STOCK a, STOCK+ b[], STOCK c)
@@ -46,8 +47,10 @@ def test_connect_finds_the_same_matches():
     found = cerise.find(cerise.data.table("stock", 400), QUERY, time="ts", type="type").to_pylist()
     root = str(Path(cerise.__file__).parent.parent)
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    java = java_home(os.environ)  # where none is installed, the one that came with pip
     environ = {
         **os.environ,
+        **({"JAVA_HOME": str(java)} if java else {}),
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(paths),
     }
