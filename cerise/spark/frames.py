@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
@@ -15,6 +17,9 @@ from cerise.pattern.bound import Bound, OutColumn
 from cerise.pattern.expr import Attr
 from cerise.pattern.nodes import Var
 
+# Spark 4.0 knows no other zone, and has no such argument.
+UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+
 
 def arrow_schema(events: Any) -> pa.Schema:
     """Return the Arrow schema of a DataFrame or StructType; instants are in UTC."""
@@ -22,8 +27,8 @@ def arrow_schema(events: Any) -> pa.Schema:
     fields = []
     for field in columns.fields:
         try:
-            fields += list(to_arrow_schema(StructType([field]), timezone="UTC"))
-        except Exception as error:  # Spark raises several kinds, by version
+            fields += list(to_arrow_schema(StructType([field]), **UTC))
+        except PySparkTypeError as error:
             raise BindError(
                 f"column '{field.name}' of type {field.dataType.simpleString()} cannot leave Spark",
                 hint=f"drop it, or cast it to a string: df.withColumn('{field.name}', …)",
