@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -74,8 +75,7 @@ class Schema:
         return [type_.field(i).name for i in range(type_.num_fields)] if pa.types.is_struct(type_) else []
 
     def _reject_duplicates(self) -> None:
-        seen: set[str] = set()
-        twice = sorted({name for name in self.columns.names if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
+        twice = [name for name, count in Counter(self.columns.names).items() if count > 1]
         if twice:
             raise BindError(
                 f"the events have more than one column named {', '.join(map(repr, twice))}",

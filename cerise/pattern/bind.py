@@ -174,7 +174,7 @@ def _branch(shape: Shape, where: Iterable[Conjunct], query: Query, names: Names)
     conjuncts = [c for c in where if c.variables <= present and not isinstance(c.expr, Same)]
     types = [_type_test(var, names) for var in variables(shape.positive) if var.type]
     same = [c for c in where if isinstance(c.expr, Same)] if query.strategy is Strategy.STRICT else []
-    equal = [test for c in same for var in variables(shape.positive) for test in _equal(c, shape, var, names)]
+    equal = [_equal(c, shape, var, names) for c in same for var in variables(shape.positive)]
     negations = tuple(_negation(each, shape, where, same, names) for each in shape.absences)
     return Branch(shape.positive, (*types, *conjuncts, *equal), negations)
 
@@ -187,7 +187,7 @@ def _type_test(var: Var, names: Names) -> Conjunct:
     return Conjunct(expr, Role.INDEPENDENT, quote(var.name), frozenset({var.name}), filters=True)
 
 
-def _equal(conjunct: Conjunct, shape: Shape, var: Var, names: Names) -> list[Conjunct]:
+def _equal(conjunct: Conjunct, shape: Shape, var: Var, names: Names) -> Conjunct:
     """Write `[attr]` out for one variable, as equality with the first variable of the branch."""
     assert isinstance(conjunct.expr, Same)
     path = conjunct.expr.path
@@ -195,7 +195,7 @@ def _equal(conjunct: Conjunct, shape: Shape, var: Var, names: Names) -> list[Con
     anchor = variables(shape.positive)[0].name
     first = Attr(anchor, path, 1 if anchor in names.kleene else At.EVERY, kind)
     expr = Binary("=", first, Attr(var.name, path, At.EVERY, kind))
-    return [Conjunct(expr, Role.EQUIVALENCE, quote(var.name), frozenset({anchor, var.name}))]
+    return Conjunct(expr, Role.EQUIVALENCE, quote(var.name), frozenset({anchor, var.name}))
 
 
 def _negation(
@@ -205,7 +205,7 @@ def _negation(
     present = {var.name for var in variables(shape.positive)} | {name}
     tests = [c for c in where if name in c.variables and c.variables <= present]
     typed = [_type_test(absence.var, names)] if absence.var.type else []
-    equal = [test for c in same for test in _equal(c, shape, absence.var, names)]
+    equal = [_equal(c, shape, absence.var, names) for c in same]
     return Negation(absence, (*typed, *tests, *equal))
 
 

@@ -16,9 +16,9 @@ from cerise.pattern.expr import (
     Agg,
     At,
     Attr,
-    Binary,
     Call,
     Expr,
+    Index,
     Literal,
     Param,
     Same,
@@ -208,23 +208,16 @@ def _settle(expr: Expr, var: str) -> Expr:
     if At.NEXT in used and used & (STEP | {At.PREV}):
         span = next(each.span for each in attributes(expr) if each.at is At.NEXT)
         raise BindError("NEXT beside PREV or [i]", span=span, hint="write neighbours as b[i-1].x and b[i].x")
-    if At.NEXT in used:
-        meaning = {At.NEXT: At.CURRENT, At.EVERY: At.PREVIOUS}
-    else:
-        meaning = {At.PREV: At.PREVIOUS, At.EVERY: At.CURRENT}
+    forwards: dict[Index, Index] = {At.NEXT: At.CURRENT, At.EVERY: At.PREVIOUS}
+    backwards: dict[Index, Index] = {At.PREV: At.PREVIOUS, At.EVERY: At.CURRENT}
+    meaning = forwards if At.NEXT in used else backwards
 
     def change(each: Expr) -> Expr:
         if isinstance(each, Attr):
-            known = each.var == var and isinstance(each.at, At)
-            return replace(each, at=meaning.get(each.at, each.at)) if known else each  # type: ignore[arg-type]
+            return replace(each, at=meaning.get(each.at, each.at)) if each.var == var else each
         return rebuild(each, change)
 
     return change(expr)
-
-
-def equal_to(anchor: Attr, other: Attr) -> Binary:
-    """Return the test that two events agree in an attribute."""
-    return Binary("=", anchor, other)
 
 
 def is_single_event(expr: Expr) -> bool:
