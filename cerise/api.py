@@ -13,7 +13,7 @@ import pyarrow as pa
 from cerise.engines.base import Options
 from cerise.engines.choose import choose, reasons
 from cerise.engines.run import misspelt_types, run
-from cerise.errors import BindError, CeriseWarning, UnsupportedError
+from cerise.errors import BindError, CeriseWarning, DataError, UnsupportedError
 from cerise.events import Schema
 from cerise.kinds import plain_schema, plain_table
 from cerise.lang import sase
@@ -185,8 +185,8 @@ def _options(options: Options | None, engine: str | None) -> Options:
     return replace(options, engine=engine) if engine is not None else options
 
 
-def _names(columns: Columns) -> tuple[str, ...]:
-    return (columns,) if isinstance(columns, str) else tuple(columns)
+def _names(columns: Columns | None) -> tuple[str, ...]:
+    return (columns,) if isinstance(columns, str) else tuple(columns or ())
 
 
 def _is_spark(events: Any) -> bool:
@@ -210,10 +210,16 @@ def _arrow(events: Any) -> pa.Table:
         )
     if isinstance(events, pa.RecordBatch):
         return pa.Table.from_batches([events])
-    if events.__class__.__module__.startswith("pandas."):
-        return pa.Table.from_pandas(events, preserve_index=False)
-    if hasattr(events, "__arrow_c_stream__"):
-        return pa.table(events)
+    try:
+        if events.__class__.__module__.startswith("pandas.") and hasattr(events, "columns"):
+            return pa.Table.from_pandas(events, preserve_index=False)
+        if hasattr(events, "__arrow_c_stream__"):
+            return pa.table(events)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        name = events.__class__.__name__
+        raise DataError(
+            f"the {name} does not become an Arrow table: {error}", hint="mend or drop the column"
+        ) from error
     raise UnsupportedError(
         f"cannot find patterns in a {events.__class__.__name__}",
         hint="give a Spark DataFrame, or a table that speaks Arrow: pyarrow, pandas, Polars, a DuckDB result",

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+from unicodedata import east_asian_width
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +112,15 @@ def _point_at(text: str, span: Span) -> list[str]:
     before = text[:start]
     line = before.count("\n") + 1
     column = start - (before.rfind("\n") + 1)
-    shown = text.split("\n")[line - 1]
-    width = max(1, min(span.end - start, len(shown) - column))
+    shown = text.split("\n")[line - 1].replace("\t", " ").rstrip("\r")
+    marked = shown[column : column + max(1, span.end - start)] or " "
     return [
         f"  line {line}, column {column + 1}",
         f"  | {shown}",
-        f"  | {' ' * column}{'^' * width}",
+        f"  | {' ' * _width(shown[:column])}{'^' * _width(marked)}",
     ]
+
+
+def _width(text: str) -> int:
+    """Return how many columns of a terminal a text takes: wide letters take two."""
+    return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)

@@ -49,6 +49,8 @@ class Schema:
         }
         for role, names in roles.items():
             for name in names:
+                if not isinstance(name, str | None) or (name is None and role != "type"):
+                    raise BindError(f"{role} is {name!r}, not the name of a column", hint=f'write {role}="…"')
                 if name is not None and name not in self.columns.names:
                     raise BindError(
                         f"{role} column '{name}' is not in the events",

@@ -35,7 +35,7 @@ class Kind(Enum):
 
 
 NUMBERS = frozenset({Kind.INT, Kind.FLOAT})
-TIMES = frozenset({Kind.INT, Kind.INSTANT, Kind.LOCAL, Kind.DATE})
+TIMES = frozenset({Kind.INT, Kind.INSTANT, Kind.LOCAL, Kind.DATE, Kind.NULL})  # null: of no events
 MOMENTS = frozenset({Kind.INSTANT, Kind.LOCAL, Kind.DATE})
 COMPUTABLE = frozenset(Kind) - {Kind.STRUCT, Kind.OPAQUE}
 
@@ -67,6 +67,8 @@ def plain(type_: pa.DataType) -> pa.DataType:
         return pa.struct([plain_field(field) for field in type_])
     if types.is_list(type_) or types.is_large_list(type_):
         return (pa.list_ if types.is_list(type_) else pa.large_list)(plain_field(type_.value_field))
+    if types.is_fixed_size_list(type_):
+        return pa.list_(plain_field(type_.value_field), type_.list_size)
     if types.is_map(type_):
         return pa.map_(plain(type_.key_type), plain_field(type_.item_field))
     return type_
@@ -127,6 +129,8 @@ def canonical(values: pa.Array | pa.ChunkedArray, kind: Kind, name: str) -> pa.A
     Nothing wraps or truncates: a value that does not fit is an error (S4.6).
     """
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
     try:
         return _CAST[kind](array)
     except pa.ArrowInvalid as error:

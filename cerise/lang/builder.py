@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cerise.errors import BindError, did_you_mean
+from cerise.errors import BindError, ParseError, did_you_mean
 from cerise.events import Path
 from cerise.kinds import Kind
 from cerise.lang.sase import parse
-from cerise.lang.sase_exprs import over_set
+from cerise.lang.sase_exprs import check_like, over_set
 from cerise.lang.sase_nodes import OUTPUTS, STRATEGIES
 from cerise.pattern.expr import (
     Agg,
@@ -50,6 +50,7 @@ class Term:
 
     __slots__ = ("_expr",)
     __hash__ = None  # type: ignore[assignment]
+    __iter__ = None
 
     def __init__(self, expr: Expr) -> None:
         self._expr = expr
@@ -59,6 +60,8 @@ class Term:
 
     def __getitem__(self, name: str) -> Term:
         """Return a nested field of an attribute."""
+        if not isinstance(name, str):
+            raise BindError(f"{name!r} is no field of {self}", hint="name a field of a struct")
         if name.startswith("__") or not isinstance(self._expr, Attr):
             raise AttributeError(name)
         return Term(replace(self._expr, path=(*self._expr.path, name)))
@@ -74,7 +77,10 @@ class Term:
 
     def is_in(self, values: Iterable[Any]) -> Term:
         """Whether the value is one of some."""
-        return Term(In(self._expr, tuple(map(_expr, values))))
+        items = tuple(map(_expr, values))
+        if not items:
+            raise BindError("is_in() of no values is never true", hint="leave the predicate out")
+        return Term(In(self._expr, items))
 
     def between(self, low: Any, high: Any) -> Term:
         """Whether low ≤ value ≤ high."""
@@ -84,6 +90,7 @@ class Term:
 
     def like(self, pattern: str) -> Term:
         """Whether the text is LIKE a pattern of % and _."""
+        check_like(pattern, None)
         return Term(Like(self._expr, pattern))
 
     def __invert__(self) -> Term:
@@ -149,6 +156,8 @@ class Variable:
 
 def _index(key: Any) -> Index:
     match key:
+        case bool():
+            pass
         case int() if key >= 1:
             return key
         case -1:
@@ -159,11 +168,15 @@ def _index(key: Any) -> Index:
             return At.ALL
         case slice(start=None, stop=Step() as stop) if stop is i:
             return At.RUNNING
-    raise BindError(f"no event is numbered {key}", hint="use b[1], b[-1], b[i], b[i - 1], b[:i] or b[:]")
+    shown = "that" if isinstance(key, slice) else repr(key)
+    raise BindError(f"no event is numbered {shown}", hint="use b[1], b[-1], b[i], b[i - 1], b[:i] or b[:]")
 
 
 def var(type_or_name: str, name: str | None = None) -> Variable:
     """Return a variable: `var("Stock", "a")` of a type, `var("a")` of any."""
+    for each in (type_or_name, name):
+        if each is not None:
+            _check_name(each, "a variable or type")
     if name is not None:
         return Variable(Var(name, type_or_name))
     if type_or_name.upper() == type_or_name != type_or_name.lower():
@@ -175,13 +188,16 @@ def var(type_or_name: str, name: str | None = None) -> Variable:
 
 def many(item: Variable, low: int = 1, high: int | None = None) -> Variable:
     """Return a Kleene variable: one or more events, or from `low` to `high`."""
+    _check_number(low, 0, "low")
+    if high is not None:
+        _check_number(high, max(low, 1), "high")
     return Variable(Kleene(_single(item), low, high))
 
 
 def maybe(item: Variable | Draft) -> Variable | Draft:
     """Return an item that may be missing."""
     if isinstance(item, Draft):
-        return Draft(Query(Maybe(item.query.pattern)))
+        return Draft(replace(item.query, pattern=Maybe(_only_pattern(item))))
     return Variable(Maybe(_single(item)))
 
 
@@ -192,17 +208,17 @@ def no(item: Variable) -> Draft:
 
 def seq(*items: Variable | Draft) -> Draft:
     """Return a query for items in stream order."""
-    return Draft(Query(Seq(tuple(map(_node, items)))))
+    return _draft(Seq, items)
 
 
 def all_of(*items: Variable | Draft) -> Draft:
     """Return a query for all items, in any order."""
-    return Draft(Query(And(tuple(map(_node, items)))))
+    return _draft(And, items)
 
 
 def any_of(*items: Variable | Draft) -> Draft:
     """Return a query for one of the items."""
-    return Draft(Query(Or(tuple(map(_node, items)))))
+    return _draft(Or, items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,12 +244,11 @@ class Draft:
 
     def partition_by(self, *columns: str | Path) -> Draft:
         """Match the events of each value of some columns apart."""
-        paths = tuple((each,) if isinstance(each, str) else each for each in columns)
-        return Draft(replace(self.query, partition_by=paths))
+        return Draft(replace(self.query, partition_by=tuple(map(_path, columns))))
 
     def same(self, *columns: str | Path) -> Draft:
         """Ask that all events of a match agree in some columns: `[column]`."""
-        return self.where(*(Term(Same((each,) if isinstance(each, str) else each)) for each in columns))
+        return self.where(*(Term(Same(_path(each))) for each in columns))
 
     def within(self, extent: Extent) -> Draft:
         """Bound the match: "12 hours", "1000 events", a timedelta, or units of an integer time column."""
@@ -252,8 +267,7 @@ class Draft:
 
     def limit(self, count: int) -> Draft:
         """Keep at most so many of the matches that one event completes."""
-        if count < 1:
-            raise BindError("LIMIT must be at least 1")
+        _check_number(count, 1, "LIMIT")
         return Draft(replace(self.query, limit=count))
 
     def returns(self, **columns: Term | Variable) -> Draft:
@@ -262,6 +276,8 @@ class Draft:
             name: _whole(each) if isinstance(each, Variable) else _expr(each)
             for name, each in columns.items()
         }
+        if not values:
+            raise BindError("nothing to return", hint="leave returns() out to return the events")
         items = tuple(Item(value, name) for name, value in values.items())
         return Draft(replace(self.query, returns=items))
 
@@ -271,15 +287,21 @@ class Draft:
 
     def into(self, name: str) -> Draft:
         """Name the matches, so that another query can read them."""
+        _check_name(name, "INTO")
         return Draft(replace(self.query, into=name))
 
     def reading(self, source: Draft | Query) -> Draft:
-        """Find in the matches of another query instead of in events."""
-        return Draft(replace(self.query, source=source.query if isinstance(source, Draft) else source))
+        """Find in the matches of another query instead of in events; it needs a name, by `into`."""
+        query = source.query if isinstance(source, Draft) else source
+        if not isinstance(query, Query) or query.into is None:
+            raise BindError("only a query with a name can be read", hint='name its matches: .into("Rise")')
+        return Draft(replace(self.query, source=query))
 
 
 def param(name: str) -> Term:
     """Return a parameter, given as `params={name: …}`."""
+    if not name.isidentifier():
+        raise BindError(f"'{name}' is no name for a parameter", hint="use letters, digits and _")
     return Term(Param(name))
 
 
@@ -343,10 +365,42 @@ def _expr(value: Any) -> Expr:
 
 def _node(item: Variable | Draft) -> Node:
     if isinstance(item, Draft):
-        return item.query.pattern
+        return _only_pattern(item)
     if isinstance(item, Variable):
         return item._node
     raise BindError(f"{item!r} is no item of a pattern", hint='write var("Stock", "a")')
+
+
+def _draft(kind: Callable[[tuple[Node, ...]], Node], items: Iterable[Variable | Draft]) -> Draft:
+    """Join items into one pattern; what parts of it say in `where` holds for the whole."""
+    listed = tuple(items)
+    where = tuple(each for item in listed if isinstance(item, Draft) for each in item.query.where)
+    return Draft(Query(kind(tuple(map(_node, listed))), where=where))
+
+
+def _only_pattern(item: Draft) -> Node:
+    """Return the pattern of a part, which may have predicates but nothing else of a query."""
+    if item.query != Query(item.query.pattern, where=item.query.where):
+        raise BindError("a part of a pattern has clauses of its own", hint="give them to the whole query")
+    return item.query.pattern
+
+
+def _check_number(value: Any, least: int, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise BindError(f"{what} is {value!r}", hint=f"give a whole number of at least {least}")
+
+
+def _check_name(name: Any, what: str) -> None:
+    if not isinstance(name, str) or not name:
+        raise BindError(f"{name!r} is no name for {what}")
+
+
+def _path(column: Any) -> Path:
+    if isinstance(column, str):
+        return (column,)
+    if isinstance(column, tuple) and column and all(isinstance(each, str) for each in column):
+        return column
+    raise BindError(f"{column!r} is no column", hint='name it: "symbol", or ("payload", "user") for a field')
 
 
 def _var(node: Var | Kleene | Maybe) -> Var:
@@ -376,9 +430,19 @@ def _window(extent: Extent) -> Window:
             raise BindError("a window is a constant or a parameter", hint='write within(param("span"))')
         return Window(extent._expr, Unit.NUMBER)
     if isinstance(extent, str):
-        within = parse(f"PATTERN x WITHIN {extent}").within
-        assert within is not None
-        return within
+        return _window_of_text(extent)
     if isinstance(extent, dt.timedelta):
+        _check_number(extent // dt.timedelta(microseconds=1), 0, "a window in microseconds")
         return Window(extent // dt.timedelta(microseconds=1), Unit.TIME)
+    _check_number(extent, 0, "a window")
     return Window(extent, Unit.NUMBER)
+
+
+def _window_of_text(extent: str) -> Window:
+    try:
+        query = parse(f"PATTERN x WITHIN {extent}")
+    except ParseError as error:
+        raise BindError(f"'{extent}' is no window", hint=error.hint) from None
+    if query.within is None or query != Query(query.pattern, within=query.within):
+        raise BindError(f"'{extent}' is no window", hint='write "5 minutes" or "1000 events"')
+    return query.within

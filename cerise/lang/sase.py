@@ -15,6 +15,7 @@ from cerise.lang.sase_nodes import Nodes
 from cerise.pattern.query import Query
 
 CLAUSES = ("FROM", "USE", "PARTITION BY", "WHERE", "WITHIN", "SLIDE", "OUTPUT", "LIMIT", "RETURN", "INTO")
+UNITS = ("microseconds", "milliseconds", "seconds", "minutes", "hours", "days", "weeks", "events")
 WORDS = {
     "_AND": "AND", "_OR": "OR", "_NOT": "NOT", "_NEG": "NOT", "_KLEENE": "Kleene(", "_EVENTS": "events",
     "NAME": "a name", "QUOTED": None, "NUMBER": "a number", "STRING": "a 'string'", "PARAM": ":parameter",
@@ -42,7 +43,11 @@ def parse(text: str) -> Query:
     except VisitError as error:
         if isinstance(error.orig_exc, CeriseError):
             raise error.orig_exc.located(text) from None
+        if isinstance(error.orig_exc, RecursionError):
+            raise _too_deep() from None
         raise
+    except RecursionError:
+        raise _too_deep() from None
     return _compose([replace(query, text=text) for query in queries])
 
 
@@ -96,12 +101,24 @@ def _explain(error: UnexpectedInput, text: str) -> ParseError:
     start, found, expected = _place(error, text)
     if not text.strip():
         return ParseError("the query is empty", hint="start with PATTERN SEQ(…)")
+    for opening, closing, what in (("'", "'", "string"), ('"', '"', "name"), ("/*", "*/", "comment")):
+        if found and text.startswith(opening, start):
+            place = Span(start, len(text))
+            return ParseError(
+                f"the {what} is not closed", span=place, text=text, hint=f"close it with {closing}"
+            )
     problem = f"did not expect {found}" if found else "the query ends too early"
     return ParseError(
         problem,
         span=Span(start, start + max(1, len(found or "") - 2)),
         text=text,
         hint=_hint(found, expected),
+    )
+
+
+def _too_deep() -> ParseError:
+    return ParseError(
+        "the query nests too deeply", hint="write long lists as x IN (…), and split WHERE with AND"
     )
 
 
@@ -120,6 +137,9 @@ def _place(error: UnexpectedInput, text: str) -> tuple[int, str | None, set[str]
 
 
 def _hint(found: str | None, expected: set[str]) -> str | None:
+    if "UNIT" in expected and found and found.strip("'").isalpha():
+        unit = closest(found.strip("'"), UNITS)
+        return f"did you mean '{unit}'?" if unit else f"known units: {', '.join(UNITS)}"
     if {"WHERE", "WITHIN"} <= expected and found:
         clause = closest(found.strip("'"), CLAUSES)
         known = f"expected an operator or a clause: {', '.join(CLAUSES)}"

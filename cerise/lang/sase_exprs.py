@@ -117,9 +117,7 @@ class Expressions(Transformer[Token, Any]):
 
     def like(self, meta: Any, children: list[Any]) -> Expr:
         pattern = text_of(children[1])
-        if re.sub(r"\\[%_\\]", "", pattern).count("\\"):
-            place = token_span(children[1])
-            raise ParseError("a stray \\ in LIKE", span=place, hint=r"\ escapes %, _ and \ only")
+        check_like(pattern, token_span(children[1]))
         return Like(children[0], pattern, span_of(meta))
 
     def not_like(self, meta: Any, children: list[Any]) -> Expr:
@@ -186,8 +184,7 @@ class Expressions(Transformer[Token, Any]):
     def attribute(self, meta: Any, children: list[Any]) -> Expr:
         ref: Attr = children[0]
         path: list[Name] = children[1:]
-        span = path[-1].span if path else ref.span
-        return replace(ref, path=tuple(each.text for each in path), span=span)
+        return replace(ref, path=tuple(each.text for each in path), span=span_of(meta))
 
     # ---- calls
     def call_star(self, meta: Any, children: list[Token]) -> Expr:
@@ -219,6 +216,14 @@ class _Column:
 
     expr: Expr
     name: Name | None
+
+
+def check_like(pattern: Any, span: Span | None) -> None:
+    """Refuse a pattern in which a backslash escapes nothing."""
+    if not isinstance(pattern, str):
+        raise ParseError(f"LIKE takes a text, not {pattern!r}", span=span)
+    if "\\" in re.sub(r"\\[%_\\]", "", pattern):
+        raise ParseError("a stray \\ in LIKE", span=span, hint=r"\ escapes %, _ and \ only")
 
 
 def span_of(meta: Any) -> Span:
@@ -317,7 +322,7 @@ def _cast(args: Sequence[Named], span: Span) -> Expr:
 
 def _navigate(word: str, values: Sequence[Expr], span: Span) -> Expr:
     if len(values) == 1 and isinstance(values[0], Attr) and values[0].path and values[0].at is At.EVERY:
-        return replace(values[0], at=NAVIGATION[word.lower()], span=span)
+        return replace(values[0], at=NAVIGATION[word.lower()])
     raise ParseError(
         f"{word} takes one attribute of a Kleene variable", span=span, hint=f"write {word.upper()}(b.price)"
     )

@@ -8,11 +8,11 @@ from typing import Any
 
 from lark import Token, v_args
 
-from cerise.errors import ParseError, Span, UnsupportedError, did_you_mean
+from cerise.errors import ParseError, Span, UnsupportedError, closest, did_you_mean
 from cerise.events import Path
 from cerise.lang.sase_exprs import Expressions, Name, Named, _Column, duration_us, span_of, token_span
 from cerise.pattern.check import FUNCTIONS
-from cerise.pattern.expr import Attr, Call, Expr, Param, conjuncts, walk
+from cerise.pattern.expr import AGGREGATES, Attr, Call, Expr, Param, conjuncts, walk
 from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var
 from cerise.pattern.query import Count, Item, Output, Query, Strategy, Unit, Window
 
@@ -49,8 +49,8 @@ class Nodes(Expressions):
         pattern, *clauses = children
         given: dict[str, Any] = {}
         for name, value, span in (part for clause in clauses for part in clause):
-            if name in given and given[name] != value:
-                raise ParseError(f"{name.replace('_', ' ')} is given twice, and differently", span=span)
+            if name in given and (name != "strategy" or given[name] is not value):
+                raise ParseError(f"{name.replace('_', ' ')} is given twice", span=span, hint="say it once")
             given[name] = value
         return Query(pattern, **given)
 
@@ -247,6 +247,11 @@ def _returns(items: list[Named], span: Span) -> list[Clause]:
     if len(items) == 1 and items[0][1] is None and isinstance(items[0][0], Call):
         call = items[0][0]
         if call.function.lower() not in FUNCTIONS:
+            named = any(isinstance(arg, _Column) for arg in call.args)
+            meant = closest(call.function, (*FUNCTIONS, *AGGREGATES))
+            if meant is not None and not named:
+                hint = f"did you mean '{meant}'? or name the events otherwise"
+                raise ParseError(f"'{call.function}' is no function", span=call.span, hint=hint)
             columns = [_named(each) for each in call.args]
             return [("returns", tuple(columns), span), ("into", call.function, span)]
     return [("returns", tuple(_named(_Column(*each)) for each in items), span)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from cerise.errors import BindError, CeriseError, UnsupportedError, did_you_mean
+from cerise.errors import BindError, CeriseError, Span, UnsupportedError, did_you_mean
 from cerise.events import Path, Schema
 from cerise.kinds import MOMENTS, Kind
 from cerise.pattern.bound import Bound, Branch, Conjunct, Negation, Role, final_variables
@@ -50,6 +51,8 @@ def bind(query: Query, schema: Schema, params: Mapping[str, Any] | None = None) 
         return _bind(query, schema, params)
     except CeriseError as error:
         raise error.located(query.text) from None
+    except RecursionError:
+        raise BindError("the query nests too deeply", hint="write long lists as x IN (…)") from None
 
 
 def _bind(query: Query, schema: Schema, params: Mapping[str, Any]) -> Bound:
@@ -108,7 +111,7 @@ def _type_literal(var: Var, schema: Schema) -> Literal:
     if schema.type is None:
         raise BindError(
             f"'{var.type} {var.name}' has a type, but no column says which type an event has", span=var.span,
-            hint=f"give the column (type=…), or write {var.name.lower()} without a type",
+            hint=f"say which column does (type=…, or --type), or write {var.name.lower()} without a type",
         )  # fmt: skip
     if schema.kind((schema.type,)) is Kind.STRING:
         return Literal(var.type, Kind.STRING)
@@ -134,7 +137,9 @@ def _conjunct(expr: Expr, names: Names) -> Conjunct:
         return Conjunct(expr, Role.EQUIVALENCE, "", frozenset())
     if any(isinstance(each, Same) for each in walk(expr)):
         raise BindError(
-            "an equivalence test [attr] inside an expression", hint="join it to the others by AND"
+            "an equivalence test [attr] inside an expression",
+            span=next(each.span for each in walk(expr) if isinstance(each, Same)),
+            hint="join it to the others by AND",
         )
     if kind_of(expr) is not Kind.BOOL:
         raise BindError(f"a predicate must be true or false, not {kind_of(expr).value}", span=expr.span)
@@ -240,9 +245,17 @@ def _partition(
         )
     columns = query.partition_by or given
     for path in columns:
-        find_column(path, schema, None)
+        find_column(path, schema, _span_after(query.text, "PARTITION BY", show_path(path)))
     not_null = () if query.strategy is Strategy.STRICT else tuple(dict.fromkeys(equivalences))
     return (*columns, *(path for path in not_null if path not in columns)), not_null
+
+
+def _span_after(text: str | None, clause: str, word: str) -> Span | None:
+    """Return where a word stands in a clause; paths have no place of their own."""
+    found = re.search(
+        rf"{clause.replace(' ', chr(92) + 's+')}.*?({re.escape(word)})", text or "", re.IGNORECASE | re.DOTALL
+    )
+    return Span(*found.span(1)) if found else None
 
 
 def _windows(query: Query, schema: Schema, params: Mapping[str, Any]) -> tuple[Window | None, Window | None]:
@@ -274,6 +287,8 @@ def _window(window: Window, schema: Schema, params: Mapping[str, Any]) -> Window
             )  # fmt: skip
         unit = Unit.TIME if given.kind is Kind.DURATION else window.unit
         window = replace(window, size=given.value, unit=unit)
+    if schema.kind((schema.time,)) is Kind.NULL:
+        return window
     timed = schema.kind((schema.time,)) in MOMENTS
     if window.unit is Unit.NUMBER and timed:
         raise BindError(

@@ -140,10 +140,12 @@ def _binary(expr: Binary, on_fault: OnFault) -> Compiled:
 def _contained(expr: In, on_fault: OnFault) -> Compiled:
     """Whether x = y1 OR x = y2 …, with the null rules that follow."""
     tests = [_binary(Binary("=", expr.arg, item), on_fault) for item in expr.items]
-    result = tests[0]
-    for test in tests[1:]:
-        result = _either(result, test)
-    return result
+
+    def compute(columns: Columns, binding: Binding, step: Step) -> bool | None:
+        answers = [test(columns, binding, step) for test in tests]
+        return True if True in answers else None if None in answers else False
+
+    return compute
 
 
 def _lenient(expr: Call, on_fault: OnFault) -> Compiled:

@@ -144,7 +144,6 @@ class Same:
 Expr = Literal | Param | Attr | Agg | Unary | Binary | IsNull | In | Like | Call | Cast | Same
 
 COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
-ARITHMETIC = frozenset({"+", "-", "*", "/", "%"})
 AGGREGATES = frozenset({"avg", "sum", "min", "max", "count", "stddev"})
 
 

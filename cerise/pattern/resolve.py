@@ -13,6 +13,7 @@ from cerise.kinds import COMPUTABLE, Kind
 from cerise.pattern.bound import STEP
 from cerise.pattern.check import FUNCTIONS
 from cerise.pattern.expr import (
+    AGGREGATES,
     Agg,
     At,
     Attr,
@@ -61,8 +62,9 @@ def resolve(expr: Expr, names: Names) -> Expr:
             return expr
         case Call(function, _, span):
             if function.lower() not in FUNCTIONS:
+                known = sorted({*FUNCTIONS, *AGGREGATES, "cast", "first", "last", "next", "prev"})
                 raise BindError(
-                    f"unknown function '{function}'", span=span, hint=did_you_mean(function, FUNCTIONS)
+                    f"unknown function '{function}'", span=span, hint=did_you_mean(function, known)
                 )
             expr = replace(expr, function=function.lower())
     return rebuild(expr, lambda each: resolve(each, names))
@@ -74,7 +76,8 @@ def find_column(path: Path, schema: Schema, span: Span | None, *, computed: bool
         known = schema.members(path[:depth])
         if name not in known:
             owner = f" in '{'.'.join(path[:depth])}'" if depth else ""
-            raise BindError(f"unknown attribute '{name}'{owner}", span=span, hint=did_you_mean(name, known))
+            place = _last_part(span, ".".join(path[depth:]))
+            raise BindError(f"unknown attribute '{name}'{owner}", span=place, hint=did_you_mean(name, known))
     kind = schema.kind(path)
     if computed and kind not in COMPUTABLE:
         raise BindError(
@@ -87,16 +90,20 @@ def find_column(path: Path, schema: Schema, span: Span | None, *, computed: bool
     return kind
 
 
+def _last_part(span: Span | None, text: str) -> Span | None:
+    """Return where the end of an attribute stands, if that much of it was written."""
+    return Span(max(span.start, span.end - len(text)), span.end) if span else None
+
+
 def literal(param: Param, params: Mapping[str, Any]) -> Literal:
     """Return the value given for a parameter as a literal (S2.5)."""
     if param.name not in params:
         raise BindError(
             f"no value for parameter :{param.name}",
             span=param.span,
-            hint=f"pass params={{'{param.name}': …}}",
+            hint=f"give it: params={{'{param.name}': …}}, or --param {param.name}=…",
         )
-    value = params[param.name]
-    value = value.item() if hasattr(value, "item") else value
+    value = _python_value(params[param.name])
     match value:
         case None:
             return Literal(None, Kind.NULL, param.span)
@@ -111,8 +118,7 @@ def literal(param: Param, params: Mapping[str, Any]) -> Literal:
         case dt.timedelta():
             return Literal(value // MICROSECOND, Kind.DURATION, param.span)
         case dt.datetime() if value.tzinfo is not None:
-            plain = value.astimezone(dt.UTC).replace(tzinfo=None)
-            return Literal((plain - EPOCH) // MICROSECOND, Kind.INSTANT, param.span)
+            return Literal((value - EPOCH.replace(tzinfo=dt.UTC)) // MICROSECOND, Kind.INSTANT, param.span)
         case dt.datetime():
             return Literal((value - EPOCH) // MICROSECOND, Kind.LOCAL, param.span)
         case dt.date():
@@ -123,6 +129,22 @@ def literal(param: Param, params: Mapping[str, Any]) -> Literal:
         span=param.span,
         hint="give an int, float, str, bool, datetime, date or timedelta",
     )
+
+
+def _python_value(value: Any) -> Any:
+    """Return a value of numpy or pandas as Python's own; what is no value there is null."""
+    if type(value).__name__ in ("NaTType", "NAType"):
+        return None
+    if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):
+        raise BindError(f"{value!r} is finer than a microsecond", hint="round it first")
+    if getattr(value, "ndim", 0):
+        return value  # an array is refused by its type
+    if type(value).__module__ == "numpy":
+        exact = value.astype("datetime64[us]") if value.dtype.kind == "M" else value
+        if value.dtype.kind == "M" and exact != value:
+            raise BindError(f"{value!r} is finer than a microsecond", hint="round it first")
+        return exact.item()
+    return value
 
 
 def _attribute(attr: Attr, names: Names) -> Expr:
@@ -143,7 +165,9 @@ def _attribute(attr: Attr, names: Names) -> Expr:
 def _check_variable(attr: Attr, names: Names) -> None:
     if attr.var not in names.variables:
         raise BindError(
-            f"unknown variable '{attr.var}'", span=attr.span, hint=did_you_mean(attr.var, names.variables)
+            f"unknown variable '{attr.var}'",
+            span=Span(attr.span.start, attr.span.start + len(attr.var)) if attr.span else None,
+            hint=did_you_mean(attr.var, names.variables),
         )
     if attr.at is not At.EVERY and attr.var not in names.kleene:
         raise BindError(

@@ -24,6 +24,7 @@ UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_sc
 def arrow_schema(events: Any) -> pa.Schema:
     """Return the Arrow schema of a DataFrame or StructType; instants are in UTC."""
     columns = events if isinstance(events, StructType) else events.schema
+    _reject_alike(columns, events)
     fields = []
     for field in columns.fields:
         try:
@@ -34,6 +35,19 @@ def arrow_schema(events: Any) -> pa.Schema:
                 hint=f"drop it, or cast it to a string: df.withColumn('{field.name}', …)",
             ) from error
     return plain_schema(pa.schema(fields))
+
+
+def _reject_alike(columns: StructType, events: Any) -> None:
+    """Spark cannot tell columns apart that differ only in case, unless it is told to."""
+    if isinstance(events, StructType) or events.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
+        return
+    seen: dict[str, str] = {}
+    for name in columns.names:
+        other = seen.setdefault(name.lower(), name)
+        if other is not name:
+            raise BindError(
+                f"Spark cannot tell the columns '{other}' and '{name}' apart", hint="rename one of them"
+            )
 
 
 def result_schema(bound: Bound, events: Any) -> StructType:

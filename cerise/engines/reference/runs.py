@@ -100,7 +100,7 @@ class Runs:
         return self.strategy is Strategy.NEXT and not bound_directly
 
     def _take(self, before: Binding, name: str, position: int, stream: Stream) -> Binding | None:
-        """Return the binding with one more event, if the edge's formula holds."""
+        """Return the binding with one more event, if the predicates on the edge hold."""
         after = {**before, name: (*before.get(name, ()), position)}
         gone = self._place(before).left | self.absent, self._place(after).left | self.absent
         return after if newly_hold(self.tests, stream.columns, (before, after), gone, name) else None
