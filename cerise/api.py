@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cerise.engines.base import Options
 from cerise.engines.choose import choose, reasons
-from cerise.engines.run import misspelt_types, run
+from cerise.engines.run import absent_types, run
 from cerise.errors import BindError, CeriseWarning, DataError, UnsupportedError
 from cerise.events import Schema
 from cerise.kinds import plain_schema, plain_table
@@ -71,7 +71,7 @@ def find(
         return batch.find(events, bound, options)
     table = _table(events)
     bound = _bound(query, Schema(table.schema, time, type, _names(key), _names(order)), params, options)
-    _warn(misspelt_types(bound, table), options)
+    _warn(absent_types(bound, table), options)
     return run(bound, table, options)
 
 

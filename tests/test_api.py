@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -207,6 +208,20 @@ def test_a_query_in_python_and_its_text() -> None:
         (lambda a: cerise.many(cerise.many(a)), "only a single event"),
         (lambda a: a[0].x, "no event is numbered 0"),
         (lambda a: a[i - 2].x, "only the previous event"),
+        (lambda a: cerise.seq(cerise.seq(a).within(3)), "clauses of its own"),
+        (lambda a: cerise.seq(a).within(-1), "at least 0"),
+        (lambda a: cerise.seq(a).within("5 WHERE x.y > 1"), "is no window"),
+        (lambda a: cerise.seq(a).within("5 fortnights"), "is no window"),
+        (lambda a: cerise.many(a, 3, 2), "at least 3"),
+        (lambda a: cerise.many(a, 1.5), "low is 1.5"),
+        (lambda a: cerise.seq(a).returns(), "nothing to return"),
+        (lambda a: cerise.seq(a).into(""), "no name"),
+        (lambda a: cerise.seq(a).reading(cerise.seq(a)), "a query with a name"),
+        (lambda a: cerise.seq(a).partition_by(a.x), "no column"),
+        (lambda a: cerise.seq(a).where(a.x.is_in([])), "no values"),
+        (lambda a: cerise.var("odd name"), "no plain name"),
+        (lambda a: cerise.var(""), "no name"),
+        (lambda a: cerise.param("odd name"), "no name for a parameter"),
     ],
 )
 def test_mistakes_in_python_are_explained(write: Any, said: str) -> None:
@@ -214,6 +229,13 @@ def test_mistakes_in_python_are_explained(write: Any, said: str) -> None:
         write(cerise.var("A", "a"))
     with pytest.raises(TypeError, match="&"):
         bool(cerise.var("A", "a").x == 1)
+
+
+def test_predicates_of_parts_hold_for_the_whole() -> None:
+    a, b, c = cerise.var("A", "a"), cerise.var("B", "b"), cerise.var("C", "c")
+    assert len(find(cerise.seq(cerise.seq(a, b).where(a.x > 100), c))) == 0
+    assert len(find(cerise.seq(cerise.seq(a, b).where(a.x > 4), c))) == 1
+    assert len(find(cerise.any_of(cerise.seq(a, b).where(a.x > 100), cerise.seq(c)))) == 1
 
 
 def test_a_variable_alone_and_whole_events() -> None:
@@ -227,12 +249,110 @@ def test_a_variable_alone_and_whole_events() -> None:
         find(3)
 
 
-def test_a_misspelt_type_is_noticed() -> None:
+def test_a_type_that_no_event_has_is_noticed() -> None:
     events = pa.table({"type": ["MSFT", "GOOG"], "t": [1, 2]})
     with pytest.warns(cerise.CeriseWarning, match="no event has type 'MSTF': did you mean 'MSFT'"):
         assert len(find("PATTERN SEQ(MSTF a, GOOG b)", events)) == 0
-    with pytest.raises(cerise.BindError, match="did you mean 'MSFT'"):
-        find("PATTERN SEQ(MSTF a, GOOG b)", events, options=Options(strict=True))
+    with pytest.raises(cerise.BindError, match="no event has type 'Shelf': known: GOOG, MSFT"):
+        find("PATTERN SEQ(Shelf a, NOT Register b, GOOG c)", events, options=Options(strict=True))
+
+
+def test_what_was_counted_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    events = pa.table({"t": [1, 2], "x": [0, 3]})
+    with caplog.at_level("INFO", logger="cerise"):
+        cerise.find(events, "PATTERN SEQ(a, b) WHERE b.x / a.x > 1", time="t")
+    assert "2 events, 0 matches, at most 2 runs at once; 1 values could not be computed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "PATTERN a WHERE " + " OR ".join(["a.x = 1"] * 2000),
+        "PATTERN a WHERE " + "(" * 2000 + "a.x" + ")" * 2000 + " = 1",
+        "PATTERN " + "SEQ(" * 2000 + "a" + ")" * 2000,
+        "PATTERN a WHERE a.x = " + "+".join(["1"] * 2000),
+    ],
+)
+def test_a_query_that_nests_too_deeply(query: str) -> None:
+    with pytest.raises(cerise.CeriseError, match="nests too deeply"):
+        find(query)
+
+
+def test_long_lists_and_many_conjuncts() -> None:
+    ids = ", ".join(map(str, range(5000)))
+    assert len(find(f"PATTERN a WHERE a.x IN ({ids})")) == 4
+    assert len(find("PATTERN a WHERE " + " AND ".join(["a.x > 0"] * 500))) == 4
+
+
+@pytest.mark.parametrize(
+    ("roles", "said"),
+    [
+        ({"time": None}, "time is None"),
+        ({"time": 1}, "time is 1"),
+        ({"type": 1}, "type is 1"),
+        ({"key": ["x", 1]}, "key is 1"),
+    ],
+)
+def test_roles_that_are_no_names(roles: dict[str, Any], said: str) -> None:
+    with pytest.raises(cerise.BindError, match=said):
+        find(**roles)
+    assert len(find(key=None, order=None)) == 1
+
+
+def test_tables_that_do_not_become_arrows() -> None:
+    twice = pd.DataFrame([[1, 2, 3]], columns=["t", "x", "x"])
+    mixed = pd.DataFrame({"t": [1, 2], "x": [1, "two"]})
+    for frame in (twice, mixed):
+        with pytest.raises(cerise.DataError, match="DataFrame does not become an Arrow table"):
+            cerise.find(frame, "PATTERN a", time="t")
+    with pytest.raises(cerise.UnsupportedError, match="Series"):
+        cerise.find(pd.Series([1]), "PATTERN a", time="t")
+    assert len(cerise.find(pd.DataFrame(columns=["t", "x"]), "PATTERN a WITHIN 5", time="t")) == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (pd.Timestamp("2024-01-01 00:00:00.000000001"), "finer than a microsecond"),
+        (np.datetime64("2024-01-01T00:00:00.000000001"), "finer than a microsecond"),
+        (np.array([1, 2]), "is a ndarray"),
+    ],
+)
+def test_parameters_that_would_be_misread(value: Any, said: str) -> None:
+    with pytest.raises(cerise.BindError, match=said):
+        find("PATTERN a WHERE a.x = :x", params={"x": value})
+
+
+def test_parameters_of_numpy_and_pandas() -> None:
+    when = dt.datetime(2024, 1, 1)
+    events = pa.table({"t": pa.array([when], pa.timestamp("us")), "x": [3]})
+    for value in (np.datetime64(when), np.datetime64(when, "ns"), pd.Timestamp(when)):
+        assert len(cerise.find(events, "PATTERN a WHERE a.t = :v", time="t", params={"v": value})) == 1
+    assert len(cerise.find(events, "PATTERN a WHERE a.x = :v", time="t", params={"v": np.int32(3)})) == 1
+    null = "PATTERN a WHERE coalesce(:v, 3) = 3"
+    assert len(cerise.find(events, null, time="t", params={"v": pd.NaT})) == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "line", "marks"),
+    [
+        ("PATTERN a WHERE c.x > 1", "c.x", "^"),
+        ("PATTERN a WHERE a.zzz > 1", "zzz", "^^^"),
+        ("PATTERN a WHERE\ta.x > > 3", "> 3", "^"),
+        ("PATTERN a WHERE a.type = '日本' AND a.zzz = 1", "zzz", "^^^"),
+        ("PATTERN a PARTITION BY zzz", "zzz", "^^^"),
+        ("PATTERN a\r\nWHERE a.zzz = 1\r\n", "zzz", "^^^"),
+        ("PATTERN a WHERE a.x = 'abc", "'abc", "^^^^"),
+        ("PATTERN a WITHIN 3 fortnights", "fortnights", "^^^^^^^^^^"),
+    ],
+)
+def test_carets_stand_under_what_they_mean(query: str, line: str, marks: str) -> None:
+    with pytest.raises(cerise.CeriseError) as caught:
+        find(query)
+    shown, pointed = (each for each in str(caught.value).splitlines() if each.startswith("  | "))
+    before = shown[: shown.index(line)]
+    wide = sum(char in "日本" for char in before)
+    assert pointed == "  | " + " " * (len(before) - 4 + wide) + marks
 
 
 def test_explain_says_what_will_be_done() -> None:

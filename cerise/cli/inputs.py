@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from cerise.errors import CeriseError, StoreError
 
 if TYPE_CHECKING:
@@ -108,6 +110,8 @@ class Source:
         from cerise.store.text import Layout
 
         delimiter = "\t" if self.delimiter in (r"\t", "tab") else self.delimiter
+        if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii()):
+            raise typer.BadParameter(f"--delimiter is one character, or tab; not '{delimiter}'")
         layout = Layout(delimiter, self.header and not self.columns, self.columns)
         return files.read(self.path, layout=layout, time=self.time, written=self.written)
 

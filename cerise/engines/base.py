@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
@@ -58,7 +58,12 @@ class Report:
     events: int = 0
     matches: int = 0
     most_runs: int = 0
-    uncomputable: int = field(default=0, metadata={"doc": "expressions that were null by S4.6"})
+    uncomputable: int = 0
+
+    def __str__(self) -> str:
+        counted = f"{self.events} events, {self.matches} matches, at most {self.most_runs} runs at once"
+        faults = f"; {self.uncomputable} values could not be computed and were null"
+        return counted + (faults if self.uncomputable else "")
 
 
 class Matcher(Protocol):

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import logging
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cerise.engines.base import Options
 from cerise.engines.choose import choose
 from cerise.engines.output import to_table
-from cerise.errors import closest
+from cerise.errors import did_you_mean
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
+from cerise.pattern.nodes import negated
+
+log = logging.getLogger(__name__)
 
 
-def misspelt_types(bound: Bound, table: pa.Table) -> list[str]:
-    """Say which types of the pattern no event has, where one that is there is much like it."""
+def absent_types(bound: Bound, table: pa.Table) -> list[str]:
+    """Say which types that the pattern asks for no event has."""
     column = bound.schema.type
-    if column is None or bound.source is not None:
+    if column is None or bound.source is not None or not len(table):
         return []
-    there = {str(value) for value in pc.unique(table.column(column)).to_pylist() if value is not None}
-    asked = dict.fromkeys(var.type for var in bound.variables if var.type is not None)
-    close = {each: closest(each, sorted(there)) for each in asked if each not in there}
-    return [f"no event has type '{each}': did you mean '{like}'?" for each, like in close.items() if like]
+    there = sorted({str(value) for value in pc.unique(table.column(column)).to_pylist() if value is not None})
+    absent = negated(bound.query.pattern)
+    asked = dict.fromkeys(var.type for var in bound.variables if var.type and var.name not in absent)
+    return [f"no event has type '{each}': {did_you_mean(each, there)}" for each in asked if each not in there]
 
 
 def run(bound: Bound, table: pa.Table, options: Options) -> pa.Table:
@@ -30,4 +35,6 @@ def run(bound: Bound, table: pa.Table, options: Options) -> pa.Table:
         table = run(bound.source, table, options)
     matcher = choose(bound, options).start(bound, options)
     matcher.feed(EventBatch.of(table, bound.schema, reads=bound.ties))
-    return to_table(matcher.flush(), bound)
+    matches = matcher.flush()
+    log.info("%s", matcher.report)
+    return to_table(matches, bound)

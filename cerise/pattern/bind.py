@@ -152,7 +152,7 @@ def _conjunct(expr: Expr, names: Names) -> Conjunct:
     last = _last_identifier(expr, names)
     one = is_single_event(expr)
     stepped = bool(Conjunct(expr, Role.STEP, last, used).steps())
-    role = Role.STEP if stepped else Role.INDEPENDENT if one else Role.DEPENDENT
+    role = Role.STEP if stepped else Role.INDEPENDENT if one or not attributes(expr) else Role.DEPENDENT
     filters = one and all(each.at is At.EVERY for each in attributes(expr))
     return Conjunct(expr, role, last, used, filters)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cerise.pattern.bound import Bound, Branch
+from cerise.pattern.bound import Bound, Branch, Role
 from cerise.pattern.nodes import variables
+from cerise.pattern.rewrite import Absence
 from cerise.pattern.show import show, show_path, show_pattern, show_window
 
 
@@ -35,13 +36,25 @@ def _branch(branch: Branch, number: int, bound: Bound) -> list[str]:
     """Show which predicate stands on which variable's edge [SASE08 §3.2]."""
     head = f"branch {number} of {len(bound.branches)}" if len(bound.branches) > 1 else "pattern"
     lines = [f"{head:<10} {show_pattern(branch.pattern)}"]
+    same = [each for each in bound.conjuncts if each.role is Role.EQUIVALENCE]
+    if bound.not_null:
+        lines += [f"{'':<10}   on {'all':<10} {each}   ({each.role.value})" for each in same]
     lines += [
         f"{'':<10}   on {each.last or 'start':<10} {each}   ({each.role.value})" for each in branch.conjuncts
     ]
     for negation in branch.negations:
         tests = " AND ".join(map(str, negation.tests)) or "any event"
-        lines.append(f"{'':<10}   no {negation.absence.var.name:<10} {tests}")
+        lines.append(f"{'':<10}   no {negation.absence.var.name:<10} {tests}   ({_where(negation.absence)})")
     return lines
+
+
+def _where(absence: Absence) -> str:
+    """Say where an event must not be."""
+    if absence.anywhere:
+        return "anywhere in the window"
+    after = f"after {', '.join(absence.after)}" if absence.after else ""
+    before = f"before {', '.join(absence.before)}" if absence.before else ""
+    return " and ".join(filter(None, (after, before))) + (", within the window" if absence.at_end else "")
 
 
 def _facts(bound: Bound) -> dict[str, str]:

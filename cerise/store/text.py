@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 
@@ -14,6 +15,7 @@ from cerise.errors import StoreError
 
 BLOCK = 1 << 20
 LARGEST_BLOCK = (1 << 31) - 1
+EXACT_DOUBLE = 2.0**53  # from here on not every integer is a double
 NOTHING = pa.table({})
 
 
@@ -50,7 +52,7 @@ def read_csv(path: Path, layout: Layout) -> pa.Table:
             raise
         table = _csv(data, layout, min(data.size + 1, LARGEST_BLOCK))
     _reject_bytes(table, path)
-    return table
+    return _with_exact_integers(table, data, layout)
 
 
 def read_json(path: Path) -> pa.Table:
@@ -86,7 +88,24 @@ def _named(layout: Layout) -> pa.Table:
     return pa.table({name: pa.nulls(0) for name in layout.columns})
 
 
-def _csv(data: pa.Buffer, layout: Layout, block: int) -> pa.Table:
+def _with_exact_integers(table: pa.Table, data: pa.Buffer, layout: Layout) -> pa.Table:
+    """Keep integers beyond 64 bits as text: as doubles, which Arrow makes of them, they would collide."""
+    names = Counter(table.column_names)
+    doubles = [f.name for f in table.schema if pa.types.is_floating(f.type) and names[f.name] == 1]
+    large = [name for name in doubles if (pc.max(pc.abs(table[name])).as_py() or 0) >= EXACT_DOUBLE]
+    if not large:
+        return table
+    texts = _csv(data, layout, min(data.size + 1, LARGEST_BLOCK), dict.fromkeys(large, pa.string()))
+    for name in large:
+        whole = pc.match_substring_regex(texts[name], r"^\s*[+-]?[0-9]+\s*$")
+        if pc.all(whole).as_py():
+            table = table.set_column(table.schema.get_field_index(name), name, texts[name])
+    return table
+
+
+def _csv(
+    data: pa.Buffer, layout: Layout, block: int, types: dict[str, pa.DataType] | None = None
+) -> pa.Table:
     return pa.csv.read_csv(
         pa.BufferReader(data),
         pa.csv.ReadOptions(
@@ -95,6 +114,7 @@ def _csv(data: pa.Buffer, layout: Layout, block: int) -> pa.Table:
             autogenerate_column_names=not layout.header and not layout.columns,
         ),
         pa.csv.ParseOptions(delimiter=layout.delimiter or _delimiter(_start(data)), newlines_in_values=True),
+        pa.csv.ConvertOptions(column_types=types, strings_can_be_null=bool(types)),
     )
 
 

@@ -124,7 +124,9 @@ def test_the_table_says_how_much_of_it_is_shown() -> None:
 def test_no_match_prints_nothing() -> None:
     done = run("PATTERN SEQ(NVDA a, GOOG b)")
     assert done.stdout == ""
-    assert done.stderr.startswith("0 matches in 7 events")
+    warning, summary = done.stderr.splitlines()
+    assert warning == "warning: no event has type 'NVDA': known: AAPL, GOOG, MSFT"
+    assert summary.startswith("0 matches in 7 events")
 
 
 def test_a_query_from_standard_input() -> None:

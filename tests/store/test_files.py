@@ -279,3 +279,11 @@ def test_parquet_types_are_meant(tmp_path: Path) -> None:
 def test_a_column_that_stands_twice(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"a\.csv has more than one column named 'x'"):
         read(put(tmp_path / "a.csv", "x,t,x\n1,2,3\n"), time="t")
+
+
+def test_integers_beyond_64_bits_stay_exact(tmp_path: Path) -> None:
+    path = tmp_path / "big.csv"
+    path.write_text("t,x,y\n1,9007199254740993,1e20\n2,99999999999999999999,2\n3,,3\n")
+    table = read(path, time="t")
+    assert table.column("x").to_pylist() == ["9007199254740993", "99999999999999999999", None]
+    assert table.column("y").to_pylist() == [1e20, 2.0, 3.0]
