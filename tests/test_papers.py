@@ -171,6 +171,7 @@ def matches(found: pa.Table) -> int:
     return found.column("count")[0].as_py() if found.column_names == ["count"] else len(found)
 
 
+@pytest.mark.filterwarnings("ignore:no event has type")
 @pytest.mark.parametrize("name", QUERIES)
 def test_runs_in_process(name: str) -> None:
     source, query = QUERIES[name]
@@ -179,6 +180,7 @@ def test_runs_in_process(name: str) -> None:
     assert found == FOUND.get(name, found)
 
 
+@pytest.mark.filterwarnings("ignore:no event has type")
 @pytest.mark.parametrize("name", QUERIES)
 def test_runs_on_spark_with_the_same_answer(name: str, spark: SparkSession) -> None:
     source, query = QUERIES[name]
