@@ -61,18 +61,17 @@ def find(
         ParseError, BindError: the query is wrong, or does not fit the events.
     """
     options = _options(options, engine)
+    events = _settled(events)
+    bound = bind(parse(query), _known(events, time, type, key, order), params)
     if _is_spark(events):
-        from cerise.spark import batch, frames
+        from cerise.spark import batch
 
-        columns = frames.arrow_schema(events)
-        bound = _bound(
-            query, Schema(columns, time, type, _names(key), _names(order), arrival=False), params, options
-        )
+        _warn(bound.warnings, options)
         return batch.find(events, bound, options)
-    table = _table(events)
-    bound = _bound(query, Schema(table.schema, time, type, _names(key), _names(order)), params, options)
-    _warn(absent_types(bound, table), options)
-    return run(bound, table, options)
+    if isinstance(events, pa.Schema):
+        raise UnsupportedError("a schema has no events to find anything in", hint="give the table itself")
+    _warn((*bound.warnings, *absent_types(bound, events)), options)
+    return run(bound, events, options)
 
 
 def schema(
@@ -97,14 +96,13 @@ def schema(
     Returns:
         A Spark StructType where events are Spark's, else a pyarrow Schema.
     """
+    events = _settled(events)
+    bound = bind(parse(query), _known(events, time, type, key), params)
     if _is_spark(events):
         from cerise.spark import frames
 
-        columns = frames.arrow_schema(events)
-        bound = bind(parse(query), Schema(columns, time, type, _names(key), arrival=False), params)
         return frames.result_schema(bound, events)
-    columns = plain_schema(events) if isinstance(events, pa.Schema) else _table(events).schema
-    return bind(parse(query), Schema(columns, time, type, _names(key)), params).output_schema
+    return bound.output_schema
 
 
 def explain(
@@ -124,17 +122,10 @@ def explain(
     Takes what `find` takes, and runs nothing.
     """
     options = _options(options, engine)
-    spark = _is_spark(events)
-    if spark:
-        from cerise.spark import frames
-
-        columns = frames.arrow_schema(events)
-    else:
-        columns = plain_schema(events) if isinstance(events, pa.Schema) else _table(events).schema
-    known = Schema(columns, time, type, _names(key), _names(order), arrival=not spark)
-    bound = bind(parse(query), known, params)
+    events = _settled(events)
+    bound = bind(parse(query), _known(events, time, type, key, order), params)
     facts = {
-        "runs": _where(bound, spark),
+        "runs": _where(bound, _is_spark(events)),
         "engine": f"{choose(bound, options).name} ({reasons(bound, options)})",
         "options": ", ".join(f"{name}={getattr(options, name)}" for name in options.__slots__),
     }
@@ -160,18 +151,12 @@ def show(query: str | Query | Draft) -> str:
     return show_query(parse(query))
 
 
-def _bound(query: str | Query | Draft, known: Schema, params: Params | None, options: Options) -> Bound:
-    """Bind, and warn of what is legal but probably not meant."""
-    bound = bind(parse(query), known, params)
-    _warn(bound.warnings, options)
-    return bound
-
-
 def _warn(said: Sequence[str], options: Options) -> None:
+    """Warn the caller of `find` of what is legal but probably not meant."""
     for warning in said:
         if options.strict:
             raise BindError(warning, hint="Options(strict=True) makes this warning an error")
-        warnings.warn(warning, CeriseWarning, stacklevel=4)
+        warnings.warn(warning, CeriseWarning, stacklevel=3)
 
 
 def _where(bound: Bound, spark: bool) -> str:
@@ -194,9 +179,28 @@ def _is_spark(events: Any) -> bool:
     return any(base.__module__.startswith("pyspark.") for base in events.__class__.__mro__)
 
 
-def _table(events: Any) -> pa.Table:
-    """Return a table of any kind as Arrow's, in types that Arrow can compute with."""
-    return plain_table(_arrow(events))
+def _settled(events: Any) -> Any:
+    """Return events in the form they are used in: Spark's as they are, all others as Arrow's.
+
+    A schema in the place of events stays a schema: `schema` and `explain` need no more.
+    """
+    if _is_spark(events):
+        return events
+    return plain_schema(events) if isinstance(events, pa.Schema) else plain_table(_arrow(events))
+
+
+def _known(
+    events: Any, time: str, type: str | None, key: Columns | None, order: Columns | None = ()
+) -> Schema:
+    """Return what is known of settled events: their columns, and the parts that these play."""
+    spark = _is_spark(events)
+    if spark:
+        from cerise.spark import frames
+
+        columns = frames.arrow_schema(events)
+    else:
+        columns = events if isinstance(events, pa.Schema) else events.schema
+    return Schema(columns, time, type, _names(key), _names(order), arrival=not spark)
 
 
 def _arrow(events: Any) -> pa.Table:

@@ -249,6 +249,17 @@ def test_a_variable_alone_and_whole_events() -> None:
         find(3)
 
 
+def test_a_schema_has_no_events() -> None:
+    with pytest.raises(cerise.UnsupportedError, match="a schema has no events"):
+        find(events=EVENTS.schema)
+
+
+def test_warnings_point_at_the_caller() -> None:
+    with pytest.warns(cerise.CeriseWarning) as caught:
+        cerise.find(EVENTS, "PATTERN SEQ(A a, D d) WITHIN 1 EVENTS", time="t", type="type")
+    assert [each.filename for each in caught] == [__file__] * 2
+
+
 def test_a_type_that_no_event_has_is_noticed() -> None:
     events = pa.table({"type": ["MSFT", "GOOG"], "t": [1, 2]})
     with pytest.warns(cerise.CeriseWarning, match="no event has type 'MSTF': did you mean 'MSFT'"):

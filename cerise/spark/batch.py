@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.functions import expr
+from pyspark.sql.types import StructType
 
 from cerise.engines.base import Options
 from cerise.engines.choose import choose
 from cerise.engines.identity import hash_rows
 from cerise.engines.output import to_table
-from cerise.errors import DataError
+from cerise.errors import DataError, UnsupportedError
 from cerise.events import EventBatch, Path, raw_column, read_times
 from cerise.kinds import Kind
 from cerise.pattern.bound import Bound
@@ -34,6 +35,8 @@ KEY = "__cerise_key_"
 
 def find(events: DataFrame, bound: Bound, options: Options) -> DataFrame:
     """Return the matches of a query as a lazy DataFrame."""
+    if isinstance(events, StructType):
+        raise UnsupportedError("a schema has no events to find anything in", hint="give the DataFrame itself")
     schema = result_schema(bound, events)
     if bound.source is not None:
         events = find(events, bound.source, options)

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
-from cerise.errors import BindError
+from cerise.errors import BindError, UnsupportedError
 from cerise.events import Path
 from cerise.kinds import plain_schema
 from cerise.pattern.bound import Bound, OutColumn
@@ -23,7 +23,10 @@ UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_sc
 
 def arrow_schema(events: Any) -> pa.Schema:
     """Return the Arrow schema of a DataFrame or StructType; instants are in UTC."""
-    columns = events if isinstance(events, StructType) else events.schema
+    columns = events if isinstance(events, StructType) else getattr(events, "schema", None)
+    if not isinstance(columns, StructType):
+        name = events.__class__.__name__
+        raise UnsupportedError(f"a {name} is no Spark DataFrame", hint="give a pyspark.sql.DataFrame")
     _reject_alike(columns, events)
     fields = []
     for field in columns.fields:
