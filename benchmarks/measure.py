@@ -2,7 +2,7 @@
 
 Needs nothing but Python, so that a peer is measured by the same program in its own environment. WORK has
 repeat, warm, query, data, path (the Parquet file), options, and run (a name in `subjects`) or peer (a folder
-with an `adapter.py` that has `prepare` and `found`, as in `subjects`).
+with an `adapter.py` that has `prepare` and `found`, and may have the other parts of a `subjects.Subject`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 WORD = 2**64
+HASHED = ("match_id", "positions")
 PACKAGES = (
     "apache-flink chdb duckdb lark llvmlite numba numpy pandas polars pyarrow pysiddhi pyspark sqlglot xxhash"
 ).split()
@@ -35,29 +36,36 @@ def main() -> None:
 
 def measure(work: dict[str, Any]) -> dict[str, Any]:
     """Prepare, warm up, and time the call; what it found is looked at between, not within, the timings."""
+    subject = _subject(work)
+    if (reason := subject.why_not(work)) is not None:
+        return {"skipped": reason}
     started = perf_counter()
-    call, found, timed = _subject(work)
+    call = subject.prepare(work)
     prepared = perf_counter() - started
     ready = peak_rss_bytes()
-    warm = [_time(call, timed)[0] for _ in range(work["warm"])]
-    seconds, cpu_seconds, names = [], [], []
+    warm = [_time(call, subject.timed)[0] for _ in range(work["warm"])]
+    seconds, cpu_seconds, names, counted = [], [], [], None
     for _ in range(work["repeat"]):
-        took, busy, result = _time(call, timed)
+        took, busy, result = _time(call, subject.timed)
         seconds.append(took)
         cpu_seconds.append(busy)
-        names.append(digest(found(result)))
+        names.append(digest(subject.found(result)))
+        counted = subject.counted(result)
         del result
     if len({json.dumps(each) for each in names}) > 1:
         raise SystemExit(f"the repeats found different matches: {names}")
+    family = _family(os.getpid())
+    # A process that the call started and that has ended is gone: its memory is not ours to tell.
+    gone = None in cpu_seconds and len(family) == 1
     return {
         "seconds": seconds,
-        "cpu_seconds": None if timed or len(_family(os.getpid())) > 1 else cpu_seconds,
+        "cpu_seconds": None if None in cpu_seconds or len(family) > 1 else cpu_seconds,
         "warm_seconds": warm,
         "prepare_seconds": prepared,
-        # A process that the call starts and ends is gone by now: its memory is not ours to tell.
-        "ready_rss_bytes": None if timed else ready,
-        "peak_rss_bytes": None if timed else peak_rss_bytes(),
-        "versions": versions(),
+        "ready_rss_bytes": None if gone else ready,
+        "peak_rss_bytes": None if gone else peak_rss_bytes(),
+        "versions": versions() | subject.versions(),
+        "report": counted,
         **names[0],
     }
 
@@ -65,7 +73,7 @@ def measure(work: dict[str, Any]) -> dict[str, Any]:
 def digest(found: tuple[str, Any] | None) -> dict[str, Any]:
     """Return the number of matches and a hash of them in which their order does not count, but duplicates do.
 
-    Match ids are hashes already and are summed as they are, rows as a hash of their JSON form.
+    Names of matches are hashes already and are summed as they are, rows as a hash of their JSON form.
     """
     match found:
         case None:
@@ -74,7 +82,7 @@ def digest(found: tuple[str, Any] | None) -> dict[str, Any]:
             return {"matches": count, "hash": f"{_hash(count):016x}", "hash_of": "count"}
         case what, values:
             values = list(values)
-            words: Iterable[int] = values if what == "match_id" else map(_hash, values)
+            words: Iterable[int] = values if what in HASHED else map(_hash, values)
             return {"matches": len(values), "hash": f"{sum(words) % WORD:016x}", "hash_of": what}
     raise TypeError(f"found {found!r}")
 
@@ -100,14 +108,16 @@ def versions() -> dict[str, str]:
     return known | {name: importlib.metadata.version(name) for name in used}
 
 
-def _subject(work: dict[str, Any]) -> tuple[Callable[[], Any], Callable[[Any], Any], bool]:
-    if "peer" in work:
-        adapter = _adapter(Path(work["peer"], "adapter.py"))
-        return adapter.prepare(work), adapter.found, False
-    from subjects import SUBJECTS
+def _subject(work: dict[str, Any]) -> Any:
+    from subjects import SUBJECTS, Subject
 
-    subject = SUBJECTS[work["run"]]
-    return subject.prepare(work), subject.found, subject.timed
+    if "peer" not in work:
+        return SUBJECTS[work["run"]]
+    adapter = _adapter(Path(work["peer"], "adapter.py"))
+    parts = ("prepare", "found", "counted", "timed", "why_not", "versions")
+    return Subject(
+        needs="events", **{part: getattr(adapter, part) for part in parts if hasattr(adapter, part)}
+    )
 
 
 def _adapter(path: Path) -> Any:
@@ -119,13 +129,13 @@ def _adapter(path: Path) -> Any:
     return module
 
 
-def _time(call: Callable[[], Any], timed: bool) -> tuple[float, float, Any]:
+def _time(call: Callable[[], Any], timed: bool) -> tuple[float, float | None, Any]:
     """Return the seconds that a call took, those that this process was computing, and the result."""
     gc.collect()
     started, before = perf_counter(), process_time()
     result = call()
     took, busy = perf_counter() - started, process_time() - before
-    return (result, busy, None) if timed else (took, busy, result)
+    return result if timed else (took, busy, result)
 
 
 def _hash(value: Any) -> int:

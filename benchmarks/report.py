@@ -41,9 +41,11 @@ def agree(lines: Sequence[Line]) -> None:
 
 
 def compare(lines: Sequence[Line], baseline: str | None) -> list[Line]:
-    """Return the lines with their speed relative to the baseline of the same query in the same run."""
-    bases = {(line["query"], line["data"]["name"]): line for line in lines
-             if line["subject"] == baseline and line["query"]}  # fmt: skip
+    """Return the lines with their speed relative to the baseline of the same query in the same run.
+
+    Where the baseline has not run on the same data, as a slow one may not, it is events/s by events/s.
+    """
+    bases = [line for line in lines if line["subject"] == baseline and line["query"]]
     return [line | {"speedup": _speedup(line, bases)} for line in lines]
 
 
@@ -75,7 +77,7 @@ def show(lines: Sequence[Line], console: Console) -> None:
 
 
 def _cells(line: Line, before: Line | None, *, ratios: bool) -> list[str]:
-    seconds, data, ratio = line["seconds"], line["data"], line["speedup"]
+    seconds, data = line["seconds"], line["data"]
     return [
         "" if before and line["query"] == before["query"] else line["query"] or "",
         line["subject"],
@@ -84,7 +86,7 @@ def _cells(line: Line, before: Line | None, *, ratios: bool) -> list[str]:
         duration(seconds["median"]),
         duration(line["cpu_seconds"]["min"]) if line["cpu_seconds"] else "",
         _short(line["events_per_second"]),
-        *([_ratio(ratio)] if ratios else []),
+        *([_ratio(line)] if ratios else []),
         "" if line["matches"] is None else f"{line['matches']:,}",
         (line["hash"] or "")[:8],
         f"{line['peak_rss_bytes'] / 2**20:,.0f} MiB" if line["peak_rss_bytes"] else "",
@@ -106,17 +108,23 @@ def _short(number: float | None) -> str:
     return f"{number:.3g}"
 
 
-def _ratio(speedup: Line | None) -> str:
-    return f"{speedup['min']:.3g}×" if speedup else ""
+def _ratio(line: Line) -> str:
+    speedup = line["speedup"]
+    if not speedup:
+        return ""
+    other = "" if speedup["events"] == line["events"] else f" (at {_short(speedup['events'])})"
+    return f"{speedup['min']:.3g}×{other}"
 
 
-def _speedup(line: Line, bases: dict[tuple[str, str], Line]) -> Line | None:
-    base = bases.get((line["query"], line["data"]["name"])) if line["query"] else None
+def _speedup(line: Line, bases: Sequence[Line]) -> Line | None:
+    near = [base for base in bases if base["query"] == line["query"]]
     # A subject over no events, such as binding, does other work than the baseline.
-    if base is None or line["events_per_second"] is None:
+    if not near or line["events"] is None:
         return None
-    ratio = {which: base["seconds"][which] / line["seconds"][which] for which in ("min", "median")}
-    return {"over": base["subject"]} | ratio
+    base = next((base for base in near if base["data"]["name"] == line["data"]["name"]), near[0])
+    size = line["events"] / base["events"]
+    ratio = {which: size * base["seconds"][which] / line["seconds"][which] for which in ("min", "median")}
+    return {"over": base["subject"], "events": base["events"]} | ratio
 
 
 def _claim(line: Line, what: str) -> Any:

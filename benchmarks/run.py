@@ -26,7 +26,7 @@ import report
 import suite as suites
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from subjects import SUBJECTS, write_events
+from subjects import SUBJECTS
 from suite import HOME, Job, Suite
 
 from cerise.errors import CeriseError
@@ -121,6 +121,9 @@ def _measure_all(suite: Suite, jobs: Sequence[Job]) -> Iterator[dict[str, Any]]:
                 files[str(job.data)] = _events(suite, str(job.data), Path(folder))
             now(job.title)
             line = _measure(suite, job, files.get(str(job.data)), Path(folder))
+            if "skipped" in line:
+                over(f"{job.title}: skipped: {line['skipped']}")
+                continue
             done.append(line)
             report.agree(done)
             over(f"{job.title}: {report.duration(line['seconds']['min'])}")
@@ -136,7 +139,9 @@ def _events(suite: Suite, name: str, folder: Path) -> Path:
     data = suite.data[name]
     if "generator" not in data:
         raise CeriseError(f"data '{name}' has columns but no events", hint="give it a generator")
-    return write_events(data, folder / name)
+    import streams
+
+    return streams.write(data, folder / name)
 
 
 def _measure(suite: Suite, job: Job, events: Path | None, folder: Path) -> dict[str, Any]:
@@ -158,10 +163,13 @@ def _measure(suite: Suite, job: Job, events: Path | None, folder: Path) -> dict[
     }
     before = machine.load()
     measured = _in_fresh_process(_python(suite, subject), work, folder, job, suite.timeout)
+    if "skipped" in measured:
+        return measured
     seconds, busy = measured.pop("seconds"), measured.pop("cpu_seconds")
     count = data["events"] if data and "events" in data and _per_event(subject) else None
     return {
         "query": job.query,
+        "axes": suite.queries[job.query]["axes"] if job.query else {},
         "subject": job.subject,
         "how": {name: subject[name] for name in ("run", "peer") if name in subject} | options,
         "data": {"name": job.data} | data if data else None,

@@ -9,16 +9,17 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import matching
+from binding import bind, roles
+
 Work = dict[str, Any]
 Call = Callable[[], Any]
 Found = tuple[str, Any] | None
-
-ROLES = ("time", "type", "key", "order", "params")  # what a query's table says to `cerise.find`
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +31,20 @@ class Subject:
         needs: "nothing", "data" (its description), "query" (and a schema), or "events" (in a file) and query.
         options: the entries that its table in a suite may have.
         found: what a measured call has found; nothing, where it does not match.
-        timed: whether the call returns the seconds itself, being measured in a process that it starts.
+        counted: what else it has to tell, by name.
+        timed: whether the call measures itself, and returns (seconds, seconds of computing or None, result).
+        why_not: says why it cannot run here; None where it can.
+        versions: of what is not a package of this Python.
     """
 
     prepare: Callable[[Work], Call]
     needs: str
     options: tuple[str, ...] = ()
     found: Callable[[Any], Found] = lambda result: None
+    counted: Callable[[Any], dict[str, Any] | None] = lambda result: None
     timed: bool = False
+    why_not: Callable[[Work], str | None] = lambda work: None
+    versions: Callable[[], dict[str, str]] = dict
 
 
 def process(work: Work) -> Call:
@@ -48,7 +55,7 @@ def process(work: Work) -> Call:
 
     table = pq.read_table(work["path"])
     options = cerise.Options(**work["options"])
-    return lambda: cerise.find(table, work["query"]["text"], **_roles(work), options=options)
+    return lambda: cerise.find(table, work["query"]["text"], **roles(work), options=options)
 
 
 def spark(work: Work) -> Call:
@@ -59,40 +66,38 @@ def spark(work: Work) -> Call:
     session = cerise.session(cores=options.pop("cores", None), memory=options.pop("memory", None))
     events = session.read.parquet(work["path"])
     run = cerise.Options(**options)
-    return lambda: cerise.find(events, work["query"]["text"], **_roles(work), options=run).toArrow()
+    return lambda: cerise.find(events, work["query"]["text"], **roles(work), options=run).toArrow()
 
 
 def read(work: Work) -> Call:
     """Only read the columns that the query needs, with pyarrow."""
     import pyarrow.parquet as pq
 
-    columns = list(_bind(work).needs)
+    columns = list(bind(work).needs)
     threads = work["options"].get("threads", True)
     return lambda: pq.read_table(work["path"], columns=columns, use_threads=threads)
 
 
 def parse_and_bind(work: Work) -> Call:
     """From the text of a query to the bound query."""
-    return lambda: _bind(work)
+    return lambda: bind(work)
 
 
 def generate(work: Work) -> Call:
     """Make the events of a data set, batch by batch, and drop them."""
-    from cerise.data import GENERATORS
+    from streams import batches
 
-    data = work["data"]
-    make = GENERATORS[data["generator"]]
-    return lambda: sum(
-        batch.num_rows for batch in make(data["events"], seed=data.get("seed", 0), **data.get("options", {}))
-    )
+    return lambda: sum(batch.num_rows for batch in batches(work["data"]))
 
 
 def write(work: Work) -> Call:
     """Make the events of a data set and write them to a Parquet file."""
+    import streams
+
     folder = tempfile.TemporaryDirectory(prefix="cerise-bench-")  # goes away with the call
 
     def call() -> None:
-        write_events(work["data"], Path(folder.name, "events"))
+        streams.write(work["data"], Path(folder.name, "events"))
 
     return call
 
@@ -105,27 +110,11 @@ def python(work: Work) -> Call:
         "print(time.perf_counter() - _start)"
     )
 
-    def call() -> float:
+    def call() -> matching.Timed:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        return float(done.stdout.split()[-1])
+        return float(done.stdout.split()[-1]), None, None
 
     return call
-
-
-def write_events(data: Mapping[str, Any], path: Path) -> Path:
-    """Write the events of a suite's data set to Parquet: one file, or a folder where it asks for several."""
-    from cerise.data import write
-
-    files = data.get("files", 1)
-    return write(
-        data["generator"],
-        path if files > 1 else path.with_suffix(".parquet"),
-        data["events"],
-        seed=data.get("seed", 0),
-        files=files,
-        overwrite=True,
-        **data.get("options", {}),
-    )
 
 
 def matches(table: Any) -> Found:
@@ -137,38 +126,8 @@ def matches(table: Any) -> Found:
     return "rows", [tuple(row.values()) for row in table.to_pylist()]
 
 
-def _roles(work: Work) -> dict[str, Any]:
-    return {name: value for name, value in work["query"].items() if name in ROLES}
-
-
-def _bind(work: Work) -> Any:
-    from cerise.api import parse
-    from cerise.events import Schema
-    from cerise.pattern.bind import bind
-
-    roles = _roles(work)
-    schema = Schema(
-        _columns(work["data"]),
-        roles["time"],
-        roles.get("type"),
-        _names(roles.get("key", ())),
-        _names(roles.get("order", ())),
-    )
-    return bind(parse(work["query"]["text"]), schema, roles.get("params"))
-
-
-def _names(columns: str | list[str] | tuple[()]) -> tuple[str, ...]:
-    return (columns,) if isinstance(columns, str) else tuple(columns)
-
-
-def _columns(data: dict[str, Any]) -> Any:
-    import pyarrow as pa
-
-    from cerise.data.generators import SCHEMAS
-
-    if "generator" in data:
-        return SCHEMAS[data["generator"]]
-    return pa.schema([(name, pa.type_for_alias(kind)) for name, kind in data["columns"].items()])
+def _counted(fed: matching.Fed) -> dict[str, Any]:
+    return fed.counted
 
 
 RUN = ("engine", "max_runs", "partitions", "strict")  # of cerise.Options
@@ -176,6 +135,14 @@ RUN = ("engine", "max_runs", "partitions", "strict")  # of cerise.Options
 SUBJECTS = {
     "process": Subject(process, "events", RUN, matches),
     "spark": Subject(spark, "events", (*RUN, "cores", "memory"), matches),
+    "matcher": Subject(
+        matching.matcher, "events", (*RUN, "batch"), matching.found, counted=_counted, timed=True
+    ),
+    "endless": Subject(matching.endless, "query", (*RUN, "batch"), matching.found, counted=_counted),
+    "new query": Subject(matching.new_query, "query", ("engine",), matches),
+    "new process": Subject(
+        matching.new_process, "query", ("engine", "cache"), lambda ids: ("match_id", ids), timed=True
+    ),
     "read": Subject(read, "events", ("threads",)),
     "bind": Subject(parse_and_bind, "query"),
     "generate": Subject(generate, "data"),

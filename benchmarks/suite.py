@@ -1,17 +1,22 @@
 """A suite: what to measure, read from a TOML file and checked before anything runs.
 
-Any table of the file may hold a table `smoke`, whose entries replace those beside it in a `--smoke` run.
+Any table of the file may hold a table `smoke`, whose entries replace those beside it in a `--smoke` run. A
+query that says `for = { W = [500, 1000], P = ["p1", "p2"] }` is one query for each combination of these; what
+a name such as p1 stands for is said once, in the suite's table `axis`.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain, product
 from pathlib import Path
+from string import Template
 from typing import Any
 
-from subjects import ROLES, SUBJECTS
+from binding import ROLES
+from subjects import SUBJECTS
 
 from cerise.errors import CeriseError, did_you_mean
 
@@ -20,9 +25,9 @@ SUITES = HOME / "suites"
 
 Table = dict[str, Any]
 
-TOP = {"title", "repeat", "warm", "timeout", "baseline", "data", "subject", "query", "smoke"}
+TOP = {"title", "repeat", "warm", "timeout", "baseline", "axis", "data", "subject", "query", "smoke"}
 DATA = {"generator", "events", "seed", "files", "options", "columns"}
-QUERY = {"name", "text", "data", "subjects", *ROLES}
+QUERY = {"name", "text", "data", "subjects", "also", "for", *ROLES}
 SUBJECT = {"run", "peer", "python", "repeat", "warm", "data"}  # all others are options of its `run`
 
 
@@ -107,17 +112,15 @@ def _sizes_within(value: Any, smoke: bool) -> Any:
 def _suite(path: Path, top: Table, repeat: int | None) -> Suite:
     _check(top, TOP, ("title", "subject"), "the suite")
     data, subjects = top.get("data", {}), top["subject"]
-    queries = {each.get("name", f"query {i}"): each for i, each in enumerate(top.get("query", []), 1)}
-    if len(queries) < len(top.get("query", [])):
-        raise CeriseError("two queries have the same name")
+    queries = _queries(top.get("query", []), top.get("axis", {}))
     for name, table in data.items():
         _check(table, DATA, ("events",) if "generator" in table else ("columns",), f"data '{name}'")
     for name, table in subjects.items():
         _check_subject(name, table, data)
     for name, table in queries.items():
-        _check(table, QUERY, ("name", "text", "data", "time"), f"query '{name}'")
-        _known(table["data"], data, f"query '{name}': unknown data")
-        for subject in table.get("subjects", ()):
+        for of in (table["data"], *table.get("also", ())):
+            _known(of, data, f"query '{name}': unknown data")
+        for subject in chain(table.get("subjects", ()), *table.get("also", {}).values()):
             _known(subject, subjects, f"query '{name}': unknown subject")
     if "baseline" in top:
         _known(top["baseline"], subjects, "unknown baseline")
@@ -139,6 +142,45 @@ def _suite(path: Path, top: Table, repeat: int | None) -> Suite:
     )
 
 
+def _queries(tables: Iterable[Table], axes: Mapping[str, Table]) -> dict[str, Table]:
+    queries: dict[str, Table] = {}
+    for number, table in enumerate(tables, 1):
+        _check(table, QUERY, ("name", "text", "data", "time"), f"query '{table.get('name', number)}'")
+        for query in _spread(table, axes):
+            if query["name"] in queries:
+                raise CeriseError(f"two queries have the name '{query['name']}'")
+            queries[query["name"]] = query
+    return queries
+
+
+def _spread(table: Table, axes: Mapping[str, Table]) -> Iterator[Table]:
+    """Yield a query for each combination that it has in `for`, with values in the place of `$axis`."""
+    if "for" not in table:
+        yield table | {"axes": {}}
+        return
+    for ranges in table["for"] if isinstance(table["for"], list) else [table["for"]]:
+        for chosen in product(*ranges.values()):
+            names = dict(zip(ranges, chosen, strict=True))
+            values = {axis: _value(axes.get(axis), axis, name) for axis, name in names.items()}
+            used = {"name": names, "text": values, "data": values}
+            yield table | {entry: _fill(table[entry], used[entry]) for entry in used} | {"axes": names}
+
+
+def _value(named: Table | None, axis: str, name: Any) -> Any:
+    """Return what a name on an axis stands for: itself, where the suite does not say."""
+    if named is None:
+        return name
+    _known(name, named, f"axis '{axis}' has no")
+    return named[name]
+
+
+def _fill(text: str, values: Mapping[str, Any]) -> str:
+    try:
+        return Template(text).substitute(values)
+    except KeyError as missing:
+        raise CeriseError(f"'{text}' has no {missing} in its `for`") from None
+
+
 def _pairs(
     data: Mapping[str, Table], subjects: Mapping[str, Table], queries: Mapping[str, Table]
 ) -> Iterable[tuple[str, str | None, str | None]]:
@@ -152,7 +194,8 @@ def _pairs(
             yield from ((subject, None, of) for of in table.get("data", generated))
     for query, table in queries.items():
         asked = table.get("subjects", [s for s in subjects if needs[s] in ("query", "events")])
-        yield from ((subject, query, table["data"]) for subject in asked)
+        for of, them in {table["data"]: asked, **table.get("also", {})}.items():
+            yield from ((subject, query, of) for subject in them)
 
 
 def _needs(subject: Table) -> str:

@@ -105,12 +105,17 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """Some events in stream order: their columns, times and positions in the stream."""
+    """Some events in stream order: their columns, times and positions in the stream.
+
+    `equals` says of each event how many equal ones came before it, where that is known already because
+    not all of them are here.
+    """
 
     schema: Schema
     table: pa.Table
     times: npt.NDArray[np.int64]
     positions: npt.NDArray[np.int64]
+    equals: npt.NDArray[np.uint64] | None = None
 
     @classmethod
     def of(cls, table: pa.Table, schema: Schema, *, reads: Sequence[Path] = (), start: int = 0) -> EventBatch:
@@ -155,6 +160,7 @@ class EventBatch:
             self.table.slice(start, stop - start),
             self.times[start:stop],
             self.positions[start:stop],
+            None if self.equals is None else self.equals[start:stop],
         )
 
 

@@ -32,12 +32,12 @@ def in_batches_of(size: int, *, reload: bool = False) -> Runner:
         matcher = _start(bound, options)
         parts = []
         for start in range(0, len(events), size):
-            parts.append(to_table(matcher.feed(events.slice(start, start + size)), bound))
+            parts += [to_table(each, bound) for each in matcher.feed(events.slice(start, start + size))]
             if reload:
                 state = matcher.save()
                 matcher = _start(bound, options)
                 matcher.load(state)
-        parts.append(to_table(matcher.flush(), bound))
+        parts += [to_table(each, bound) for each in matcher.flush()]
         return _joined(parts, bound)
 
     return run_batches
@@ -48,9 +48,10 @@ def _start(bound: Bound, options: Options) -> Matcher:
 
 
 def _joined(parts: list[pa.Table], bound: Bound) -> pa.Table:
-    joined = pa.concat_tables(parts)
+    joined = pa.concat_tables([bound.output_schema.empty_table(), *parts])
     if isinstance(bound.query.returns, Count):
-        return pa.table({"count": pa.array([sum(joined.column("count").to_pylist())], pa.int64())})
+        name = bound.output_schema.names[0]
+        return pa.table({name: pa.array([sum(joined.column(name).to_pylist())], pa.int64())})
     return joined
 
 

@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import chain
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -53,7 +54,7 @@ def bindings(bound: Bound, table: pa.Table, engine: str = "reference") -> Counte
     matcher = ENGINES[engine].start(bound, Options())
     events = EventBatch.of(table, bound.schema, reads=bound.ties)
     found: Counter[brute.Match] = Counter()
-    for matches in (matcher.feed(events), matcher.flush()):
+    for matches in chain(matcher.feed(events), matcher.flush()):
         ids = matches.events.table.column("id").to_pylist()
         rows = zip(*(column.to_pylist() for column in matches.rows.values()), strict=True)
         found.update(tuple(tuple(ids[place] for place in taken or ()) for taken in row) for row in rows)
@@ -138,8 +139,10 @@ def test_a_matcher_saved_before_its_first_event_and_after_its_last_goes_on(pair:
         later = ENGINES["reference"].start(bound, Options())
         later.load(matcher.save())
         matcher = later
-        found += rows(to_table(matcher.feed(part), bound).drop_columns("match_id"))
-    found += rows(to_table(matcher.flush(), bound).drop_columns("match_id"))
+        for each in matcher.feed(part):
+            found += rows(to_table(each, bound).drop_columns("match_id"))
+    for each in matcher.flush():
+        found += rows(to_table(each, bound).drop_columns("match_id"))
     assert found == rows(run(bound, pair.table, Options()).drop_columns("match_id"))
 
 

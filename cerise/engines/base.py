@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -42,23 +42,58 @@ class Matches:
     Attributes:
         events: the events that the bindings point into.
         rows: one list column per variable, in pattern order; null where the variable is not bound.
+        counted: how many matches there are, where the query asks for no more than that (S7.2).
     """
 
     events: EventBatch
     rows: Mapping[str, pa.ListArray]
+    counted: int | None = None
 
     def __len__(self) -> int:
-        return len(next(iter(self.rows.values())))
+        return len(next(iter(self.rows.values()))) if self.counted is None else self.counted
 
 
 @dataclass(slots=True)
 class Report:
-    """What an engine counted while it ran."""
+    """What an engine counted while it ran; 0 where it does not count such things.
+
+    Attributes:
+        events: the events it was given.
+        matches: the matches it found.
+        most_runs: how many runs were alive at once at most.
+        uncomputable: how many values could not be computed and were null (S4.6).
+        run_steps: the sum over all events of the runs alive [SASE08 Table 2: runs per time step].
+        matched_events: the sum of the lengths of all matches constructed [Table 2: match length].
+        opened_runs: how many events opened a run.
+        merged_runs: how many runs were merged into another [Table 3].
+        buffer_updates: how many nodes were written to the shared buffer [Table 3].
+        reread_events: how often an event was read again [Expt 3].
+        matching_seconds: the time spent on moving runs.
+        construction_seconds: the time spent on writing out matches.
+    """
 
     events: int = 0
     matches: int = 0
     most_runs: int = 0
     uncomputable: int = 0
+    run_steps: int = 0
+    matched_events: int = 0
+    opened_runs: int = 0
+    merged_runs: int = 0
+    buffer_updates: int = 0
+    reread_events: int = 0
+    matching_seconds: float = 0.0
+    construction_seconds: float = 0.0
+
+    @property
+    def runs_per_step(self) -> float:
+        """How many runs were alive at an event, on average."""
+        return self.run_steps / self.events if self.events else 0.0
+
+    @property
+    def match_length(self) -> float:
+        """How many events a match had, on average."""
+        return self.matched_events / self.matches if self.matches else 0.0
 
     def __str__(self) -> str:
         counted = f"{self.events} events, {self.matches} matches, at most {self.most_runs} runs at once"
@@ -71,12 +106,15 @@ class Matcher(Protocol):
 
     report: Report
 
-    def feed(self, events: EventBatch) -> Matches:
-        """Take the next events in stream order; return the matches that have become final."""
+    def feed(self, events: EventBatch) -> Iterator[Matches]:
+        """Take the next events in stream order; yield the matches that become final, some at a time.
+
+        The events are taken as the matches are: exhaust the iterator before the next call.
+        """
         ...
 
-    def flush(self) -> Matches:
-        """Return the matches that the end of the stream makes final."""
+    def flush(self) -> Iterator[Matches]:
+        """Yield the matches that the end of the stream makes final."""
         ...
 
     def save(self) -> bytes:

@@ -36,9 +36,60 @@ def match_ids(matches: Matches, bound: Bound) -> pa.Array:
 
 def event_ids(events: EventBatch, bound: Bound) -> UInts:
     """Return a 64-bit name for each event."""
+    ids = _content_ids(events, bound)
+    return _mix(ids + (_number_among_equals(ids) if events.equals is None else events.equals) * STEP_EVENT)
+
+
+def _content_ids(events: EventBatch, bound: Bound) -> UInts:
+    """Return a name for each event that equal events share."""
     paths = dict.fromkeys((*((name,) for name in bound.schema.order), *bound.reads))
-    ids = _mix(events.times.view(np.uint64) + hash_rows(events.table, events.schema, paths))
-    return _mix(ids + _number_among_equals(ids) * STEP_EVENT)
+    return _mix(events.times.view(np.uint64) + hash_rows(events.table, events.schema, paths))
+
+
+class Ties:
+    """How many equal events came before an event, over all batches of a stream.
+
+    Equal events have equal times, so only the events at the last time of a batch are remembered.
+    """
+
+    def __init__(self, bound: Bound) -> None:
+        self.bound = bound
+        self.time: int | None = None
+        self.seen: dict[int, int] = {}
+
+    def numbers(self, batch: EventBatch, rows: npt.NDArray[np.int64]) -> UInts:
+        """Return for some events of a batch how many equal ones came before them."""
+        times = batch.times
+        first = np.searchsorted(times, times[rows])
+        numbers = np.zeros(len(rows), dtype=np.uint64)
+        tied = (first < rows) | (times[rows] == self.time if self.time is not None else False)
+        if not tied.any():
+            return numbers
+        edges = np.zeros(len(times) + 1, np.int64)
+        np.add.at(edges, first[tied], 1)
+        np.add.at(edges, rows[tied] + 1, -1)
+        there = np.flatnonzero(np.cumsum(edges[:-1]))
+        ids = _content_ids(_taken(batch, there), self.bound)
+        found = _number_among_equals(ids)
+        if self.time is not None and times[there[0]] == self.time:
+            found += np.array([self.seen.get(each, 0) for each in ids.tolist()], np.uint64)
+        numbers[tied] = found[np.searchsorted(there, rows[tied])]
+        return numbers
+
+    def follow(self, batch: EventBatch) -> None:
+        """Remember the events at the last time of a batch."""
+        if not len(batch):
+            return
+        last = int(batch.times[-1])
+        if last != self.time:
+            self.time, self.seen = last, {}
+        tail = np.arange(np.searchsorted(batch.times, last), len(batch))
+        for each in _content_ids(_taken(batch, tail), self.bound).tolist():
+            self.seen[each] = self.seen.get(each, 0) + 1
+
+
+def _taken(batch: EventBatch, rows: npt.NDArray[np.int64]) -> EventBatch:
+    return EventBatch(batch.schema, batch.table.take(pa.array(rows)), batch.times[rows], batch.positions[rows])
 
 
 def hash_rows(table: pa.Table, schema: Schema, paths: Iterable[Path]) -> UInts:

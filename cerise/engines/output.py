@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -27,10 +27,22 @@ Rows = npt.NDArray[np.int64]
 def to_table(matches: Matches, bound: Bound) -> pa.Table:
     """Return matches as a table of `bound.output_schema`."""
     if isinstance(bound.query.returns, Count):
-        return pa.table({bound.columns[0].name: pa.array([len(matches)], pa.int64())})
+        return _count(len(matches), bound)
     first, last = _ends(matches)
     columns = [_column(column, matches, bound, (first, last)) for column in bound.columns]
     return pa.Table.from_arrays(columns, schema=bound.output_schema)
+
+
+def to_result(found: Iterable[Matches], bound: Bound) -> pa.Table:
+    """Return all matches of a query as one table; of a count, the sum."""
+    if isinstance(bound.query.returns, Count):
+        return _count(sum(map(len, found)), bound)
+    tables = [to_table(matches, bound) for matches in found]
+    return pa.concat_tables(tables) if tables else bound.output_schema.empty_table()
+
+
+def _count(number: int, bound: Bound) -> pa.Table:
+    return pa.table({bound.columns[0].name: pa.array([number], pa.int64())})
 
 
 def _column(column: OutColumn, matches: Matches, bound: Bound, ends: tuple[Rows, Rows]) -> pa.Array:

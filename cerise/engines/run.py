@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cerise.engines.base import Options
 from cerise.engines.choose import choose
-from cerise.engines.output import to_table
+from cerise.engines.output import to_result
 from cerise.errors import did_you_mean
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
@@ -34,7 +35,7 @@ def run(bound: Bound, table: pa.Table, options: Options) -> pa.Table:
     if bound.source is not None:
         table = run(bound.source, table, options)
     matcher = choose(bound, options).start(bound, options)
-    matcher.feed(EventBatch.of(table, bound.schema, reads=bound.ties))
-    matches = matcher.flush()
+    events = EventBatch.of(table, bound.schema, reads=bound.ties)
+    found = to_result(chain(matcher.feed(events), matcher.flush()), bound)
     log.info("%s", matcher.report)
-    return to_table(matches, bound)
+    return found

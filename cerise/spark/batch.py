@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,7 @@ from pyspark.sql.types import StructType
 from cerise.engines.base import Options
 from cerise.engines.choose import choose
 from cerise.engines.identity import hash_rows
-from cerise.engines.output import to_table
+from cerise.engines.output import to_result
 from cerise.errors import DataError, UnsupportedError
 from cerise.events import EventBatch, Path, raw_column, read_times
 from cerise.kinds import Kind
@@ -63,8 +64,8 @@ class Task:
         matcher = choose(self.bound, self.options).start(self.bound, self.options)
         # Rows of one partition are in stream order, so a stable sort by time keeps that order.
         order = np.argsort(read_times(table, self.bound.schema), kind="stable")
-        matcher.feed(EventBatch.in_order(table.take(pa.array(order)), self.bound.schema))
-        return to_table(matcher.flush(), self.bound)
+        events = EventBatch.in_order(table.take(pa.array(order)), self.bound.schema)
+        return to_result(chain(matcher.feed(events), matcher.flush()), self.bound)
 
 
 def _settled(batch: pa.RecordBatch, columns: pa.Schema) -> pa.Table:

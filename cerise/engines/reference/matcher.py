@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,8 +58,12 @@ class ReferenceMatcher:
             for branch in bound.branches
         ]
 
-    def feed(self, events: EventBatch) -> Matches:
+    def feed(self, events: EventBatch) -> Iterator[Matches]:
         """Keep the events; their matches come with `flush`."""
+        self._keep(events)
+        return iter(())
+
+    def _keep(self, events: EventBatch) -> None:
         if len(events):
             if self._last_time is not None and events.times[0] < self._last_time:
                 raise DataError(
@@ -69,10 +73,9 @@ class ReferenceMatcher:
             self._last_time = int(events.times[-1])
             self._tables.append(events.table)
             self.report.events += len(events)
-        return self._matches([], events.slice(0, 0))
 
-    def flush(self) -> Matches:
-        """Return all matches of the events fed so far, and forget them."""
+    def flush(self) -> Iterator[Matches]:
+        """Yield all matches of the events fed so far, and forget them."""
         tables = self._tables or [self.bound.schema.columns.empty_table()]
         table = pa.concat_tables(tables)
         schema = self.bound.schema
@@ -85,7 +88,7 @@ class ReferenceMatcher:
             matches = self._all_matches(Stream(picked, events.times[rows].tolist()))
             found += [_in_rows(match, rows) for match in wanted(matches, self.bound)]
         self.report.matches += len(found)
-        return self._matches(found, events)
+        yield self._matches(found, events)
 
     def save(self) -> bytes:
         """Return the events, marked with the query that they wait for."""
@@ -103,7 +106,7 @@ class ReferenceMatcher:
             raise DataError("the saved state is of another query, or damaged", hint="start the query afresh")
         table = pa.ipc.open_stream(state[len(head) :]).read_all()
         self._tables = []
-        self.feed(EventBatch.in_order(table, self.bound.schema))
+        self._keep(EventBatch.in_order(table, self.bound.schema))
 
     def _mark(self) -> bytes:
         text = f"{show(self.bound.query)}\n{self.bound.schema.columns}"

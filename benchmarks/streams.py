@@ -1,0 +1,90 @@
+"""The events of a suite's data set: those of `cerise.data`, and two streams that only benchmarks ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cerise import data as published
+from cerise.data.draws import BATCH, DRAW, cut, rng_of, schema, sizes
+from cerise.data.generators import SCHEMAS as PUBLISHED_SCHEMAS
+
+RANKED = schema(type=pa.string(), x=pa.int32(), ts=pa.int64())
+SYMBOLS = schema(type=pa.string(), price=pa.int32(), volume=pa.int32(), ts=pa.int64())
+
+Draw = Callable[[np.random.Generator], dict[str, Any]]
+
+
+def ranked(
+    events: int, *, seed: int = 0, batch: int = BATCH, types: int = 50, exponent: float = 1.3
+) -> Iterator[pa.RecordBatch]:
+    """Yield one event per time unit: type T1, T2, … by Zipf's law in this order, x uniform from 0 to 999."""
+    weight = np.arange(1, types + 1) ** -exponent
+    upto = np.cumsum(weight) / weight.sum()
+    names = _names("T", types)
+
+    def draw(rng: np.random.Generator) -> dict[str, Any]:
+        rank = np.searchsorted(upto, rng.random(DRAW), side="right")
+        return {"type": names.take(np.minimum(rank, types - 1)), "x": _uniform(rng, 0, 999)}
+
+    return _stream(draw, RANKED, seed, sizes(events, batch))
+
+
+def symbols(events: int, *, seed: int = 0, batch: int = BATCH, symbols: int = 20) -> Iterator[pa.RecordBatch]:
+    """Yield one event per time unit: type S1, S2, …, price and volume from 1 to 100, all of them uniform."""
+    names = _names("S", symbols)
+
+    def draw(rng: np.random.Generator) -> dict[str, Any]:
+        symbol = names.take(rng.integers(0, symbols, DRAW))
+        return {"type": symbol, "price": _uniform(rng, 1, 100), "volume": _uniform(rng, 1, 100)}
+
+    return _stream(draw, SYMBOLS, seed, sizes(events, batch))
+
+
+OWN = {"ranked": ranked, "symbols": symbols}
+GENERATORS = {**published.GENERATORS, **OWN}
+SCHEMAS = {**PUBLISHED_SCHEMAS, "ranked": RANKED, "symbols": SYMBOLS}
+
+
+def batches(data: Mapping[str, Any], **options: Any) -> Iterator[pa.RecordBatch]:
+    """Yield the events that a suite's table describes."""
+    given = data.get("options", {}) | options
+    return GENERATORS[data["generator"]](data["events"], seed=data.get("seed", 0), **given)
+
+
+def write(data: Mapping[str, Any], path: Path) -> Path:
+    """Write the events that a suite's table describes to Parquet: one file, or a folder of several."""
+    name, files = data["generator"], data.get("files", 1)
+    path = path if files > 1 else path.with_suffix(".parquet")
+    if name not in OWN:
+        given = {"seed": data.get("seed", 0), "files": files, **data.get("options", {})}
+        return published.write(name, path, data["events"], overwrite=True, **given)
+    with pq.ParquetWriter(path, SCHEMAS[name]) as file:
+        for batch in batches(data):
+            file.write_batch(batch)
+    return path
+
+
+def _stream(draw: Draw, columns: pa.Schema, seed: int, wanted: Iterator[int]) -> Iterator[pa.RecordBatch]:
+    def draws() -> Iterator[pa.RecordBatch]:
+        for number in count(1):
+            first = 1 + (number - 1) * DRAW
+            made = draw(rng_of(seed, number)) | {"ts": np.arange(first, first + DRAW)}
+            yield pa.RecordBatch.from_pydict(made, schema=columns)
+
+    return cut(draws(), wanted)
+
+
+def _uniform(rng: np.random.Generator, least: int, most: int) -> npt.NDArray[np.int32]:
+    return rng.integers(least, most + 1, DRAW, dtype=np.int32)
+
+
+def _names(letter: str, many: int) -> pa.Array:
+    return pa.array([f"{letter}{number}" for number in range(1, many + 1)])

@@ -1,0 +1,3 @@
+"""NFA^b: automata over a shared buffer of events, as compiled kernels [SASE08]."""
+
+from cerise.engines.nfa.engine import ENGINES as ENGINES

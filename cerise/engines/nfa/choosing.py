@@ -1,0 +1,106 @@
+"""Which of several matches comes first (S7.1), and how many are kept (S7.4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cerise.engines.nfa.layout import PREV, SEQ, VAR
+from cerise.engines.nfa.machine import G_MATCHES, M_NODE, M_SEQ, M_VAR, MATCH_WORDS, match_row, node_row
+from cerise.kernels.jit import Ints, get, int64, kernel, put
+
+
+@kernel()
+def start_of(m: int, match: int) -> int:
+    """Return the first event of a match."""
+    n, seq = get(match, M_NODE), get(match, M_SEQ)
+    while n >= 0:
+        seq = get(node_row(m, n), SEQ)
+        n = get(node_row(m, n), PREV)
+    return seq
+
+
+@kernel()
+def spelled(m: int, match: int) -> Any:
+    """Return a match as rows (variable, event), by variable, then by event."""
+    length = 1 if get(match, M_SEQ) >= 0 else 0
+    n = get(match, M_NODE)
+    while n >= 0:
+        length += 1
+        n = get(node_row(m, n), PREV)
+    pairs = np.empty((length, 2), np.int64)
+    if get(match, M_SEQ) >= 0:
+        length -= 1
+        pairs[length, 0], pairs[length, 1] = get(match, M_VAR), get(match, M_SEQ)
+    n = get(match, M_NODE)
+    while n >= 0:
+        length -= 1
+        pairs[length, 0], pairs[length, 1] = get(node_row(m, n), VAR), get(node_row(m, n), SEQ)
+        n = get(node_row(m, n), PREV)
+    for i in range(1, len(pairs)):  # insertion keeps the order of events within a variable
+        j = i
+        while j > 0 and pairs[j - 1, 0] > pairs[j, 0]:
+            for c in range(2):
+                pairs[j - 1, c], pairs[j, c] = pairs[j, c], pairs[j - 1, c]
+            j -= 1
+    return pairs
+
+
+@kernel()
+def comes_before(m: int, one: int, other: int) -> bool:
+    """Whether a match comes before another that the same event completes."""
+    first, second = start_of(m, one), start_of(m, other)
+    if first != second:
+        return first < second
+    x, y = spelled(m, one), spelled(m, other)
+    for i in range(min(len(x), len(y))):
+        if x[i, 0] != y[i, 0]:
+            return x[i, 0] > y[i, 0]  # it has ended where the other goes on: a prefix comes first
+        if x[i, 1] != y[i, 1]:
+            return x[i, 1] < y[i, 1]
+    return len(x) < len(y)
+
+
+@kernel()
+def move_match(m: int, source: int, target: int) -> None:
+    """Write a match over another."""
+    for c in range(MATCH_WORDS):
+        put(match_row(m, target), c, get(match_row(m, source), c))
+
+
+@kernel()
+def keep_best(m: int, first: int) -> None:
+    """Keep the first of the matches from `first` on, which one event completes."""
+    best = first
+    for i in range(first + 1, get(m, G_MATCHES)):
+        if comes_before(m, match_row(m, i), match_row(m, best)):
+            best = i
+    move_match(m, best, first)
+    put(m, G_MATCHES, first + 1)
+
+
+@kernel(int64(int64, Ints, int64))
+def limited(m: int, ends: Any, keep: int) -> int:
+    """Keep, of the matches that each event completes, the first few; return how many are left.
+
+    The matches are in the order of `ends`, the events that complete them; the row after the last is free.
+    """
+    left, i, spare = 0, 0, len(ends)
+    while i < len(ends):
+        j = i
+        while j < len(ends) and ends[j] == ends[i]:
+            j += 1
+        for k in range(i, min(i + keep, j)):
+            if j - i > keep:
+                best = k
+                for other in range(k + 1, j):
+                    if comes_before(m, match_row(m, other), match_row(m, best)):
+                        best = other
+                move_match(m, k, spare)
+                move_match(m, best, k)
+                move_match(m, spare, best)
+            move_match(m, k, left)
+            left += 1
+        i = j
+    return left

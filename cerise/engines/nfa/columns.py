@@ -1,0 +1,200 @@
+"""Events as words of memory: what the kernels read of a batch.
+
+Numbers are read where Arrow keeps them. Strings become codes of one table, which outlives the batch, so
+that codes kept in runs stay good; where the query compares strings by order, codes are in that order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cerise.engines.nfa.layout import COL_NULLS, COL_POINTS, COL_SEQ, COL_TEXTS, COLUMNS
+from cerise.engines.nfa.program import Program
+from cerise.events import EventBatch, Path
+from cerise.kinds import Kind
+from cerise.pattern.values import Fault
+
+Ints = npt.NDArray[np.int64]
+Renumber = Callable[[Ints], None]  # told the new code of each old one
+
+CHUNK = 1 << 15
+
+
+class Texts:
+    """The strings that codes stand for."""
+
+    def __init__(self, literals: list[str], *, ordered: bool) -> None:
+        self.literals = pa.array(literals, pa.string())
+        self.ordered = ordered
+        self.table = self.literals
+        self.codes = np.arange(len(literals), dtype=np.int64)
+        if ordered:
+            self.add(self.literals, lambda _: None)
+
+    def add(self, new: pa.Array, renumber: Renumber) -> None:
+        """Take in strings; where that moves codes, say where to."""
+        missing = pc.filter(new, pc.invert(pc.is_in(new, value_set=self.table)))
+        if len(missing) == 0 and not self.ordered:
+            return
+        before = self.table
+        table = pa.concat_arrays([before, missing.unique()])
+        if self.ordered:
+            table = table.take(pc.array_sort_indices(table))
+            if not table.equals(before):
+                renumber(self.codes_of(before, table))
+        self.table = table
+        self.codes = self.codes_of(self.literals, table)
+
+    def keep(self, used: Ints, renumber: Renumber) -> None:
+        """Forget all strings but the query's own and those whose codes are used."""
+        before = self.table
+        live = before.take(pa.array(np.unique(used[(used >= 0) & (used < len(before))])))
+        table = pa.concat_arrays([self.literals, live]).unique()
+        if self.ordered:
+            table = table.take(pc.array_sort_indices(table))
+        renumber(self.codes_of(before, table))
+        self.table = table
+        self.codes = self.codes_of(self.literals, table)
+
+    @staticmethod
+    def codes_of(strings: pa.Array, table: pa.Array) -> Ints:
+        """Return the code of each string; 0 where it has none."""
+        return np.asarray(pc.index_in(strings, value_set=table).fill_null(0), dtype=np.int64)
+
+
+class Columns:
+    """The attributes of one batch after another, where the kernels find them."""
+
+    def __init__(self, program: Program, on_fault: Callable[[Fault], None]) -> None:
+        self.program = program
+        self.paths = list(program.layout.columns.items())
+        self.texts = Texts(list(program.layout.texts), ordered=program.ordered)
+        self.words = np.zeros(COLUMNS + len(self.paths), np.int64)
+        self._on_fault = on_fault
+        self._zeros = np.zeros(CHUNK, np.int64)
+        self._arrays: list[npt.NDArray[Any]] = []
+        self._nulls: Ints | None = None
+        self._points = self._zeros
+
+    @property
+    def address(self) -> int:
+        """Where generated code finds everything."""
+        return int(self.words.ctypes.data)
+
+    def read(self, events: EventBatch, points: Ints, renumber: Renumber) -> None:
+        """Make a batch known."""
+        arrays = [self._column(events, path) for path, _ in self.paths]
+        coded = [
+            column.dictionary_encode() if kind is Kind.STRING and not pa.types.is_dictionary(column.type) else column
+            for column, (_, kind) in zip(arrays, self.paths, strict=True)
+        ]
+        for column, (_, kind) in zip(coded, self.paths, strict=True):
+            if kind is Kind.STRING:
+                self.texts.add(column.dictionary.cast(pa.string()).drop_null(), renumber)
+        self._arrays = [
+            self._codes(column) if kind is Kind.STRING else _numbers(column, kind)
+            for column, (_, kind) in zip(coded, self.paths, strict=True)
+        ]
+        self._nulls = _null_bits(coded, len(events))
+        self._points = points
+
+    def at(self, start: int, seq: int) -> None:
+        """Point at the chunk that starts with an event of the batch."""
+        shift = 8 * start
+        self.words[COL_NULLS] = self._zeros.ctypes.data if self._nulls is None else self._nulls.ctypes.data + shift
+        self.words[COL_TEXTS] = self.texts.codes.ctypes.data
+        self.words[COL_SEQ] = seq
+        self.words[COL_POINTS] = self._points.ctypes.data + shift
+        for i, array in enumerate(self._arrays):
+            self.words[COLUMNS + i] = array.ctypes.data + shift
+
+    def _column(self, events: EventBatch, path: Path) -> pa.Array:
+        if path in self.program.derived:
+            return self.program.derived[path].column(events, self._on_fault)
+        if len(path) == 1 and pa.types.is_dictionary(events.schema.type_of(path)):
+            column = events.table.column(path[0]).unify_dictionaries().combine_chunks()
+            if events.schema.kind(path) is Kind.STRING and len(column.dictionary) < len(column):
+                return column
+        return events.column(path)
+
+    def _codes(self, column: pa.DictionaryArray) -> Ints:
+        codes = Texts.codes_of(column.dictionary.cast(pa.string()), self.texts.table)
+        indices = np.asarray(column.indices.fill_null(0), dtype=np.int64)
+        return codes[indices] if len(codes) else np.zeros(len(column), np.int64)
+
+
+def _numbers(column: pa.Array, kind: Kind) -> npt.NDArray[Any]:
+    """Return numbers in a row of memory, without a copy where that can be."""
+    if column.null_count:
+        column = column.fill_null(False if kind is Kind.BOOL else 0)
+    if kind is Kind.FLOAT:
+        return np.ascontiguousarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+    return np.ascontiguousarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _null_bits(columns: list[pa.Array], length: int) -> Ints | None:
+    """Return one word for each event, with a bit for each column that is null there."""
+    if not any(column.null_count or _null_in_dictionary(column) for column in columns):
+        return None
+    bits = np.zeros(length, np.int64)
+    for i, column in enumerate(columns):
+        if column.null_count or _null_in_dictionary(column):
+            null = column.cast(column.type.value_type).is_null() if _null_in_dictionary(column) else column.is_null()
+            bits |= np.asarray(null).astype(np.int64) << i
+    return bits
+
+
+def _null_in_dictionary(column: pa.Array) -> bool:
+    return pa.types.is_dictionary(column.type) and column.dictionary.null_count > 0
+
+
+class Partitions:
+    """A number for each partition (S8)."""
+
+    def __init__(self, program: Program) -> None:
+        bound = program.bound
+        self.paths = bound.partition
+        self.required = [path in bound.not_null for path in bound.partition]
+        self.numbers: dict[tuple[Any, ...], int] = {} if self.paths else {(): 0}
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def of(self, events: EventBatch) -> Ints:
+        """Return the partition of each event; -1 where it belongs to none."""
+        if not self.paths:
+            return np.zeros(len(events), np.int64)
+        codes, keys = _combined([_encoded(events.column(path)) for path in self.paths])
+        known = np.array([self._number(key) for key in keys] or [0], np.int64)
+        part: Ints = known[codes]
+        return part
+
+    def _number(self, key: tuple[Any, ...]) -> int:
+        if any(value is None and needed for value, needed in zip(key, self.required, strict=True)):
+            return -1
+        key = tuple("NaN" if value != value else value for value in key)
+        return self.numbers.setdefault(key, len(self.numbers))
+
+
+def _encoded(column: pa.Array) -> tuple[Ints, list[Any]]:
+    """Return a column as numbers of its distinct values, null among them."""
+    if pa.types.is_floating(column.type):
+        column = pc.add(column, 0.0)  # -0.0 is 0.0
+    coded = column.dictionary_encode(null_encoding="encode")
+    return np.asarray(coded.indices, dtype=np.int64), coded.dictionary.to_pylist()
+
+
+def _combined(columns: list[tuple[Ints, list[Any]]]) -> tuple[Ints, list[tuple[Any, ...]]]:
+    """Return several columns as one: numbers of the distinct rows, and these rows."""
+    codes, values = columns[0]
+    keys = [(value,) for value in values]
+    for more, values in columns[1:]:
+        joined, codes = np.unique(codes * len(values) + more, return_inverse=True)
+        keys = [(*keys[code // len(values)], values[code % len(values)]) for code in joined.tolist()]
+    return codes, keys

@@ -1,0 +1,98 @@
+"""Columns that are computed before matching, so that kernels see numbers only.
+
+Text functions, casts from and to text, LIKE and long IN lists of one event become a column of their own,
+computed once for each distinct value by the plain twin in `pattern.evaluate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from cerise.events import EventBatch, Path
+from cerise.kinds import ARROW_OF, Kind
+from cerise.pattern.check import kind_of
+from cerise.pattern.evaluate import compiled
+from cerise.pattern.expr import Agg, At, Attr, Call, Cast, Expr, In, Like, Literal, attributes, rebuild, walk
+from cerise.pattern.show import show_expr
+from cerise.pattern.values import Fault
+
+TEXT_FUNCTIONS = frozenset({"length", "lower", "upper"})
+LONGEST_LIST = 16
+CANONICAL = {Kind.FLOAT: pa.float64(), Kind.STRING: pa.string(), Kind.BOOL: pa.bool_()}
+
+
+class Mixed(Exception):  # noqa: N818
+    """A text function of several events at once; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """An expression over one event, as a column."""
+
+    expr: Expr
+    kind: Kind
+
+    def column(self, events: EventBatch, on_fault: Callable[[Fault], None]) -> pa.Array:
+        """Return its values in canonical form."""
+        function = compiled(self.expr, on_fault)
+        paths = list(dict.fromkeys(each.path for each in attributes(self.expr)))
+        arrays = [events.column(path) for path in paths]
+        type_ = CANONICAL.get(self.kind, pa.int64())
+        if len(arrays) == 1:
+            encoded = arrays[0].dictionary_encode(null_encoding="encode")
+            distinct = encoded.dictionary
+            columns = {paths[0]: distinct.to_pylist()}
+            values = [function(columns, {"": (i,)}, {}) for i in range(len(distinct))]
+            return pa.array(values, type_).take(encoded.indices)
+        columns = {path: array.to_pylist() for path, array in zip(paths, arrays, strict=True)}
+        return pa.array([function(columns, {"": (i,)}, {}) for i in range(len(events))], type_)
+
+
+def plain(expr: Expr, derived: dict[Path, Derived]) -> Expr:
+    """Return an expression in which no text is computed; what it needs is added to `derived`.
+
+    Raises:
+        Mixed: where a text function joins several events.
+    """
+    if not _computes_text(expr):
+        return rebuild(expr, lambda each: plain(each, derived))
+    inner = attributes(expr)
+    if any(isinstance(each, Agg) for each in walk(expr)) or len({(a.var, a.at) for a in inner}) > 1:
+        raise Mixed(f"{show_expr(expr)} computes text from several events")
+    if not inner:
+        value = compiled(expr, _null)({}, {}, {})
+        return Literal(value, kind_of(expr))
+    kind = kind_of(expr)
+    one = _of_any_event(expr)
+    path = ("", show_expr(one))
+    derived[path] = Derived(one, kind)
+    return Attr(inner[0].var, path, inner[0].at, kind)
+
+
+def _computes_text(expr: Expr) -> bool:
+    match expr:
+        case Like():
+            return True
+        case Call(function):
+            return function in TEXT_FUNCTIONS
+        case Cast(arg, kind):
+            return Kind.STRING in (kind, kind_of(arg)) and kind is not kind_of(arg)
+        case In(arg, items):
+            return len(items) > LONGEST_LIST and all(isinstance(item, Literal) for item in items)
+    return False
+
+
+def _of_any_event(expr: Expr) -> Expr:
+    if isinstance(expr, Attr):
+        return replace(expr, var="", at=At.EVERY, span=None)
+    return rebuild(expr, _of_any_event)
+
+
+def _null(_fault: Fault) -> None:
+    """A constant that cannot be computed is null."""
+
+
+assert set(CANONICAL) <= set(ARROW_OF)

@@ -1,0 +1,263 @@
+"""One query running over one stream, by kernels: feeds them chunks, makes room, writes out matches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from cerise.engines.base import Matches, Options, Report
+from cerise.engines.nfa import basic, upkeep
+from cerise.engines.nfa.choosing import limited
+from cerise.engines.nfa.columns import CHUNK, Columns, Partitions
+from cerise.engines.nfa.expand import X_DEPTH, X_MATCH, X_WORDS, expand
+from cerise.engines.nfa.layout import COL_FAULTS, JOIN, SEQ, VAR
+from cerise.engines.nfa.machine import (
+    A_COLS, G_BOUND, G_CANDS, G_COUNT, G_LIVE, G_MATCHES, G_MERGED, G_MOST, G_NODES, G_OPENED, G_OVERFLOW, G_REREAD,
+    G_RUNS, G_STEPS, H_NODES, M_NODE, M_SEQ,
+)  # fmt: skip
+from cerise.engines.nfa.program import Program
+from cerise.engines.nfa.tables import Memory
+from cerise.engines.nfa.retained import Retained
+from cerise.errors import DataError, PlanError
+from cerise.events import EventBatch
+from cerise.kernels.jit import load_source
+from cerise.pattern.show import show
+from cerise.pattern.values import Fault
+
+Ints = npt.NDArray[np.int64]
+FEWEST = 1 << 12  # a pool smaller than this is not worth tidying
+AT_ONCE = 1 << 17  # matches, or events of one variable, written out at a time
+
+
+class NfaMatcher:
+    """All state of a query that runs by automata."""
+
+    def __init__(self, program: Program, options: Options, *, backtracking: bool = False) -> None:
+        self.program = program
+        self.options = options
+        self.report = Report()
+        self.backtracking = backtracking
+        module = load_source(program.source)
+        self._edge, self._fits = module.edge, module.fits
+        self._reset()
+
+    def _reset(self) -> None:
+        program = self.program
+        self._columns = Columns(program, self._on_fault)
+        self._partitions = Partitions(program)
+        self._memory = Memory(program, self.options.max_runs)
+        self._memory.m[A_COLS] = self._columns.address
+        self._mask = np.zeros(CHUNK, np.int64)
+        self._now = np.full(1, np.iinfo(np.int64).min)
+        self._retained = Retained.empty(program.bound)
+        self._limits = {"runs": FEWEST, "nodes": FEWEST, "cands": FEWEST}
+
+    # ---- the interface of all engines
+
+    def feed(self, events: EventBatch) -> Iterator[Matches]:
+        """Take the next events in stream order; yield the matches that become final, some at a time."""
+        if not len(events):
+            return
+        if events.times[0] < self._now[0] and not self.program.by_position:
+            self._refuse_going_back(events)
+        self.report.events += len(events)
+        started = time.perf_counter()
+        part = self._partitions.of(events)
+        self._memory.spread(len(self._partitions))
+        points = self._points(events, part)
+        self._columns.read(events, points, self._renumber)
+        self._retained.begin(events)
+        self.report.matching_seconds += time.perf_counter() - started
+        for start in range(0, len(events), CHUNK):
+            yield from self._chunk(start, part[start : start + CHUNK], points[start : start + CHUNK])
+        self._sweep(over=False)
+        yield from self._written()
+        self._collect()
+        self._retained.end(self._held())
+        if self.program.counts_only:
+            yield from self._counted()
+
+    def flush(self) -> Iterator[Matches]:
+        """Yield the matches that the end of the stream makes final, and forget everything."""
+        self._retained.begin(self._retained.kept.slice(0, 0))
+        self._sweep(over=True)
+        yield from self._written()
+        if self.program.counts_only:
+            yield from self._counted()
+        self._reset()
+
+    def save(self) -> bytes:
+        """Return the state, for `load` in another process."""
+        raise NotImplementedError
+
+    def load(self, state: bytes) -> None:
+        """Go on from a saved state of the same query."""
+        raise NotImplementedError
+
+    # ---- moving
+
+    def _chunk(self, start: int, part: Ints, points: Ints) -> Iterator[Matches]:
+        seq = self._retained.start + start
+        self._columns.at(start, seq)
+        mask = self._mask[: len(part)]
+        self._fits(len(mask), self._columns.address, mask.ctypes.data)
+        done = 0
+        while done < len(mask):
+            begun = time.perf_counter()
+            with np.errstate(all="ignore"):
+                done = basic.advance(
+                    self._edge, self._memory.address, done, len(mask), mask.ctypes.data, part.ctypes.data,
+                    points.ctypes.data, seq,
+                )  # fmt: skip
+            self.report.matching_seconds += time.perf_counter() - begun
+            if self._memory.m[G_LIVE] > self.options.max_runs:
+                raise self._too_many(start + min(done, len(mask) - 1))
+            if done < len(mask):
+                yield from self._written()
+                self._memory.make_room()
+        if not self.program.by_position:
+            self._now[0] = points[-1]
+        yield from self._tidy()
+
+    def _points(self, events: EventBatch, part: Ints) -> Ints:
+        """Return what windows are measured in: times, or positions in the partition."""
+        points = np.ascontiguousarray(events.times).view()
+        if self.program.by_position:
+            points = np.zeros(len(part), np.int64)
+            upkeep.number_in_partition(part, points, self._memory.counts)
+        points.flags.writeable = False
+        return points
+
+    def _points_now(self) -> Ints:
+        """Return the newest point of all, or of each partition."""
+        return self._memory.counts - 1 if self.program.by_position else self._now
+
+    # ---- upkeep
+
+    def _tidy(self) -> Iterator[Matches]:
+        """Free what has expired, where a pool has doubled since last time."""
+        m = self._memory.m
+        if m[G_RUNS] > self._limits["runs"] or m[G_NODES] > self._limits["nodes"]:
+            self._sweep(over=False)
+            yield from self._written()
+            self._collect()
+            self._limits["runs"] = max(FEWEST, 2 * int(m[G_LIVE]))
+        if m[G_CANDS] > self._limits["cands"]:
+            self._memory.forget_candidates(self._points_now())
+            self._limits["cands"] = max(FEWEST, 2 * int(m[G_CANDS]))
+
+    def _sweep(self, *, over: bool) -> None:
+        self._memory.make_room(matches=int(self._memory.m[G_LIVE]))
+        upkeep.sweep(self._memory.address, self._memory.lists, self._points_now(), int(over))
+
+    def _collect(self) -> None:
+        if self._memory.m[H_NODES]:
+            upkeep.collect(self._memory.address, self._memory.lists, self._points_now())
+            self._limits["nodes"] = max(FEWEST, 2 * int(self._memory.m[G_NODES]))
+            self._retained.prune(self._held())
+
+    def _held(self) -> Ints:
+        """Return the numbers of the events that runs hold, ascending."""
+        used = self._memory.nodes[: self._memory.m[G_NODES]]
+        return np.unique(used[used[:, VAR] != JOIN, SEQ])
+
+    def _renumber(self, codes: Ints) -> None:
+        """Give the strings in runs, nodes and candidates their new codes."""
+        for words in self._memory.strings():
+            words[:] = codes[np.clip(words, 0, len(codes) - 1)] if len(codes) else 0
+
+    # ---- matches
+
+    def _counted(self) -> Iterator[Matches]:
+        regs = self._memory.m
+        count = int(regs[G_COUNT] + regs[G_MATCHES])
+        if regs[G_OVERFLOW]:
+            raise PlanError("there are more matches than a 64-bit count can hold", hint="shorten WITHIN")
+        regs[G_COUNT] = regs[G_MATCHES] = 0
+        self.report.matches += count
+        nothing = self._retained.kept.slice(0, 0)
+        yield Matches(nothing, {}, counted=count)
+
+    def _written(self) -> Iterator[Matches]:
+        """Yield the matches noted so far, in tables of bounded size."""
+        regs = self._memory.m
+        self._read_registers()
+        if self.program.counts_only and self.program.bound.query.limit is None:
+            return
+        if not regs[G_MATCHES]:
+            return
+        begun = time.perf_counter()
+        count = self._chosen()
+        if self.program.counts_only:
+            regs[G_COUNT] += count
+            regs[G_MATCHES] = 0
+            return
+        longest = int(regs[G_NODES]) + 2
+        at = np.zeros(X_WORDS, np.int64)
+        at[X_DEPTH] = -1
+        path, stack = np.empty((longest, 2), np.int64), np.empty((longest, 2), np.int64)
+        variables = len(self.program.bound.variables)
+        lengths = np.empty((AT_ONCE, variables), np.int64)
+        events = np.empty((variables, max(AT_ONCE, longest)), np.int64)
+        while at[X_MATCH] < count:
+            fill = np.zeros(variables, np.int64)
+            written = expand(self._memory.address, count, at, path, stack, lengths, events, fill)
+            found = self._retained.matches(lengths[:written], [row[:n] for row, n in zip(events, fill, strict=True)])
+            self.report.matches += written
+            self.report.matched_events += int(fill.sum())
+            self.report.construction_seconds += time.perf_counter() - begun
+            yield found
+            begun = time.perf_counter()
+        regs[G_MATCHES] = 0
+
+    def _chosen(self) -> int:
+        """Apply LIMIT (S7.4); return how many matches are left."""
+        count = int(self._memory.m[G_MATCHES])
+        limit = self.program.bound.query.limit
+        if limit is None:
+            return count
+        self._memory.make_room(matches=1)
+        matches = self._memory.matches[:count]
+        ends = np.where(matches[:, M_SEQ] >= 0, matches[:, M_SEQ], self._memory.nodes[matches[:, M_NODE], SEQ])
+        order = np.argsort(ends, kind="stable")
+        matches[:] = matches[order]
+        return int(limited(self._memory.address, ends[order], limit))
+
+    # ---- what is reported
+
+    def _read_registers(self) -> None:
+        regs, report = self._memory.m, self.report
+        for register, name in _COUNTERS.items():
+            setattr(report, name, getattr(report, name) + int(regs[register]))
+            regs[register] = 0
+        report.most_runs = max(report.most_runs, int(regs[G_MOST]))
+        report.uncomputable += int(self._columns.words[COL_FAULTS])
+        self._columns.words[COL_FAULTS] = 0
+
+    def _on_fault(self, _fault: Fault) -> None:
+        self.report.uncomputable += 1
+
+    def _refuse_going_back(self, events: EventBatch) -> None:
+        raise DataError(
+            f"events go back in time, from {self._now[0]} to {events.times[0]}", hint="feed batches in stream order"
+        )
+
+    def _too_many(self, event: int) -> PlanError:
+        query = show(self.program.bound.query)
+        batch = self._retained.batch
+        assert batch is not None
+        return PlanError(
+            f"{self._memory.m[G_LIVE]} runs are alive at event {self._retained.start + event}, "
+            f"time {batch.times[event]}: more than {self.options.max_runs}, of the query\n{query}",
+            hint="add LIMIT n PER EVENT, ask for RETURN COUNT(*), shorten WITHIN, add predicates, "
+            "use skip_till_next_match, or raise Options(max_runs=…)",
+        )
+
+
+_COUNTERS = {
+    G_STEPS: "run_steps", G_MERGED: "merged_runs", G_OPENED: "opened_runs", G_BOUND: "buffer_updates",
+    G_REREAD: "reread_events",
+}  # fmt: skip

@@ -1,0 +1,137 @@
+"""The events that runs still hold, kept from batch to batch, and matches as rows of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cerise.engines.base import Matches
+from cerise.engines.identity import Ties
+from cerise.events import EventBatch
+from cerise.pattern.bound import Bound
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Retained:
+    """Events by number: those kept of former batches, and all of the current one.
+
+    Attributes:
+        bound: the query.
+        kept: events of former batches.
+        numbers: their numbers in the stream, ascending.
+        batch: the current batch.
+        start: the number of its first event.
+        ties: how often an event equal to one has occurred before.
+    """
+
+    bound: Bound
+    kept: EventBatch
+    numbers: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    batch: EventBatch | None = None
+    start: int = 0
+    ties: Ties = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ties = Ties(self.bound)
+
+    @classmethod
+    def empty(cls, bound: Bound) -> Retained:
+        """Return what is kept before the first event."""
+        nothing = EventBatch.in_order(bound.schema.columns.empty_table(), bound.schema)
+        return cls(bound, nothing)
+
+    def begin(self, batch: EventBatch) -> None:
+        """Take the next batch."""
+        self.batch = batch
+
+    def end(self, held: Ints) -> None:
+        """Keep of the current batch the events with these numbers, and let the rest go."""
+        assert self.batch is not None
+        fresh = held[held >= self.start] - self.start
+        if len(fresh):
+            self.kept = _joined(self.kept, self._taken(fresh))
+            self.numbers = np.concatenate([self.numbers, fresh + self.start])
+        self.ties.follow(self.batch)
+        self.start += len(self.batch)
+        self.batch = None
+
+    def prune(self, held: Ints) -> None:
+        """Keep of former batches only the events with these numbers."""
+        left = np.isin(self.numbers, held)
+        if not left.all():
+            rows = np.flatnonzero(left)
+            self.kept, self.numbers = _rows(self.kept, rows), self.numbers[rows]
+
+    def matches(self, lengths: Ints, events: list[Ints]) -> Matches:
+        """Return matches: for each variable how many events each has, and the numbers of these events."""
+        numbers = [values for values in events if len(values)]
+        used, places = _distinct(numbers)
+        old = used < self.start
+        parts = []
+        if old.any():
+            parts.append(_rows(self.kept, np.searchsorted(self.numbers, used[old])))
+        if not old.all():
+            parts.append(self._taken(used[~old] - self.start))
+        table = parts[0] if len(parts) == 1 else _joined(*parts) if parts else self.kept.slice(0, 0)
+        rows, taken = {}, iter(places)
+        for i, var in enumerate(self.bound.variables):
+            values = next(taken) if len(events[i]) else events[i]
+            rows[var.name] = _lists(lengths[:, i], values)
+        return Matches(table, rows)
+
+    def _taken(self, rows: Ints) -> EventBatch:
+        assert self.batch is not None
+        return _rows(self.batch, rows, self.ties.numbers(self.batch, rows))
+
+
+def _rows(events: EventBatch, rows: Ints, equals: npt.NDArray[np.uint64] | None = None) -> EventBatch:
+    if equals is None:
+        assert events.equals is not None
+        equals = events.equals[rows]
+    return EventBatch(
+        events.schema, events.table.take(pa.array(rows)), events.times[rows], events.positions[rows], equals
+    )
+
+
+def _joined(one: EventBatch, other: EventBatch) -> EventBatch:
+    if not len(one):
+        return other
+    assert one.equals is not None
+    assert other.equals is not None
+    return EventBatch(
+        one.schema,
+        pa.concat_tables([one.table, other.table]),
+        np.concatenate([one.times, other.times]),
+        np.concatenate([one.positions, other.positions]),
+        np.concatenate([one.equals, other.equals]),
+    )
+
+
+def _distinct(parts: list[Ints]) -> tuple[Ints, list[Ints]]:
+    """Return the distinct numbers in some arrays, and each array as places among them."""
+    if not parts:
+        return np.zeros(0, np.int64), []
+    low = min(int(each.min()) for each in parts)
+    span = max(int(each.max()) for each in parts) - low + 1
+    if span > 8 * sum(map(len, parts)) + 1024:
+        used = np.unique(np.concatenate(parts))
+        return used, [np.searchsorted(used, each) for each in parts]
+    marks = np.zeros(span, np.int64)
+    for each in parts:
+        marks[each - low] = 1
+    used = np.flatnonzero(marks) + low
+    place = np.cumsum(marks) - 1
+    return used, [place[each - low] for each in parts]
+
+
+def _lists(lengths: Ints, values: Ints) -> pa.ListArray:
+    """Return lists of the given lengths, one after another; those of length 0 are null."""
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    mask = pa.array(lengths == 0) if (lengths == 0).any() else None
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values, pa.int64()), mask=mask)

@@ -1,0 +1,149 @@
+"""The tables of a machine as arrays: made, grown, and read from Python."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from cerise.engines.nfa import machine as at
+from cerise.engines.nfa import upkeep
+from cerise.engines.nfa.layout import CAND_VALUES, KEY, NODE, NULLS
+from cerise.engines.nfa.program import B_WAIT, E_BIT, S_FIRST, S_LAST, V_BIT, Program
+from cerise.kinds import Kind
+from cerise.pattern.query import Output
+
+Ints = npt.NDArray[np.int64]
+MATCHES_AT_ONCE = 1 << 17
+
+
+class Memory:
+    """All tables of one matcher. They move when they grow: the machine is told where to."""
+
+    def __init__(self, program: Program, max_runs: int) -> None:
+        layout, tables = program.layout, program.tables
+        self.m = np.zeros(at.MACHINE_WORDS, np.int64)
+        self.runs = np.zeros((256, layout.run_width), np.int64)
+        self.nodes = np.zeros((256, layout.node_width), np.int64)
+        self.cands = np.zeros((64, layout.candidate_width), np.int64)
+        self.matches = np.zeros((256, at.MATCH_WORDS), np.int64)
+        self.heads = np.zeros((0, at.LIST_WORDS), np.int64)
+        self.cand_heads = np.zeros(0, np.int64)
+        self.counts = np.zeros(0, np.int64)
+        self.table = np.full(1 << 12 if program.merging else 1, -1, np.int64)
+        self.stack = np.zeros(1, np.int64)
+        self._tables, self._layout = tables, layout
+        self.m[at.G_FREE] = -1
+        self.m[at.G_RUNS] = self.m[at.G_CANDS] = 1  # run 0 has bound nothing; candidate 0 is scratch
+        self.runs[0, NODE] = self.runs[0, KEY] = -1
+        self.runs[0, NULLS] = (1 << len(layout.slots)) - 1
+        self._settle(program, max_runs)
+        self.spread(1)
+
+    @property
+    def address(self) -> int:
+        """Where the machine lies."""
+        return int(self.m.ctypes.data)
+
+    @property
+    def lists(self) -> int:
+        """How many lists of runs there are."""
+        return len(self.heads)
+
+    def spread(self, partitions: int) -> None:
+        """Make room for new partitions."""
+        if len(self.counts) < partitions:
+            size = max(partitions, 2 * len(self.counts))
+            self.counts = _longer(self.counts, size, 0)
+            self.heads = _longer(self.heads, size * int(self.m[at.H_STATES]), -1)
+            self.heads[self.heads[:, at.L_HEAD] < 0, at.L_LENGTH] = 0
+            self.cand_heads = _longer(self.cand_heads, size * int(self.m[at.H_KINDS]), -1)
+            self._tell()
+
+    def make_room(self, *, matches: int = 0) -> None:
+        """Make room for the event that a kernel stopped before, or for some matches."""
+        m, need = self.m, int(self.m[at.G_NEED])
+        self.runs = _with_room(self.runs, int(m[at.G_RUNS]), 2 * need)
+        self.nodes = _with_room(self.nodes, int(m[at.G_NODES]), 2 * need)
+        self.cands = _with_room(self.cands, int(m[at.G_CANDS]), int(m[at.H_KINDS]))
+        self.matches = _with_room(self.matches, int(m[at.G_MATCHES]), need + matches)
+        if m[at.H_MERGES]:
+            if len(self.table) < len(self.runs):
+                self.table = np.full(2 * len(self.table), -1, np.int64)
+            if m[at.H_COUNTS] and len(self.stack) < 2 * len(self.nodes) + 2:
+                self.stack = np.zeros(2 * len(self.nodes) + 2, np.int64)
+        self._tell()
+
+    def forget_candidates(self, now: Ints) -> None:
+        """Let go of the candidates that can veto nothing any more."""
+        kept = np.empty_like(self.cands)
+        upkeep.forget_candidates(self.address, len(self.counts), now, kept)
+        self.cands = kept
+        self._tell()
+
+    def strings(self) -> list[Ints]:
+        """Return every place where the code of a string is kept, as views."""
+        m, layout = self.m, self._layout
+        found = [
+            self.runs[: m[at.G_RUNS], slot.word] for slot in layout.slots.values() if slot.kind is Kind.STRING
+        ]
+        nodes, cands = self.nodes[: m[at.G_NODES]], self.cands[: m[at.G_CANDS]]
+        first = layout.node_words + 1
+        for fields in layout.payload.values():
+            found += [nodes[:, first + f.number] for f in fields.values() if f.kind is Kind.STRING]
+        for fields in layout.candidates.values():
+            found += [cands[:, CAND_VALUES + f.number] for f in fields.values() if f.kind is Kind.STRING]
+        return found
+
+    def _tell(self) -> None:
+        """Write where the tables lie, and how much room they have."""
+        m = self.m
+        for word, array in (
+            (at.A_RUNS, self.runs), (at.A_NODES, self.nodes), (at.A_CANDS, self.cands),
+            (at.A_MATCHES, self.matches), (at.A_HEADS, self.heads), (at.A_CAND_HEADS, self.cand_heads),
+            (at.A_TABLE, self.table), (at.A_STACK, self.stack), (at.A_EDGES, self._tables.edges),
+            (at.A_STATES, self._tables.states), (at.A_SLOTS, self._tables.slots),
+            (at.A_BRANCHES, self._tables.branches), (at.A_NEGATIONS, self._tables.negations),
+            (at.A_NEGATED, self._tables.negated),
+        ):  # fmt: skip
+            m[word] = array.ctypes.data
+        m[at.A_RUN_BYTES], m[at.A_RUN_ROOM] = 8 * self.runs.shape[1], len(self.runs)
+        m[at.A_NODE_BYTES], m[at.A_NODE_ROOM] = 8 * self.nodes.shape[1], len(self.nodes)
+        m[at.A_CAND_BYTES], m[at.A_CAND_ROOM] = 8 * self.cands.shape[1], len(self.cands)
+        m[at.A_MATCH_ROOM] = len(self.matches)
+        m[at.A_TABLE_MASK] = len(self.table) - 1
+
+    def _settle(self, program: Program, max_runs: int) -> None:
+        """Write how the query is to be run."""
+        m, tables, bound = self.m, program.tables, program.bound
+        m[at.H_MODE] = program.mode
+        m[at.H_WITHIN] = -1 if bound.within is None else int(str(bound.within.size))
+        m[at.H_SLIDE] = 0 if bound.slide is None else int(str(bound.slide.size))
+        m[at.H_BY_POSITION] = program.by_position
+        m[at.H_ALONE] = bound.query.output is Output.NON_OVERLAPPING
+        m[at.H_COUNTS] = program.counts_only and bound.query.limit is None
+        m[at.H_MERGES] = program.merging
+        m[at.H_MAX_RUNS] = max_runs
+        needed = not m[at.H_COUNTS] or program.history or len(tables.negated) > 0
+        m[at.H_NODES] = 1 if needed else 2 if program.merging else 0
+        m[at.H_STATES], m[at.H_KINDS] = len(tables.states), len(tables.negated)
+        m[at.H_STARTS], m[at.H_STARTS_END] = tables.starts
+        m[at.H_START_MASK] = np.bitwise_or.reduce(tables.edges[slice(*tables.starts), E_BIT], initial=0)
+        m[at.H_NEG_MASK] = np.bitwise_or.reduce(tables.negated[:, V_BIT], initial=0)
+        widths = tables.states[:, S_LAST] - tables.states[:, S_FIRST]
+        m[at.H_FAN] = 1 + max(tables.starts[1] - tables.starts[0], int(widths.max(initial=0)))
+        m[at.H_FULL] = MATCHES_AT_ONCE
+        m[at.H_WAITS] = len(tables.states) - int((tables.branches[:, B_WAIT] >= 0).sum())
+
+
+def _with_room(rows: Ints, used: int, more: int) -> Ints:
+    if used + more <= len(rows):
+        return rows
+    larger = np.zeros((max(2 * len(rows), used + more), rows.shape[1]), np.int64)
+    larger[:used] = rows[:used]
+    return larger
+
+
+def _longer(words: Ints, size: int, fill: int) -> Ints:
+    longer = np.full((size, *words.shape[1:]), fill, np.int64)
+    longer[: len(words)] = words
+    return longer

@@ -1,0 +1,1 @@
+"""Numba: what runs once per event or more often, compiled."""
