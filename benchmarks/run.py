@@ -113,6 +113,7 @@ def _run(args: argparse.Namespace) -> int:
 def _measure_all(suite: Suite, jobs: Sequence[Job]) -> Iterator[dict[str, Any]]:
     """Yield the measurements one by one; stop at the first that disagrees with those before it."""
     done: list[dict[str, Any]] = []
+    skipped: list[str] = []
     with tempfile.TemporaryDirectory(prefix="cerise-bench-") as folder, _progress(len(jobs)) as (now, over):
         files: dict[str, Path] = {}
         for job in jobs:
@@ -122,12 +123,15 @@ def _measure_all(suite: Suite, jobs: Sequence[Job]) -> Iterator[dict[str, Any]]:
             now(job.title)
             line = _measure(suite, job, files.get(str(job.data)), Path(folder))
             if "skipped" in line:
-                over(f"{job.title}: skipped: {line['skipped']}")
+                skipped.append(f"{job.title}: skipped: {line['skipped']}")
+                over(skipped[-1])
                 continue
             done.append(line)
             report.agree(done)
             over(f"{job.title}: {report.duration(line['seconds']['min'])}")
             yield line
+    if sys.stderr.isatty():  # where `over` only moved a bar
+        print(*skipped, sep="\n", end="\n" if skipped else "", file=sys.stderr)
 
 
 def _needs_events(suite: Suite, job: Job) -> bool:

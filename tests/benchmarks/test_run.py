@@ -54,9 +54,9 @@ def found(result):
 """
 COUNT = 'return "count", len(result)'
 FIELDS = {
-    "suite", "smoke", "date", "commit", "machine", "query", "subject", "how", "data", "events", "seconds",
-    "cpu_seconds", "events_per_second", "load", "warm_seconds", "prepare_seconds", "ready_rss_bytes",
-    "peak_rss_bytes", "versions", "matches", "hash", "hash_of", "speedup",
+    "suite", "smoke", "date", "commit", "machine", "query", "axes", "subject", "how", "data", "events",
+    "seconds", "cpu_seconds", "events_per_second", "load", "warm_seconds", "prepare_seconds",
+    "ready_rss_bytes", "peak_rss_bytes", "versions", "report", "matches", "hash", "hash_of", "speedup",
 }  # fmt: skip
 
 
@@ -169,6 +169,63 @@ def test_repeats_that_differ_void_the_run(tmp_path: Path) -> None:
     assert "the repeats found different matches" in done.stderr
 
 
+# ---- peers that time themselves, are slow, or are not there
+
+
+def test_a_peer_may_measure_itself(tmp_path: Path) -> None:
+    path = fake(tmp_path, found='return "count", result')
+    adapter = tmp_path / "peers/fake/adapter.py"
+    text = adapter.read_text().replace("return lambda: cerise.find(", "return lambda: timing(cerise.find(")
+    text = text.replace('type=query["type"])', 'type=query["type"]))')
+    adapter.write_text(f"timed = True\n\n\ndef timing(found):\n    return 7.5, None, len(found)\n\n\n{text}")
+    done = bench(path, "--out", tmp_path, "--repeat", 1)
+    assert done.returncode == 0, done.stderr
+    ours, peer = lines(tmp_path / "fake.jsonl")
+    assert peer["seconds"]["all"] == [7.5]
+    assert peer["cpu_seconds"] is None
+    assert peer["matches"] == ours["matches"]
+
+
+def test_a_peer_that_is_not_there_is_skipped_with_a_reason(tmp_path: Path) -> None:
+    path = fake(tmp_path)
+    with (tmp_path / "peers/fake/adapter.py").open("a") as adapter:
+        adapter.write("\n\ndef why_not(work):\n    return 'it is on holiday'\n")
+    done = bench(path, "--out", tmp_path, "--repeat", 1)
+    assert done.returncode == 0, done.stderr
+    assert "rise · peer · ticks: skipped: it is on holiday" in done.stderr
+    assert [line["subject"] for line in lines(tmp_path / "fake.jsonl")] == ["reference"]
+
+
+def test_a_slow_peer_may_have_fewer_events(tmp_path: Path) -> None:
+    fewer = '[data.few]\ngenerator = "stock"\nevents = 100\n\n[subject.reference]'
+    suite = SUITE.replace("[subject.reference]", fewer)
+    suite += 'subjects = ["reference"]\nalso = { few = ["reference", "peer"] }\n'
+    done = bench(fake(tmp_path, suite=suite), "--out", tmp_path, "--repeat", 1)
+    assert done.returncode == 0, done.stderr
+    assert "× (at 100)" in done.stdout
+    many, few, peer = lines(tmp_path / "fake.jsonl")
+    assert (many["events"], few["events"], peer["events"]) == (300, 100, 100)
+    assert few["matches"] == peer["matches"]
+    assert many["speedup"]["events"] == 100  # it is events/s by events/s, and says so
+    assert many["speedup"]["min"] == pytest.approx(many["events_per_second"] / peer["events_per_second"])
+
+
+# ---- one query for many
+
+
+def test_a_query_is_spread_over_its_axes(tmp_path: Path) -> None:
+    suite = SUITE.replace('name = "rise"', 'name = "$way $W"').replace("b.price = a.price + 1", "$way")
+    suite = suite.replace("WITHIN 2", "WITHIN $W")
+    suite += 'for = { way = ["up", "down"], W = [2, 3] }\nsubjects = ["reference"]\n'
+    suite += '[axis.way]\nup = "b.price > a.price"\ndown = "b.price < a.price"\n'
+    done = bench(fake(tmp_path, suite=suite), "--out", tmp_path, "--repeat", 1)
+    assert done.returncode == 0, done.stderr
+    found = {line["query"]: line for line in lines(tmp_path / "fake.jsonl")}
+    assert list(found) == ["up 2", "up 3", "down 2", "down 3"]
+    assert found["down 3"]["axes"] == {"way": "down", "W": 3}
+    assert found["up 3"]["matches"] > found["up 2"]["matches"] > found["down 2"]["matches"]
+
+
 # ---- what a person sees
 
 
@@ -194,6 +251,12 @@ def test_an_unknown_suite_gets_a_hint() -> None:
         ('data = "ticks"', 'data = "tick"', "unknown data 'tick'\nhint: did you mean 'ticks'?"),
         ("[symbol]", "[simbol]", "did you mean 'symbol'?"),
         ('time = "ts"\n', "", "query 'rise' has no 'time'"),
+        (
+            'time = "ts"',
+            'time = "ts"\nalso = { tick = [] }',
+            "unknown data 'tick'\nhint: did you mean 'ticks'?",
+        ),
+        ('"rise"', '"rise $W"\nfor = { V = [1] }', "'rise $W' has no 'W' in its `for`"),
     ],
 )
 def test_a_mistake_in_a_suite_is_named(tmp_path: Path, old: str, new: str, problem: str) -> None:

@@ -250,16 +250,16 @@ def advance(edge: Any, m: int, first: int, last: int, masks: int, parts: int, po
         point, seq, made = get(points, e), seq0 + e, get(m, G_MATCHES)
         if mask & negations:
             keep_candidates(edge, m, mask, e, part, point, seq)
-        for s in range(states):
+        for s in range(waits, states):  # first: an event does not veto the match that it completes
+            if get(state_row(m, s), S_MASK) & mask:
+                look_ahead(edge, m, s, mask, e, part, point)
+        for s in range(waits):
             if get(list_row(m, part * states + s), L_HEAD) < 0:
                 continue
-            if get(state_row(m, s), S_MASK) & mask == 0:
-                if mode == CONTIGUOUS and s < waits:
-                    free_list(m, part * states + s)
-            elif s >= waits:
-                look_ahead(edge, m, s, mask, e, part, point)
-            else:
+            if get(state_row(m, s), S_MASK) & mask:
                 move_list(edge, m, s, mask, e, part, point, seq)
+            elif mode == CONTIGUOUS:
+                free_list(m, part * states + s)
         if mask & starts:
             open_runs(edge, m, mask, e, part, point, seq)
         if alone and get(m, G_MATCHES) > made:

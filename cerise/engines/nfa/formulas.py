@@ -125,8 +125,10 @@ class Scope:
         if first.var in self.absent:
             return Value("0") if agg.function == "count" else value(Literal(None, kind_of(agg)), self, writer)
         if first.var in self.walked and first.at is At.RUNNING:
-            if attributes(agg.arg)[0].path:
+            if first.path:
                 self.uses.update(self.layout.slot(key, kind) for key, kind in parts_of(agg))
+            else:
+                self.slot(Key(first.var, "count"), Kind.INT)
             return self._kept(first.var, Key(first.var, "running", agg=agg), kind_of(agg), writer)
         return self.summary(agg, writer)
 

@@ -1,7 +1,7 @@
 """What lies where: the words of a run, of a node of the shared buffer, of a candidate for a NOT.
 
 A run's words are its computation state [SASE08 §5.2.1]: a link, its deadline, its newest node, where it
-stands, and the vector V of the values that edges to come will ask for; one bit per value says null.
+stands, the event it goes on with when it was postponed, and the vector V of the values that edges to come will ask for; one bit per value says null.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cerise.kinds import Kind
 from cerise.pattern.expr import Agg
 
 # a run
-NEXT, DEADLINE, NODE, KEY, NULLS, SLOTS = range(6)
+NEXT, DEADLINE, NODE, KEY, AT, NULLS, SLOTS = range(7)
 # a node: an event bound by some run, and the node before it; with merging also a join of two nodes
 PREV, SEQ, VAR, MOST, LEAST, TOTAL, RIGHT, STAMP, KEPT = range(9)
 NODE_WORDS, MERGED_NODE_WORDS = 3, 9

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from cerise.engines.nfa.layout import (
-    CAND_POINT, CAND_PREV, CAND_SEQ, DEADLINE, JOIN, KEPT, KEY, LEAST, MOST, NEXT, NODE, PREV, RIGHT, SEQ,
+    AT, CAND_POINT, CAND_PREV, CAND_SEQ, DEADLINE, JOIN, KEPT, KEY, LEAST, MOST, NEXT, NODE, PREV, RIGHT, SEQ,
     STAMP, TOTAL, VAR,
 )  # fmt: skip
 from cerise.engines.nfa.program import (
@@ -26,16 +26,16 @@ NEVER = -(2**63)
 # registers: where the pools end, and what was counted
 (
     G_LIVE, G_FREE, G_RUNS, G_NODES, G_CANDS, G_MATCHES, G_COUNT, G_MOST, G_STEPS, G_MERGED, G_OPENED,
-    G_BOUND, G_REREAD, G_OVERFLOW, G_NEED,
+    G_BOUND, G_REREAD, G_OVERFLOW, G_NEED, G_POSTPONED, G_AT, G_CURSOR, G_BEST, G_MADE,
     # settings
     H_MODE, H_WITHIN, H_SLIDE, H_BY_POSITION, H_ALONE, H_COUNTS, H_MERGES, H_MAX_RUNS, H_NODES, H_STATES,
-    H_STARTS, H_STARTS_END, H_START_MASK, H_NEG_MASK, H_FAN, H_FULL, H_WAITS, H_KINDS,
+    H_STARTS, H_STARTS_END, H_START_MASK, H_NEG_MASK, H_FAN, H_FULL, H_WAITS, H_KINDS, H_BACKTRACKS,
     # tables: where they lie, how long a row is in bytes, how many rows there is room for
     A_RUNS, A_RUN_BYTES, A_RUN_ROOM, A_NODES, A_NODE_BYTES, A_NODE_ROOM, A_CANDS, A_CAND_BYTES, A_CAND_ROOM,
     A_MATCHES, A_MATCH_ROOM, A_HEADS, A_CAND_HEADS, A_TABLE, A_TABLE_MASK, A_STACK,
     A_EDGES, A_STATES, A_SLOTS, A_BRANCHES, A_NEGATIONS, A_NEGATED, A_COLS,
     MACHINE_WORDS,
-) = range(57)  # fmt: skip
+) = range(63)  # fmt: skip
 
 # a match: its newest node, the event beyond that (or -1) and its variable, when it was made, its branch
 M_NODE, M_SEQ, M_VAR, M_POINT, M_BRANCH, MATCH_WORDS = range(6)
@@ -161,6 +161,16 @@ def push(m: int, r: int, at: int) -> None:
     put(row, KEY, at)
     put(queue, L_HEAD, r)
     put(queue, L_LENGTH, get(queue, L_LENGTH) + 1)
+
+
+@kernel()
+def postpone(m: int, r: int, s: int, part: int, at: int) -> None:
+    """Put a run on the stack of those that go on later, with an event of the chunk."""
+    row = run_row(m, r)
+    put(row, KEY, part * get(m, H_STATES) + s)
+    put(row, AT, at)
+    put(row, NEXT, get(m, G_POSTPONED))
+    put(m, G_POSTPONED, r)
 
 
 @kernel()
@@ -378,7 +388,10 @@ def accept(edge: Any, m: int, d: int, branch: int, part: int, point: int, seq: i
             w = new_run(m, d)
             start = get(run_row(m, d), get(negation_row(m, get(row, B_AHEAD)), N_POINT))
             put(run_row(m, w), DEADLINE, until(m, start))
-            push(m, w, part * get(m, H_STATES) + get(row, B_WAIT))
+            if get(m, H_BACKTRACKS):
+                postpone(m, w, get(row, B_WAIT), part, get(m, G_AT))
+            else:
+                push(m, w, part * get(m, H_STATES) + get(row, B_WAIT))
             return
     record(m, get(run_row(m, d), NODE), -1, -1, point, branch)
 
@@ -394,7 +407,8 @@ def bind_event(
     """
     way, run = edge_row(m, j), run_row(m, r)
     branch = get(way, E_BRANCH)
-    if get(way, E_TERMINAL) and not get(branch_row(m, branch), B_NEGATES):
+    judged = get(way, E_ACCEPT_TEST) < 0 and not get(branch_row(m, branch), B_NEGATES)
+    if get(way, E_TERMINAL) and judged:
         record(m, get(run, NODE), seq, get(way, E_VAR), point, branch)
         if in_place:
             free_run(m, r)

@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from cerise.engines.base import Matches, Options, Report
-from cerise.engines.nfa import basic, upkeep
+from cerise.engines.nfa import backtrack, basic, upkeep
 from cerise.engines.nfa.choosing import limited
 from cerise.engines.nfa.columns import CHUNK, Columns, Partitions
 from cerise.engines.nfa.expand import X_DEPTH, X_MATCH, X_WORDS, expand
 from cerise.engines.nfa.layout import COL_FAULTS, JOIN, SEQ, VAR
 from cerise.engines.nfa.machine import (
     A_COLS, G_BOUND, G_CANDS, G_COUNT, G_LIVE, G_MATCHES, G_MERGED, G_MOST, G_NODES, G_OPENED, G_OVERFLOW, G_REREAD,
-    G_RUNS, G_STEPS, H_NODES, M_NODE, M_SEQ,
+    G_RUNS, G_STEPS, H_FULL, H_NODES, MAX, M_NODE, M_SEQ,
 )  # fmt: skip
 from cerise.engines.nfa.program import Program
 from cerise.engines.nfa.tables import Memory
@@ -40,6 +40,7 @@ class NfaMatcher:
         self.options = options
         self.report = Report()
         self.backtracking = backtracking
+        self._advance = backtrack.retrace if backtracking else basic.advance
         module = load_source(program.source)
         self._edge, self._fits = module.edge, module.fits
         self._reset()
@@ -48,7 +49,7 @@ class NfaMatcher:
         program = self.program
         self._columns = Columns(program, self._on_fault)
         self._partitions = Partitions(program)
-        self._memory = Memory(program, self.options.max_runs)
+        self._memory = Memory(program, self.options.max_runs, backtracks=self.backtracking)
         self._memory.m[A_COLS] = self._columns.address
         self._mask = np.zeros(CHUNK, np.int64)
         self._now = np.full(1, np.iinfo(np.int64).min)
@@ -104,19 +105,23 @@ class NfaMatcher:
         self._columns.at(start, seq)
         mask = self._mask[: len(part)]
         self._fits(len(mask), self._columns.address, mask.ctypes.data)
+        addresses = (mask.ctypes.data, part.ctypes.data, points.ctypes.data)
+        if self.backtracking:
+            self._memory.make_room_for_candidates(len(mask))
+            links = backtrack.Links(mask, part, self._memory, contiguous=self.program.mode == 0)
+            backtrack.keep_all(self._edge, self._memory.address, len(mask), *addresses, seq)
+            addresses = (*addresses, links.nexts.ctypes.data, links.firsts.ctypes.data)
         done = 0
-        while done < len(mask):
+        while done < len(mask) or self._memory.unfinished:
             begun = time.perf_counter()
             with np.errstate(all="ignore"):
-                done = basic.advance(
-                    self._edge, self._memory.address, done, len(mask), mask.ctypes.data, part.ctypes.data,
-                    points.ctypes.data, seq,
-                )  # fmt: skip
+                done = self._advance(self._edge, self._memory.address, done, len(mask), *addresses, seq)
             self.report.matching_seconds += time.perf_counter() - begun
             if self._memory.m[G_LIVE] > self.options.max_runs:
                 raise self._too_many(start + min(done, len(mask) - 1))
-            if done < len(mask):
-                yield from self._written()
+            if done < len(mask) or self._memory.unfinished:
+                if self._memory.m[H_FULL] < MAX:
+                    yield from self._written()
                 self._memory.make_room()
         if not self.program.by_position:
             self._now[0] = points[-1]

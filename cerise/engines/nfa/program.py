@@ -149,6 +149,8 @@ def compile_program(bound: Bound, *, merging: bool) -> Program:
     branches = [_derive(branch, derived) for branch in bound.branches]
     if len({frozenset(v.name for v in branch.variables) for branch in branches}) < len(branches):
         raise Unfit("two branches of its OR bind the same variables")
+    if _chooses(bound) and any(_looks_ahead(branch) for branch in branches):
+        raise Unfit("it chooses among matches that a NOT at their end leaves open until the window has passed")
     names = frozenset(var.name for var in bound.variables)
     automata = []
     for branch in branches:
@@ -174,9 +176,17 @@ def _why_not_merging(bound: Bound) -> str | None:
     """Say why runs with equal futures may not be merged; None where they may."""
     if any(branch.negations for branch in bound.branches):
         return "a NOT looks at what each run has bound"
-    if bound.query.output is Output.NON_OVERLAPPING or bound.query.limit is not None:
-        return "matches are chosen one by one"
-    return None
+    return "matches are chosen one by one" if _chooses(bound) else None
+
+
+def _chooses(bound: Bound) -> bool:
+    """Whether not all matches are wanted."""
+    return bound.query.output is Output.NON_OVERLAPPING or bound.query.limit is not None
+
+
+def _looks_ahead(branch: Branch) -> bool:
+    """Whether a NOT reaches beyond the last event of a match."""
+    return any(n.absence.anywhere or not n.absence.before for n in branch.negations)
 
 
 def _derive(branch: Branch, derived: dict[Path, Derived]) -> Branch:
@@ -321,8 +331,7 @@ class _Part:
         self.automaton = automaton
         self.order: dict[int, int] = {}
         self.wait_state = -1
-        absences = [n.absence for n in automaton.branch.negations]
-        self.waits = any(a.anywhere or not a.before for a in absences)
+        self.waits = _looks_ahead(automaton.branch)
         self._tests: dict[Edge, int] = {}
         self._accepts: dict[int, int] = {}
         self._uses: dict[int, set[Slot]] = {i: set() for i in range(len(automaton.states))}

@@ -19,7 +19,7 @@ MATCHES_AT_ONCE = 1 << 17
 class Memory:
     """All tables of one matcher. They move when they grow: the machine is told where to."""
 
-    def __init__(self, program: Program, max_runs: int) -> None:
+    def __init__(self, program: Program, max_runs: int, *, backtracks: bool) -> None:
         layout, tables = program.layout, program.tables
         self.m = np.zeros(at.MACHINE_WORDS, np.int64)
         self.runs = np.zeros((256, layout.run_width), np.int64)
@@ -30,9 +30,10 @@ class Memory:
         self.cand_heads = np.zeros(0, np.int64)
         self.counts = np.zeros(0, np.int64)
         self.table = np.full(1 << 12 if program.merging else 1, -1, np.int64)
-        self.stack = np.zeros(1, np.int64)
+        self.stack = np.zeros(2 * len(self.nodes) + 2, np.int64)
         self._tables, self._layout = tables, layout
-        self.m[at.G_FREE] = -1
+        self.m[at.G_FREE] = self.m[at.G_POSTPONED] = self.m[at.G_CURSOR] = self.m[at.G_BEST] = -1
+        self.m[at.H_BACKTRACKS] = backtracks
         self.m[at.G_RUNS] = self.m[at.G_CANDS] = 1  # run 0 has bound nothing; candidate 0 is scratch
         self.runs[0, NODE] = self.runs[0, KEY] = -1
         self.runs[0, NULLS] = (1 << len(layout.slots)) - 1
@@ -48,6 +49,11 @@ class Memory:
     def lists(self) -> int:
         """How many lists of runs there are."""
         return len(self.heads)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether backtracking has stopped half-way."""
+        return bool(self.m[at.G_POSTPONED] >= 0 or self.m[at.G_CURSOR] != -1)
 
     def spread(self, partitions: int) -> None:
         """Make room for new partitions."""
@@ -71,6 +77,11 @@ class Memory:
                 self.table = np.full(2 * len(self.table), -1, np.int64)
             if m[at.H_COUNTS] and len(self.stack) < 2 * len(self.nodes) + 2:
                 self.stack = np.zeros(2 * len(self.nodes) + 2, np.int64)
+        self._tell()
+
+    def make_room_for_candidates(self, events: int) -> None:
+        """Make room for as many candidates as some events can be."""
+        self.cands = _with_room(self.cands, int(self.m[at.G_CANDS]), events * int(self.m[at.H_KINDS]))
         self._tell()
 
     def forget_candidates(self, now: Ints) -> None:
@@ -131,7 +142,8 @@ class Memory:
         m[at.H_NEG_MASK] = np.bitwise_or.reduce(tables.negated[:, V_BIT], initial=0)
         widths = tables.states[:, S_LAST] - tables.states[:, S_FIRST]
         m[at.H_FAN] = 1 + max(tables.starts[1] - tables.starts[0], int(widths.max(initial=0)))
-        m[at.H_FULL] = MATCHES_AT_ONCE
+        chosen_later = bound.query.limit is not None or bool(m[at.H_ALONE])
+        m[at.H_FULL] = at.MAX if m[at.H_BACKTRACKS] and chosen_later else MATCHES_AT_ONCE
         m[at.H_WAITS] = len(tables.states) - int((tables.branches[:, B_WAIT] >= 0).sum())
 
 
