@@ -6,14 +6,8 @@ With NUMBA_DISABLE_JIT=1 every kernel is the plain Python function that it was w
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import importlib.util
-import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeVar
 
 import numba
@@ -30,7 +24,6 @@ int64, float64, boolean, void = types.int64, types.float64, types.boolean, types
 Ints = types.Array(int64, 1, "C")
 Fixed = types.Array(int64, 1, "C", readonly=True)
 Table = types.Array(int64, 2, "C")
-Edge = types.FunctionType(int64(int64, int64, int64, int64, int64, int64))
 
 
 def kernel(signature: Any = None, *, inline: bool = False) -> Callable[[F], F]:
@@ -55,36 +48,6 @@ def _our_cache() -> Iterator[bool]:
         yield place is not None
     finally:
         numba.config.CACHE_DIR = before
-
-
-def load_source(text: str) -> ModuleType:
-    """Return a generated module; its file is named by its content, so that its kernels are cached too."""
-    name = f"query_{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"
-    if name in sys.modules:
-        return sys.modules[name]
-    place = cache.directory()
-    if place is None:
-        module = ModuleType(name)
-        exec(compile(text, f"<{name}>", "exec"), module.__dict__)
-    else:
-        path = _written(place / "queries" / f"{name}.py", text)
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module  # numba looks for it there
-        spec.loader.exec_module(module)
-    return sys.modules.setdefault(name, module)
-
-
-def _written(path: Path, text: str) -> Path:
-    """Write a file once, whole or not at all: other processes may be about to do the same."""
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = path.with_suffix(f".{os.getpid()}")
-        scratch.write_text(text)
-        scratch.replace(path)
-    return path
 
 
 # ---- words of memory: an array argument costs a call 3 ns, an address costs nothing
@@ -129,6 +92,39 @@ if COMPILED:
 
         return void(int64, float64), generate
 
+    @intrinsic
+    def get(_typing: Any, _row: Any, _word: Any) -> Any:
+        """Return a word of a row in memory."""
+
+        def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            return builder.load(_word_of(builder, *args))
+
+        return int64(int64, int64), generate
+
+    @intrinsic
+    def put(_typing: Any, _row: Any, _word: Any, _value: Any) -> Any:
+        """Write a word of a row in memory."""
+
+        def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            builder.store(args[2], _word_of(builder, *args[:2]))
+            return context.get_dummy_value()
+
+        return void(int64, int64, int64), generate
+
+    @intrinsic
+    def ask(_typing: Any, _edge: Any, _k: Any, _r: Any, _d: Any, _e: Any, _cols: Any, _nodes: Any) -> Any:
+        """Call the formulas of a query, which lie at an address."""
+
+        def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            kind = ir.FunctionType(ir.IntType(64), [ir.IntType(64)] * 6)
+            return builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
+
+        return int64(*[int64] * 7), generate
+
+    def _word_of(builder: Any, row: Any, word: Any) -> Any:
+        start = builder.inttoptr(row, ir.IntType(64).as_pointer())
+        return builder.gep(start, [word], source_etype=ir.IntType(64))
+
 else:
 
     def load(address: int) -> int:
@@ -147,14 +143,14 @@ else:
         """Write a double to an address."""
         ctypes.c_double.from_address(int(address)).value = float(value)
 
+    def get(row: int, word: int) -> int:
+        """Return a word of a row in memory."""
+        return ctypes.c_int64.from_address(int(row) + 8 * int(word)).value
 
-@kernel()
-def get(row: int, word: int) -> int:
-    """Return a word of a row in memory."""
-    return load(row + 8 * word)
+    def put(row: int, word: int, value: int) -> None:
+        """Write a word of a row in memory."""
+        ctypes.c_int64.from_address(int(row) + 8 * int(word)).value = int(value)
 
-
-@kernel()
-def put(row: int, word: int, value: int) -> None:
-    """Write a word of a row in memory."""
-    store(row + 8 * word, value)
+    def ask(edge: Callable[..., int], *args: int) -> int:
+        """Call the formulas of a query."""
+        return edge(*args)

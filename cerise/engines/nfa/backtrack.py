@@ -23,7 +23,7 @@ from cerise.engines.nfa.machine import (
 )  # fmt: skip
 from cerise.engines.nfa.program import E_BIT, E_TARGET, E_TEST, S_BRANCH, S_FIRST, S_MASK
 from cerise.engines.nfa.tables import Memory
-from cerise.kernels.jit import Edge, Ints, boolean, get, int64, kernel, put, void
+from cerise.kernels.jit import Ints, ask, boolean, get, int64, kernel, put, void
 
 Words = npt.NDArray[np.int64]
 IDLE, ENDED = -1, -2  # in G_CURSOR: no partition is gone through; partition p has no more events: ENDED - p
@@ -51,7 +51,7 @@ def link(mask: Any, part: Any, seen: Any, nexts: Any, firsts: Any, contiguous: b
             firsts[e] = 1
 
 
-@kernel(void(Edge, int64, int64, int64, int64, int64, int64))
+@kernel(void(int64, int64, int64, int64, int64, int64, int64))
 def keep_all(edge: Any, m: int, count: int, masks: int, parts: int, points: int, seq0: int) -> None:
     """Keep all events of a chunk that fit a negated variable: runs go back to before them."""
     for e in range(count):
@@ -153,7 +153,7 @@ def open_at(edge: Any, m: int, e: int, masks: int, part: int, points: int, nexts
         if get(way, E_BIT) & get(masks, e) == 0:
             continue
         test = get(way, E_TEST)
-        if test >= 0 and edge(test, run_row(m, 0), 0, e, get(m, A_COLS), get(m, A_NODES)) == 0:
+        if test >= 0 and ask(edge, test, run_row(m, 0), 0, e, get(m, A_COLS), get(m, A_NODES)) == 0:
             continue
         add(m, G_OPENED, 1)
         d = bind_event(edge, m, 0, j, e, False, part, point, seq0 + e)
@@ -205,7 +205,7 @@ def end_round(m: int, part: int, nexts: int, seq0: int) -> None:
     put(m, G_MADE, get(m, G_MATCHES))
 
 
-@kernel(int64(Edge, int64, int64, int64, int64, int64, int64, int64, int64, int64))
+@kernel(int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64))
 def retrace(
     edge: Any, m: int, first: int, last: int, masks: int, parts: int, points: int, nexts: int, firsts: int, seq0: int
 ) -> int:

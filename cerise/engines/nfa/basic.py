@@ -16,7 +16,7 @@ from cerise.engines.nfa.machine import (
 from cerise.engines.nfa.program import (
     E_BIT, E_RESULT, E_TARGET, E_TEST, S_BRANCH, S_FIRST, S_LAST, S_MASK, S_MERGES, S_NULLS, S_SLOTS, S_SLOTS_END,
 )  # fmt: skip
-from cerise.kernels.jit import Edge, get, int64, kernel, put
+from cerise.kernels.jit import ask, get, int64, kernel, put
 
 CONTIGUOUS, TILL_NEXT, TILL_ANY = range(3)
 
@@ -32,7 +32,7 @@ def enabled_edges(edge: Any, m: int, r: int, s: int, mask: int, e: int) -> tuple
         if get(way, E_BIT) & mask:
             result = get(way, E_RESULT)
             if get(way, E_TEST) >= 0:
-                result = edge(get(way, E_TEST), row, 0, e, get(m, A_COLS), get(m, A_NODES))
+                result = ask(edge, get(way, E_TEST), row, 0, e, get(m, A_COLS), get(m, A_NODES))
             if result > 0:
                 enabled |= 1 << (j - first)
                 direct |= result == 2
@@ -179,7 +179,7 @@ def open_runs(edge: Any, m: int, mask: int, e: int, part: int, point: int, seq: 
         if get(way, E_BIT) & mask == 0:
             continue
         test = get(way, E_TEST)
-        if test >= 0 and edge(test, run_row(m, 0), 0, e, get(m, A_COLS), get(m, A_NODES)) == 0:
+        if test >= 0 and ask(edge, test, run_row(m, 0), 0, e, get(m, A_COLS), get(m, A_NODES)) == 0:
             continue
         add(m, G_OPENED, 1)
         d = bind_event(edge, m, 0, j, e, False, part, point, seq)
@@ -216,7 +216,7 @@ def lacks_room(m: int, mask: int, part: int) -> bool:
     )
 
 
-@kernel(int64(Edge, int64, int64, int64, int64, int64, int64, int64))
+@kernel(int64(int64, int64, int64, int64, int64, int64, int64, int64))
 def advance(edge: Any, m: int, first: int, last: int, masks: int, parts: int, points: int, seq0: int) -> int:
     """Move all runs over the events from `first` up to `last`.
 

@@ -18,7 +18,7 @@ from cerise.engines.nfa.program import (
     E_BRANCH, E_TERMINAL, E_UPDATE, E_VAR, E_WORDS, LEADING, N_AFTER, N_BEFORE, N_FIRST, N_NUMBER, N_POINT,
     N_RANGE, N_TEST, N_WORDS, S_WORDS, V_BIT, V_KEPT, V_WORDS, V_WRITE,
 )  # fmt: skip
-from cerise.kernels.jit import get, kernel, put
+from cerise.kernels.jit import ask, get, kernel, put
 
 MAX = 2**63 - 1
 NEVER = -(2**63)
@@ -312,7 +312,7 @@ def keep_candidates(edge: Any, m: int, mask: int, e: int, part: int, point: int,
         put(cand, CAND_SEQ, seq)
         put(cand, CAND_POINT, point)
         put(get(m, A_CAND_HEADS), part * kinds + i, n)
-        edge(get(row, V_WRITE), 0, cand, e, get(m, A_COLS), 0)
+        ask(edge, get(row, V_WRITE), 0, cand, e, get(m, A_COLS), 0)
 
 
 @kernel()
@@ -333,7 +333,7 @@ def vetoed(edge: Any, m: int, r: int, branch: int, part: int, point: int, seq: i
         while c >= 0 and get(cand_row(m, c), CAND_SEQ) > above and get(cand_row(m, c), CAND_POINT) >= since:
             cand = cand_row(m, c)
             if get(cand, CAND_SEQ) < below and not in_chain(m, get(run, NODE), get(cand, CAND_SEQ)):
-                if test < 0 or edge(test, run, cand, 0, get(m, A_COLS), get(m, A_NODES)) > 0:
+                if test < 0 or ask(edge, test, run, cand, 0, get(m, A_COLS), get(m, A_NODES)) > 0:
                     return True
             c = get(cand, CAND_PREV)
     return False
@@ -348,9 +348,9 @@ def vetoed_now(edge: Any, m: int, r: int, branch: int, mask: int, e: int) -> boo
         negated = negated_row(m, get(row, N_NUMBER))
         if get(negated, V_BIT) & mask == 0:
             continue
-        edge(get(negated, V_WRITE), 0, scratch, e, get(m, A_COLS), 0)
+        ask(edge, get(negated, V_WRITE), 0, scratch, e, get(m, A_COLS), 0)
         test = get(row, N_TEST)
-        if test < 0 or edge(test, run_row(m, r), scratch, e, get(m, A_COLS), get(m, A_NODES)) > 0:
+        if test < 0 or ask(edge, test, run_row(m, r), scratch, e, get(m, A_COLS), get(m, A_NODES)) > 0:
             return True
     return False
 
@@ -419,10 +419,10 @@ def bind_event(
         put(row, NODE, new_node(m, r, seq, get(way, E_VAR)))
     cols, nodes = get(m, A_COLS), get(m, A_NODES)
     if get(way, E_UPDATE) >= 0:
-        edge(get(way, E_UPDATE), run, row, e, cols, nodes)
+        ask(edge, get(way, E_UPDATE), run, row, e, cols, nodes)
     if get(way, E_ACCEPTS):
         test = get(way, E_ACCEPT_TEST)
-        if test < 0 or edge(test, row, 0, e, cols, nodes) > 0:
+        if test < 0 or ask(edge, test, row, 0, e, cols, nodes) > 0:
             accept(edge, m, d, branch, part, point, seq)
     if get(way, E_TERMINAL):
         free_run(m, d)

@@ -23,7 +23,7 @@ from cerise.engines.nfa.tables import Memory
 from cerise.engines.nfa.retained import Retained
 from cerise.errors import DataError, PlanError
 from cerise.events import EventBatch
-from cerise.kernels.jit import load_source
+from cerise.kernels import formulas
 from cerise.pattern.show import show
 from cerise.pattern.values import Fault
 
@@ -41,8 +41,7 @@ class NfaMatcher:
         self.report = Report()
         self.backtracking = backtracking
         self._advance = backtrack.retrace if backtracking else basic.advance
-        module = load_source(program.source)
-        self._edge, self._fits = module.edge, module.fits
+        self._formulas = formulas.load(program.source)
         self._reset()
 
     def _reset(self) -> None:
@@ -104,18 +103,18 @@ class NfaMatcher:
         seq = self._retained.start + start
         self._columns.at(start, seq)
         mask = self._mask[: len(part)]
-        self._fits(len(mask), self._columns.address, mask.ctypes.data)
+        self._formulas.fits(len(mask), self._columns.address, mask.ctypes.data)
         addresses = (mask.ctypes.data, part.ctypes.data, points.ctypes.data)
         if self.backtracking:
             self._memory.make_room_for_candidates(len(mask))
             links = backtrack.Links(mask, part, self._memory, contiguous=self.program.mode == 0)
-            backtrack.keep_all(self._edge, self._memory.address, len(mask), *addresses, seq)
+            backtrack.keep_all(self._formulas.edge, self._memory.address, len(mask), *addresses, seq)
             addresses = (*addresses, links.nexts.ctypes.data, links.firsts.ctypes.data)
         done = 0
         while done < len(mask) or self._memory.unfinished:
             begun = time.perf_counter()
             with np.errstate(all="ignore"):
-                done = self._advance(self._edge, self._memory.address, done, len(mask), *addresses, seq)
+                done = self._advance(self._formulas.edge, self._memory.address, done, len(mask), *addresses, seq)
             self.report.matching_seconds += time.perf_counter() - begun
             if self._memory.m[G_LIVE] > self.options.max_runs:
                 raise self._too_many(start + min(done, len(mask) - 1))

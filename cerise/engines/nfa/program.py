@@ -35,30 +35,16 @@ from cerise.pattern.query import Count, Output, Strategy, Unit
 Ints = npt.NDArray[np.int64]
 
 HEAD = """\
-from math import inf as INF, nan as NAN
-
-import numpy as np
-
-from cerise.kernels.jit import int64, kernel, load, load_float, store, store_float, void
-from cerise.kernels.values import (
-    add_faults, equal, exponential, less, logarithm, multiply_faults, negate_faults, power,
-    remainder_float, remainder_int, square_root, subtract_faults, sum_faults, sum_value, whole_faults,
-)
-
-
-@kernel()
-def count_fault(cols):
+def count_fault(cols) -> None:
     store(cols + {faults}, load(cols + {faults}) + 1)
 
 
-@kernel(int64(int64, int64, int64, int64, int64, int64))
 def edge(k, r, d, e, cols, nodes):
 """
 FITS = """\
 
 
-@kernel(void(int64, int64, int64))
-def fits(n, cols, out):
+def fits(n, cols, out) -> None:
     for e in range(n):
         m = 0
 """

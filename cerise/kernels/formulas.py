@@ -1,0 +1,50 @@
+"""The functions that were generated for a query: as machine code, or as the Python that they are written in."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cerise.kernels import jit, values
+
+KEPT = 256  # queries whose code stays in memory
+
+
+class Formulas(NamedTuple):
+    """What a query asks of events.
+
+    Attributes:
+        edge: its formulas, as the kernels take them.
+        fits: fills in which variables each event of a chunk could be.
+        keeps: what keeps the code in memory.
+    """
+
+    edge: Any
+    fits: Callable[[int, int, int], None]
+    keeps: Any
+
+
+@functools.lru_cache(maxsize=KEPT)
+def load(source: str) -> Formulas:
+    """Return the functions of a generated module, compiled where kernels are."""
+    return _compiled(source) if jit.COMPILED else _interpreted(source)
+
+
+def _compiled(source: str) -> Formulas:
+    from cerise.kernels import machine_code
+
+    code = machine_code.compile_source(source, values)
+    fits = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(code.addresses["fits"])
+    return Formulas(code.addresses["edge"], fits, code)
+
+
+def _interpreted(source: str) -> Formulas:
+    names: dict[str, Any] = {**vars(values), "INF": math.inf, "NAN": math.nan, "np": np}
+    names |= {name: getattr(jit, name) for name in ("load", "load_float", "store", "store_float")}
+    exec(compile(source, "<query>", "exec"), names)
+    return Formulas(names["edge"], names["fits"], None)
