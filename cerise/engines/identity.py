@@ -60,13 +60,14 @@ class Ties:
     def numbers(self, batch: EventBatch, rows: npt.NDArray[np.int64]) -> UInts:
         """Return for some events of a batch how many equal ones came before them."""
         times = batch.times
-        first = np.searchsorted(times, times[rows])
         numbers = np.zeros(len(rows), dtype=np.uint64)
-        tied = (first < rows) | (times[rows] == self.time if self.time is not None else False)
+        tied = (rows > 0) & (times[rows - 1] == times[rows])
+        if self.time is not None and times[0] == self.time:
+            tied |= times[rows] == self.time
         if not tied.any():
             return numbers
         edges = np.zeros(len(times) + 1, np.int64)
-        np.add.at(edges, first[tied], 1)
+        np.add.at(edges, np.searchsorted(times, times[rows[tied]]), 1)
         np.add.at(edges, rows[tied] + 1, -1)
         there = np.flatnonzero(np.cumsum(edges[:-1]))
         ids = _content_ids(_taken(batch, there), self.bound)

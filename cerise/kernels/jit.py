@@ -22,7 +22,9 @@ COMPILED = not numba.config.DISABLE_JIT
 
 int64, float64, boolean, void = types.int64, types.float64, types.boolean, types.void
 Ints = types.Array(int64, 1, "C")
-Fixed = types.Array(int64, 1, "C", readonly=True)
+Fixed32 = types.Array(types.int32, 1, "C", readonly=True)
+Bytes = types.Array(types.uint8, 1, "C", readonly=True)
+Marks = types.Array(types.uint8, 1, "C")
 Table = types.Array(int64, 2, "C")
 
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from cerise.engines.nfa.layout import COL_NULLS, COL_POINTS, COL_SEQ, COL_TEXTS, COLUMNS
 from cerise.engines.nfa.program import Program
 from cerise.events import EventBatch, Path
+from cerise.kernels import arrays
 from cerise.kinds import Kind
 from cerise.pattern.values import Fault
 
@@ -24,6 +25,7 @@ Ints = npt.NDArray[np.int64]
 Renumber = Callable[[Ints], None]  # told the new code of each old one
 
 CHUNK = 1 << 15
+FEW = 16  # strings of a query; more are better looked up by hash
 
 
 class Texts:
@@ -89,18 +91,17 @@ class Columns:
 
     def read(self, events: EventBatch, points: Ints, renumber: Renumber) -> None:
         """Make a batch known."""
-        arrays = [self._column(events, path) for path, _ in self.paths]
-        coded = [
-            column.dictionary_encode() if kind is Kind.STRING and not pa.types.is_dictionary(column.type) else column
-            for column, (_, kind) in zip(arrays, self.paths, strict=True)
-        ]
-        for column, (_, kind) in zip(coded, self.paths, strict=True):
-            if kind is Kind.STRING:
+        raw = [self._column(events, path) for path, _ in self.paths]
+        coded = [self._coded(column, *path) for column, path in zip(raw, self.paths, strict=True)]
+        for column in coded:
+            if pa.types.is_dictionary(column.type):
                 self.texts.add(column.dictionary.cast(pa.string()).drop_null(), renumber)
         self._arrays = [
-            self._codes(column) if kind is Kind.STRING else _numbers(column, kind)
+            _numbers(column, kind) if kind is not Kind.STRING
+            else self._codes(column) if pa.types.is_dictionary(column.type)
+            else self._literals(column)
             for column, (_, kind) in zip(coded, self.paths, strict=True)
-        ]
+        ]  # fmt: skip
         self._nulls = _null_bits(coded, len(events))
         self._points = points
 
@@ -123,10 +124,33 @@ class Columns:
                 return column
         return events.column(path)
 
+    def _coded(self, column: pa.Array, path: Path, kind: Kind) -> pa.Array:
+        """Return strings as codes of a dictionary, unless they are only compared with the query's own."""
+        if kind is not Kind.STRING or pa.types.is_dictionary(column.type):
+            return column
+        few = path in self.program.literal_only and len(self.texts.literals) <= FEW
+        return column if few else column.dictionary_encode()
+
+    def _literals(self, column: pa.Array) -> Ints:
+        """Return the codes of strings among those of the query; -1 for all others."""
+        out = np.empty(len(column), np.int64)
+        words = [word.encode() for word in self.texts.literals.to_pylist()]
+        ends = np.cumsum([len(word) for word in words], dtype=np.int64)
+        _, offsets, data = column.buffers()
+        starts = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+        arrays.code_literals(
+            starts, _bytes(data), ends, _bytes(b"".join(words)), self.texts.codes, out
+        )
+        return out
+
     def _codes(self, column: pa.DictionaryArray) -> Ints:
         codes = Texts.codes_of(column.dictionary.cast(pa.string()), self.texts.table)
         indices = np.asarray(column.indices.fill_null(0), dtype=np.int64)
         return codes[indices] if len(codes) else np.zeros(len(column), np.int64)
+
+
+def _bytes(data: pa.Buffer | bytes | None) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(data or b"\0", np.uint8)
 
 
 def _numbers(column: pa.Array, kind: Kind) -> npt.NDArray[Any]:

@@ -16,7 +16,7 @@ from cerise.engines.nfa.expand import X_DEPTH, X_MATCH, X_WORDS, expand
 from cerise.engines.nfa.layout import COL_FAULTS, JOIN, SEQ, VAR
 from cerise.engines.nfa.machine import (
     A_COLS, G_BOUND, G_CANDS, G_COUNT, G_LIVE, G_MATCHES, G_MERGED, G_MOST, G_NODES, G_OPENED, G_OVERFLOW, G_REREAD,
-    G_RUNS, G_STEPS, H_FULL, H_NODES, MAX, M_NODE, M_SEQ,
+    G_RUNS, G_STEPS, H_FULL, H_NODES, M_NODE, M_SEQ,
 )  # fmt: skip
 from cerise.engines.nfa.program import Program
 from cerise.engines.nfa.tables import Memory
@@ -28,7 +28,7 @@ from cerise.pattern.show import show
 from cerise.pattern.values import Fault
 
 Ints = npt.NDArray[np.int64]
-FEWEST = 1 << 12  # a pool smaller than this is not worth tidying
+FEWEST = 1 << 16  # a pool smaller than this is not worth tidying
 AT_ONCE = 1 << 17  # matches, or events of one variable, written out at a time
 
 
@@ -67,7 +67,7 @@ class NfaMatcher:
         started = time.perf_counter()
         part = self._partitions.of(events)
         self._memory.spread(len(self._partitions))
-        points = self._points(events, part)
+        points = self._points(events)
         self._columns.read(events, points, self._renumber)
         self._retained.begin(events)
         self.report.matching_seconds += time.perf_counter() - started
@@ -102,6 +102,8 @@ class NfaMatcher:
     def _chunk(self, start: int, part: Ints, points: Ints) -> Iterator[Matches]:
         seq = self._retained.start + start
         self._columns.at(start, seq)
+        if self.program.by_position:
+            upkeep.number_in_partition(part, points, self._memory.counts)
         mask = self._mask[: len(part)]
         self._formulas.fits(len(mask), self._columns.address, mask.ctypes.data)
         addresses = (mask.ctypes.data, part.ctypes.data, points.ctypes.data)
@@ -119,21 +121,18 @@ class NfaMatcher:
             if self._memory.m[G_LIVE] > self.options.max_runs:
                 raise self._too_many(start + min(done, len(mask) - 1))
             if done < len(mask) or self._memory.unfinished:
-                if self._memory.m[H_FULL] < MAX:
+                if self._memory.m[G_MATCHES] > self._memory.m[H_FULL]:
                     yield from self._written()
                 self._memory.make_room()
         if not self.program.by_position:
             self._now[0] = points[-1]
         yield from self._tidy()
 
-    def _points(self, events: EventBatch, part: Ints) -> Ints:
+    def _points(self, events: EventBatch) -> Ints:
         """Return what windows are measured in: times, or positions in the partition."""
-        points = np.ascontiguousarray(events.times).view()
         if self.program.by_position:
-            points = np.zeros(len(part), np.int64)
-            upkeep.number_in_partition(part, points, self._memory.counts)
-        points.flags.writeable = False
-        return points
+            return np.zeros(len(events), np.int64)  # filled in chunk by chunk, as `counts` goes on
+        return np.ascontiguousarray(events.times)
 
     def _points_now(self) -> Ints:
         """Return the newest point of all, or of each partition."""
@@ -209,7 +208,7 @@ class NfaMatcher:
         while at[X_MATCH] < count:
             fill = np.zeros(variables, np.int64)
             written = expand(self._memory.address, count, at, path, stack, lengths, events, fill)
-            found = self._retained.matches(lengths[:written], [row[:n] for row, n in zip(events, fill, strict=True)])
+            found = self._retained.matches(lengths[:written], events, fill)
             self.report.matches += written
             self.report.matched_events += int(fill.sum())
             self.report.construction_seconds += time.perf_counter() - begun

@@ -29,7 +29,7 @@ from cerise.kernels.predicates import Writer, truth
 from cerise.kinds import Kind
 from cerise.pattern.bound import Bound, Branch, Conjunct
 from cerise.pattern.check import kind_of
-from cerise.pattern.expr import COMPARISONS, Agg, Binary, Call, Expr, walk
+from cerise.pattern.expr import COMPARISONS, Agg, Attr, Binary, Call, Expr, In, Literal, children, walk
 from cerise.pattern.query import Count, Output, Strategy, Unit
 
 Ints = npt.NDArray[np.int64]
@@ -93,6 +93,7 @@ class Program:
         tables: the automata as numbers.
         derived: the columns that are computed before matching.
         ordered: whether strings are compared by order, not only for equality.
+        literal_only: the string attributes that are only ever compared with strings of the query.
         merging: whether equivalent runs may be merged.
         why_not_merging: why they may not.
     """
@@ -104,6 +105,7 @@ class Program:
     tables: Tables
     derived: dict[Path, Derived]
     ordered: bool
+    literal_only: frozenset[Path]
     merging: bool
     why_not_merging: str | None
     history: bool
@@ -154,7 +156,7 @@ def compile_program(bound: Bound, *, merging: bool) -> Program:
         raise Unfit(too_wide or "it has more than 62 variables")
     return Program(
         bound, tuple(automata), source, writer.layout, writer.tables(), derived,
-        _needs_order(branches), merges, why_not if merging else None, writer.history,
+        _needs_order(branches), _literal_only(branches), merges, why_not if merging else None, writer.history,
     )  # fmt: skip
 
 
@@ -188,12 +190,37 @@ def _derive(branch: Branch, derived: dict[Path, Derived]) -> Branch:
     )
 
 
-def _needs_order(branches: Iterable[Branch]) -> bool:
+def _predicates(branches: Iterable[Branch]) -> list[Expr]:
     exprs: list[Expr] = []
     for branch in branches:
         exprs += [c.expr for c in branch.conjuncts]
         exprs += [c.expr for n in branch.negations for c in n.tests]
-    for expr in (each for root in exprs for each in walk(root)):
+    return exprs
+
+
+def _literal_only(branches: Iterable[Branch]) -> frozenset[Path]:
+    found: set[Path] = set()
+    others: set[Path] = set()
+
+    def visit(expr: Expr) -> None:
+        match expr:
+            case Binary("=" | "!=", Attr(path=path), Literal()) | Binary("=" | "!=", Literal(), Attr(path=path)):
+                found.add(path)
+            case In(Attr(path=path), items) if all(isinstance(item, Literal) for item in items):
+                found.add(path)
+            case Attr(path=path):
+                others.add(path)
+            case _:
+                for child in children(expr):
+                    visit(child)
+
+    for root in _predicates(branches):
+        visit(root)
+    return frozenset(found - others)
+
+
+def _needs_order(branches: Iterable[Branch]) -> bool:
+    for expr in (each for root in _predicates(branches) for each in walk(root)):
         match expr:
             case Binary(op, left, _) if op in COMPARISONS - {"=", "!="} and kind_of(left) is Kind.STRING:
                 return True

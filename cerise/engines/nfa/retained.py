@@ -11,6 +11,7 @@ import pyarrow as pa
 from cerise.engines.base import Matches
 from cerise.engines.identity import Ties
 from cerise.events import EventBatch
+from cerise.kernels import arrays
 from cerise.pattern.bound import Bound
 
 Ints = npt.NDArray[np.int64]
@@ -67,10 +68,15 @@ class Retained:
             rows = np.flatnonzero(left)
             self.kept, self.numbers = _rows(self.kept, rows), self.numbers[rows]
 
-    def matches(self, lengths: Ints, events: list[Ints]) -> Matches:
-        """Return matches: for each variable how many events each has, and the numbers of these events."""
-        numbers = [values for values in events if len(values)]
-        used, places = _distinct(numbers)
+    def matches(self, lengths: Ints, events: Ints, fill: Ints) -> Matches:
+        """Return matches.
+
+        Args:
+            lengths: how many events each match has of each variable.
+            events: for each variable the numbers of these events; they are changed.
+            fill: how many these are.
+        """
+        used = _distinct(events, fill)
         old = used < self.start
         parts = []
         if old.any():
@@ -78,10 +84,9 @@ class Retained:
         if not old.all():
             parts.append(self._taken(used[~old] - self.start))
         table = parts[0] if len(parts) == 1 else _joined(*parts) if parts else self.kept.slice(0, 0)
-        rows, taken = {}, iter(places)
-        for i, var in enumerate(self.bound.variables):
-            values = next(taken) if len(events[i]) else events[i]
-            rows[var.name] = _lists(lengths[:, i], values)
+        rows = {
+            var.name: _lists(lengths[:, i], events[i, : fill[i]]) for i, var in enumerate(self.bound.variables)
+        }
         return Matches(table, rows)
 
     def _taken(self, rows: Ints) -> EventBatch:
@@ -112,25 +117,28 @@ def _joined(one: EventBatch, other: EventBatch) -> EventBatch:
     )
 
 
-def _distinct(parts: list[Ints]) -> tuple[Ints, list[Ints]]:
-    """Return the distinct numbers in some arrays, and each array as places among them."""
-    if not parts:
-        return np.zeros(0, np.int64), []
-    low = min(int(each.min()) for each in parts)
-    span = max(int(each.max()) for each in parts) - low + 1
-    if span > 8 * sum(map(len, parts)) + 1024:
-        used = np.unique(np.concatenate(parts))
-        return used, [np.searchsorted(used, each) for each in parts]
-    marks = np.zeros(span, np.int64)
-    for each in parts:
-        marks[each - low] = 1
-    used = np.flatnonzero(marks) + low
-    place = np.cumsum(marks) - 1
-    return used, [place[each - low] for each in parts]
+def _distinct(events: Ints, fill: Ints) -> Ints:
+    """Return the distinct numbers in the rows of a table, which become their places among them."""
+    rows = [row[:count] for row, count in zip(events, fill, strict=True) if count]
+    if not rows:
+        return np.zeros(0, np.int64)
+    low = min(int(row.min()) for row in rows)
+    span = max(int(row.max()) for row in rows) - low + 1
+    if span > 64 * int(fill.sum()) + 1024:
+        used = np.unique(np.concatenate(rows))
+        for row in rows:
+            row[:] = np.searchsorted(used, row)
+        return used
+    used = np.empty(span, np.int64)
+    count = arrays.number_used(events, fill, low, np.zeros(span, np.uint8), used)
+    return used[:count]
 
 
 def _lists(lengths: Ints, values: Ints) -> pa.ListArray:
     """Return lists of the given lengths, one after another; those of length 0 are null."""
+    if len(values) == len(lengths) and bool((lengths == 1).all()):
+        offsets = np.arange(len(lengths) + 1, dtype=np.int32)
+        return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values, pa.int64()))
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     mask = pa.array(lengths == 0) if (lengths == 0).any() else None

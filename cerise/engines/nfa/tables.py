@@ -25,7 +25,7 @@ class Memory:
         self.runs = np.zeros((256, layout.run_width), np.int64)
         self.nodes = np.zeros((256, layout.node_width), np.int64)
         self.cands = np.zeros((64, layout.candidate_width), np.int64)
-        self.matches = np.zeros((256, at.MATCH_WORDS), np.int64)
+        self.matches = np.zeros((1 << 12, at.MATCH_WORDS), np.int64)
         self.heads = np.zeros((0, at.LIST_WORDS), np.int64)
         self.cand_heads = np.zeros(0, np.int64)
         self.counts = np.zeros(0, np.int64)
