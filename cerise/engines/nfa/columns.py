@@ -64,6 +64,11 @@ class Texts:
         self.table = table
         self.codes = self.codes_of(self.literals, table)
 
+    def restore(self, strings: list[str]) -> None:
+        """Take a table as it was."""
+        self.table = pa.array(strings, pa.string())
+        self.codes = self.codes_of(self.literals, self.table)
+
     @staticmethod
     def codes_of(strings: pa.Array, table: pa.Array) -> Ints:
         """Return the code of each string; 0 where it has none."""
@@ -82,14 +87,13 @@ class Columns:
         self._zeros = np.zeros(CHUNK, np.int64)
         self._arrays: list[npt.NDArray[Any]] = []
         self._nulls: Ints | None = None
-        self._points = self._zeros
 
     @property
     def address(self) -> int:
         """Where generated code finds everything."""
         return int(self.words.ctypes.data)
 
-    def read(self, events: EventBatch, points: Ints, renumber: Renumber) -> None:
+    def read(self, events: EventBatch, renumber: Renumber) -> None:
         """Make a batch known."""
         raw = [self._column(events, path) for path, _ in self.paths]
         coded = [self._coded(column, *path) for column, path in zip(raw, self.paths, strict=True)]
@@ -103,15 +107,14 @@ class Columns:
             for column, (_, kind) in zip(coded, self.paths, strict=True)
         ]  # fmt: skip
         self._nulls = _null_bits(coded, len(events))
-        self._points = points
 
-    def at(self, start: int, seq: int) -> None:
-        """Point at the chunk that starts with an event of the batch."""
+    def at(self, start: int, seq: int, points: Ints) -> None:
+        """Point at the chunk that starts with an event of the batch; `points` are those of the chunk."""
         shift = 8 * start
         self.words[COL_NULLS] = self._zeros.ctypes.data if self._nulls is None else self._nulls.ctypes.data + shift
         self.words[COL_TEXTS] = self.texts.codes.ctypes.data
         self.words[COL_SEQ] = seq
-        self.words[COL_POINTS] = self._points.ctypes.data + shift
+        self.words[COL_POINTS] = points.ctypes.data
         for i, array in enumerate(self._arrays):
             self.words[COLUMNS + i] = array.ctypes.data + shift
 
@@ -190,10 +193,10 @@ class Partitions:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def of(self, events: EventBatch) -> Ints:
-        """Return the partition of each event; -1 where it belongs to none."""
+    def of(self, events: EventBatch) -> Ints | None:
+        """Return the partition of each event, -1 where it belongs to none; None where all are in one."""
         if not self.paths:
-            return np.zeros(len(events), np.int64)
+            return None
         codes, keys = _combined([_encoded(events.column(path)) for path in self.paths])
         known = np.array([self._number(key) for key in keys] or [0], np.int64)
         part: Ints = known[codes]

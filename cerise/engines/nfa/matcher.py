@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cerise.engines.base import Matches, Options, Report
-from cerise.engines.nfa import backtrack, basic, upkeep
+from cerise.engines.nfa import backtrack, basic, state, upkeep
 from cerise.engines.nfa.choosing import limited
 from cerise.engines.nfa.columns import CHUNK, Columns, Partitions
 from cerise.engines.nfa.expand import X_DEPTH, X_MATCH, X_WORDS, expand
@@ -50,7 +50,8 @@ class NfaMatcher:
         self._partitions = Partitions(program)
         self._memory = Memory(program, self.options.max_runs, backtracks=self.backtracking)
         self._memory.m[A_COLS] = self._columns.address
-        self._mask = np.zeros(CHUNK, np.int64)
+        self._mask, self._zeros, self._positions = np.zeros((3, CHUNK), np.int64)
+        self._last: int | None = None
         self._now = np.full(1, np.iinfo(np.int64).min)
         self._retained = Retained.empty(program.bound)
         self._limits = {"runs": FEWEST, "nodes": FEWEST, "cands": FEWEST}
@@ -61,18 +62,20 @@ class NfaMatcher:
         """Take the next events in stream order; yield the matches that become final, some at a time."""
         if not len(events):
             return
-        if events.times[0] < self._now[0] and not self.program.by_position:
+        if self._last is not None and events.times[0] < self._last:
             self._refuse_going_back(events)
+        self._last = int(events.times[-1])
         self.report.events += len(events)
         started = time.perf_counter()
         part = self._partitions.of(events)
         self._memory.spread(len(self._partitions))
-        points = self._points(events)
-        self._columns.read(events, points, self._renumber)
+        self._columns.read(events, self._renumber)
         self._retained.begin(events)
         self.report.matching_seconds += time.perf_counter() - started
         for start in range(0, len(events), CHUNK):
-            yield from self._chunk(start, part[start : start + CHUNK], points[start : start + CHUNK])
+            stop = min(start + CHUNK, len(events))
+            inside = self._zeros[: stop - start] if part is None else part[start:stop]
+            yield from self._chunk(start, inside, self._points(events, start, inside))
         self._sweep(over=False)
         yield from self._written()
         self._collect()
@@ -91,19 +94,51 @@ class NfaMatcher:
 
     def save(self) -> bytes:
         """Return the state, for `load` in another process."""
-        raise NotImplementedError
+        held, ties = self._retained, self._retained.ties
+        self._texts_pruned()
+        return state.write(
+            self.program,
+            {
+                **self._memory.saved(),
+                **state.pack_events(held.kept),
+                "numbers": held.numbers,
+                "now": self._now,
+                "plain": state.pack_json({
+                    "start": held.start,
+                    "texts": self._columns.texts.table.to_pylist(),
+                    "partitions": [list(key) for key in self._partitions.numbers],
+                    "last": self._last,
+                    "tie_time": ties.time,
+                    "ties": list(ties.seen.items()),
+                }),
+            },
+        )  # fmt: skip
 
-    def load(self, state: bytes) -> None:
+    def load(self, saved: bytes) -> None:
         """Go on from a saved state of the same query."""
-        raise NotImplementedError
+        arrays = state.read(self.program, saved)
+        plain = state.unpack_json(arrays["plain"])
+        self._reset()
+        self._memory.restore(arrays)
+        self._columns.texts.restore(plain["texts"])
+        self._partitions.numbers = {tuple(key): i for i, key in enumerate(plain["partitions"])}
+        self._now, self._last = arrays["now"], plain["last"]
+        held = self._retained
+        held.kept, held.numbers = state.unpack_events(arrays, held.kept), arrays["numbers"]
+        held.start = plain["start"]
+        held.ties.time, held.ties.seen = plain["tie_time"], {int(k): v for k, v in plain["ties"]}
+
+    def _texts_pruned(self) -> None:
+        """Forget the strings that no run, node or candidate holds."""
+        held = [words[:] for words in self._memory.strings()]
+        used = np.concatenate(held) if held else np.zeros(0, np.int64)
+        self._columns.texts.keep(used, self._renumber)
 
     # ---- moving
 
     def _chunk(self, start: int, part: Ints, points: Ints) -> Iterator[Matches]:
         seq = self._retained.start + start
-        self._columns.at(start, seq)
-        if self.program.by_position:
-            upkeep.number_in_partition(part, points, self._memory.counts)
+        self._columns.at(start, seq, points)
         mask = self._mask[: len(part)]
         self._formulas.fits(len(mask), self._columns.address, mask.ctypes.data)
         addresses = (mask.ctypes.data, part.ctypes.data, points.ctypes.data)
@@ -128,11 +163,13 @@ class NfaMatcher:
             self._now[0] = points[-1]
         yield from self._tidy()
 
-    def _points(self, events: EventBatch) -> Ints:
+    def _points(self, events: EventBatch, start: int, part: Ints) -> Ints:
         """Return what windows are measured in: times, or positions in the partition."""
-        if self.program.by_position:
-            return np.zeros(len(events), np.int64)  # filled in chunk by chunk, as `counts` goes on
-        return np.ascontiguousarray(events.times)
+        if not self.program.by_position:
+            return np.ascontiguousarray(events.times[start : start + len(part)])
+        points = self._positions[: len(part)]
+        upkeep.number_in_partition(part, points, self._memory.counts)
+        return points
 
     def _points_now(self) -> Ints:
         """Return the newest point of all, or of each partition."""
@@ -245,7 +282,7 @@ class NfaMatcher:
 
     def _refuse_going_back(self, events: EventBatch) -> None:
         raise DataError(
-            f"events go back in time, from {self._now[0]} to {events.times[0]}", hint="feed batches in stream order"
+            f"events go back in time, from {self._last} to {events.times[0]}", hint="feed batches in stream order"
         )
 
     def _too_many(self, event: int) -> PlanError:

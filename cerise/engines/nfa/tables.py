@@ -91,6 +91,23 @@ class Memory:
         self.cands = kept
         self._tell()
 
+    def saved(self) -> dict[str, Ints]:
+        """Return everything that is not known from the query."""
+        m = self.m
+        return {
+            "registers": m[: at.H_MODE], "runs": self.runs[: m[at.G_RUNS]], "nodes": self.nodes[: m[at.G_NODES]],
+            "cands": self.cands[: m[at.G_CANDS]], "heads": self.heads, "cand_heads": self.cand_heads,
+            "counts": self.counts,
+        }  # fmt: skip
+
+    def restore(self, saved: dict[str, Ints]) -> None:
+        """Take what was saved."""
+        self.m[: at.H_MODE] = saved["registers"]
+        self.runs, self.nodes, self.cands = (saved[name].copy() for name in ("runs", "nodes", "cands"))
+        self.heads, self.cand_heads, self.counts = (saved[n].copy() for n in ("heads", "cand_heads", "counts"))
+        self.stack = np.zeros(2 * len(self.nodes) + 2, np.int64)
+        self._tell()
+
     def strings(self) -> list[Ints]:
         """Return every place where the code of a string is kept, as views."""
         m, layout = self.m, self._layout
