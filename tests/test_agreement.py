@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cerise.engines.base import Options
+from cerise.engines.base import Matcher, Options
 from cerise.engines.choose import ENGINES
 from cerise.engines.output import to_table
 from cerise.engines.run import run
@@ -29,18 +29,27 @@ from cerise.pattern.bound import Bound
 from cerise.pattern.query import Count, Query, Strategy
 from tests.engines import brute, brute_returns
 from tests.runners import RUNNERS
-from tests.strategies import Pair, pairs, streams
+from tests.strategies import LONGEST, QUERY, Pair, most_events, pairs, streams
+from tests.strategies_queries import PARAMS, params_of, query_of
+from tests.strategies_streams import ROW, Dice, shape_of, table_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 SKIPPING = (Strategy.NEXT, Strategy.ANY)
+NFA = tuple(name for name in ENGINES if name.startswith("nfa"))
 GOES = tuple(range(5))  # the pairs of one property are split over tests, so that workers share them
+STREAMS = 4  # for each query of a property in which compiling the query is most of the work
 
 
-def examples(count: int) -> Callable[[F], F]:
-    """Settings for a property: the same examples in every run, and more of them where asked."""
+def examples(count: int, parts: int = len(GOES)) -> Callable[[F], F]:
+    """Settings for a property: the same examples in every run, and more of them where asked.
+
+    Args:
+        count: how many examples.
+        parts: into how many tests the pairs that CERISE_EXAMPLES asks for are split.
+    """
     asked = int(os.environ.get("CERISE_EXAMPLES", "0"))
     return settings(  # type: ignore[return-value]
-        max_examples=max(count, asked // len(GOES)), deadline=None, derandomize=not asked, database=None,
+        max_examples=max(count, asked // parts), deadline=None, derandomize=not asked, database=None,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
 
@@ -49,9 +58,21 @@ def bound_of(pair: Pair, query: Query | None = None, schema: Schema | None = Non
     return bind(query or pair.query, schema or pair.schema, pair.params)
 
 
+def uncounted(pair: Pair) -> Pair:
+    """The same pair, but where the query asks only for the number of matches, it asks for them all."""
+    if not isinstance(pair.query.returns, Count):
+        return pair
+    query = replace(pair.query, returns=None)
+    return replace(pair, query=query, params={name: pair.params[name] for name in params_of(query)})
+
+
 def bindings(bound: Bound, table: pa.Table, engine: str = "reference") -> Counter[brute.Match]:
     """The matches as a multiset: for each variable in pattern order, the ids of its events."""
-    matcher = ENGINES[engine].start(bound, Options())
+    return found_by(ENGINES[engine].start(bound, Options()), bound, table)
+
+
+def found_by(matcher: Matcher, bound: Bound, table: pa.Table) -> Counter[brute.Match]:
+    """The same, of a matcher that has seen no event, or has been flushed."""
     events = EventBatch.of(table, bound.schema, reads=bound.ties)
     found: Counter[brute.Match] = Counter()
     for matches in chain(matcher.feed(events), matcher.flush()):
@@ -83,9 +104,10 @@ def _comparable(value: Any) -> Any:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("go", GOES)
 def test_every_engine_finds_what_the_law_says(go: int, engine: str) -> None:
-    @examples(640)
+    @examples(40, len(GOES) * len(NFA)) if engine in NFA else examples(640)
     @given(pairs())
     def agrees(pair: Pair) -> None:
+        pair = uncounted(pair)
         bound = bound_of(pair)
         if ENGINES[engine].why_not(bound) is None:
             law = Counter(brute.matches(pair.query, pair.schema, pair.table, pair.params))
@@ -111,20 +133,71 @@ def test_columns_are_computed_as_the_law_says(pair: Pair) -> None:
         assert rows(answer) == Counter(str(_comparable(row)) for row in expected)
 
 
+# ---- the compiled engines and the reference
+
+
+@st.composite
+def families(draw: st.DrawFn) -> list[Pair]:
+    """Pairs of one query, so that it is compiled once."""
+    dice = Dice(draw(st.binary(min_size=QUERY, max_size=QUERY)))
+    shape = shape_of(dice)
+    query = query_of(dice, shape, returns=False)
+    size = most_events(query)
+    data = draw(st.binary(min_size=STREAMS * ROW * LONGEST, max_size=STREAMS * ROW * LONGEST))
+    starts = range(0, len(data), ROW * LONGEST)
+    tables = [table_of(Dice(data[start : start + ROW * LONGEST]), shape, size) for start in starts]
+    params = {name: PARAMS[name] for name in params_of(query)}
+    return [Pair(query, shape.schema, table, params) for table in tables]
+
+
+@pytest.mark.parametrize("go", GOES)
+def test_the_nfa_engines_agree_with_the_reference(go: int) -> None:
+    """Each engine has one matcher for all streams of a query: to flush is to forget."""
+
+    @examples(250, len(GOES) * STREAMS)
+    @given(families())
+    def agrees(family: list[Pair]) -> None:
+        bound = bound_of(family[0])
+        able = [name for name in NFA if ENGINES[name].why_not(bound) is None]
+        matchers = {name: ENGINES[name].start(bound, Options()) for name in able}
+        for pair in family:
+            expected = bindings(bound, pair.table)
+            for name, matcher in matchers.items():
+                assert found_by(matcher, bound, pair.table) == expected, f"{name}\n{pair!r}"
+
+    agrees.hypothesis.inner_test.__name__ += f"_{go}"  # type: ignore[attr-defined]
+    agrees()
+
+
+@examples(150, len(GOES) * STREAMS)
+@given(families())
+def test_every_engine_and_nfa_counts_as_many_matches_as_there_are(family: list[Pair]) -> None:
+    counting = bound_of(family[0], replace(family[0].query, returns=Count()))
+    able = [name for name in ENGINES if ENGINES[name].why_not(counting) is None]
+    for pair in family:
+        expected = bindings(bound_of(pair), pair.table).total()
+        for name in able:
+            answer = run(counting, pair.table, Options(engine=name))
+            assert answer.to_pylist() == [{counting.output_schema.names[0]: expected}], f"{name}\n{pair!r}"
+
+
 # ---- runners
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("runner", [name for name in RUNNERS if name != "whole"])
-def test_a_runner_changes_nothing(runner: str) -> None:
-    @examples(150)
+def test_a_runner_changes_nothing(runner: str, engine: str) -> None:
+    """Nor does an engine: the names of matches are the same too."""
+
+    @examples(40, len(GOES) * len(NFA)) if engine in NFA else examples(150)
     @given(pairs(returns=False))
     def agrees(pair: Pair) -> None:
         bound = bound_of(pair)
-        whole = RUNNERS["whole"](bound, pair.table, Options())
-        assert rows(RUNNERS[runner](bound, pair.table, Options()).drop_columns("match_id")) == rows(
-            whole.drop_columns("match_id")
-        )
+        if ENGINES[engine].why_not(bound) is None:
+            whole = RUNNERS["whole"](bound, pair.table, Options(engine="reference"))
+            assert rows(RUNNERS[runner](bound, pair.table, Options(engine=engine))) == rows(whole)
 
+    agrees.hypothesis.inner_test.__name__ += f"_{engine}"  # type: ignore[attr-defined]
     agrees()
 
 

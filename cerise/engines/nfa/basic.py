@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cerise.engines.nfa.choosing import keep_best
-from cerise.engines.nfa.layout import DEADLINE, KEY, NEXT, NODE, NULLS
+from cerise.engines.nfa.layout import AT, DEADLINE, KEY, NEXT, NODE, NULLS
 from cerise.engines.nfa.machine import (
     A_CAND_ROOM, A_COLS, A_MATCH_ROOM, A_NODE_ROOM, A_NODES, A_RUN_ROOM, A_SLOTS, A_TABLE, A_TABLE_MASK, G_CANDS,
     G_LIVE, G_MATCHES, G_MERGED, G_MOST, G_NEED, G_NODES, G_OPENED, G_RUNS, G_STEPS, H_ALONE, H_COUNTS, H_FAN,
@@ -56,7 +56,7 @@ def equal_futures(m: int, q: int, r: int, s: int, at: int) -> bool:
 
 
 @kernel()
-def merged(m: int, r: int, s: int, part: int, seq: int) -> bool:
+def merged(m: int, r: int, s: int, part: int) -> bool:
     """Merge a run into one that waits in the same state with an equal future; the younger deadline holds.
 
     The table remembers one run for each hash. What is overwritten there is only not merged: no answer
@@ -77,7 +77,7 @@ def merged(m: int, r: int, s: int, part: int, seq: int) -> bool:
         put(get(m, A_TABLE), place_in, r)
         return False
     stays = run_row(m, q)
-    put(stays, NODE, new_join(m, get(stays, NODE), get(row, NODE), seq))
+    put(stays, NODE, new_join(m, get(stays, NODE), get(row, NODE)))
     put(stays, DEADLINE, max(get(stays, DEADLINE), get(row, DEADLINE)))
     add(m, G_MERGED, 1)
     free_run(m, r)
@@ -85,10 +85,24 @@ def merged(m: int, r: int, s: int, part: int, seq: int) -> bool:
 
 
 @kernel()
-def place(m: int, r: int, s: int, part: int, seq: int) -> None:
+def place(m: int, r: int, s: int, part: int) -> None:
     """Let a run wait in a state, unless one that waits there has the same future."""
-    if get(m, H_MERGES) == 0 or not merged(m, r, s, part, seq):
+    if get(m, H_MERGES) == 0 or not merged(m, r, s, part):
         push(m, r, part * get(m, H_STATES) + s)
+
+
+@kernel()
+def merge_changed(m: int, s: int, part: int, seq: int) -> None:
+    """Merge the runs of a state that have bound the current event and stayed where they were."""
+    at = part * get(m, H_STATES) + s
+    before, r = -1, get(list_row(m, at), L_HEAD)
+    while r >= 0:
+        after = get(run_row(m, r), NEXT)
+        if get(run_row(m, r), AT) == seq and merged(m, r, s, part):
+            unlink(m, at, before, after)
+        else:
+            before = r
+        r = after
 
 
 # ---- one event
@@ -101,6 +115,7 @@ def move_list(edge: Any, m: int, s: int, mask: int, e: int, part: int, point: in
     at = part * get(m, H_STATES) + s
     first = get(state_row(m, s), S_FIRST)
     fresh = -1  # the runs that come to this state now: they wait until all that were here have moved
+    changed = False  # whether a run of this state has bound the event and stayed
     before, r = -1, get(list_row(m, at), L_HEAD)
     while r >= 0:
         row = run_row(m, r)
@@ -125,10 +140,11 @@ def move_list(edge: Any, m: int, s: int, mask: int, e: int, part: int, point: in
                 if in_place:
                     owned = False
                 if d >= 0 and target != s:
-                    place(m, d, target, part, seq)
-                elif d >= 0 and in_place and not merges:
-                    linked = True
+                    place(m, d, target, part)
+                elif d >= 0 and in_place:
+                    linked = changed = True
                     put(row, KEY, at)
+                    put(row, AT, seq)
                 elif d >= 0:
                     put(run_row(m, d), KEY, -1)
                     put(run_row(m, d), NEXT, fresh)
@@ -142,9 +158,11 @@ def move_list(edge: Any, m: int, s: int, mask: int, e: int, part: int, point: in
         else:
             unlink(m, at, before, after)
         r = after
+    if merges and changed and get(list_row(m, at), L_LENGTH) > 1:
+        merge_changed(m, s, part, seq)
     while fresh >= 0:
         after = get(run_row(m, fresh), NEXT)
-        place(m, fresh, s, part, seq)
+        place(m, fresh, s, part)
         fresh = after
 
 
@@ -184,7 +202,7 @@ def open_runs(edge: Any, m: int, mask: int, e: int, part: int, point: int, seq: 
         add(m, G_OPENED, 1)
         d = bind_event(edge, m, 0, j, e, False, part, point, seq)
         if d >= 0:
-            place(m, d, get(way, E_TARGET), part, seq)
+            place(m, d, get(way, E_TARGET), part)
 
 
 @kernel()

@@ -15,8 +15,9 @@ from cerise.pattern.expr import Agg
 # a run
 NEXT, DEADLINE, NODE, KEY, AT, NULLS, SLOTS = range(7)
 # a node: an event bound by some run, and the node before it; with merging also a join of two nodes
-PREV, SEQ, VAR, MOST, LEAST, TOTAL, RIGHT, STAMP, KEPT = range(9)
-NODE_WORDS, MERGED_NODE_WORDS = 3, 9
+PREV, SEQ, VAR, MOST, LEAST, TOTAL, STAMP, KEPT = range(8)
+NODE_WORDS, MERGED_NODE_WORDS, COUNTED_NODE_WORDS = 3, 4, 8
+RIGHT = SEQ  # of a join
 JOIN = -1  # in VAR
 # a candidate: an event that fits a negated variable
 CAND_PREV, CAND_SEQ, CAND_POINT, CAND_NULLS, CAND_VALUES = range(5)

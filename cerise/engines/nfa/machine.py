@@ -22,6 +22,7 @@ from cerise.kernels.jit import ask, get, kernel, put
 
 MAX = 2**63 - 1
 NEVER = -(2**63)
+COUNTING = 2  # in H_MERGES: merge, and count the matches of a node
 
 # registers: where the pools end, and what was counted
 (
@@ -218,28 +219,28 @@ def new_node(m: int, r: int, seq: int, var: int) -> int:
     if get(m, H_MERGES):
         old = node_row(m, prev)
         put(row, MOST, get(run, DEADLINE) if prev < 0 else get(old, MOST))
-        put(row, LEAST, get(run, DEADLINE) if prev < 0 else get(old, LEAST))
-        put(row, TOTAL, 1 if prev < 0 else get(old, TOTAL))
-        put(row, RIGHT, -1)
-        put(row, STAMP, NEVER)
+        if get(m, H_MERGES) == COUNTING:
+            put(row, LEAST, get(run, DEADLINE) if prev < 0 else get(old, LEAST))
+            put(row, TOTAL, 1 if prev < 0 else get(old, TOTAL))
+            put(row, STAMP, NEVER)
     add(m, G_BOUND, 1)
     return n
 
 
 @kernel()
-def new_join(m: int, left: int, right: int, seq: int) -> int:
+def new_join(m: int, left: int, right: int) -> int:
     """Return a node that stands for either of two."""
     n = get(m, G_NODES)
     put(m, G_NODES, n + 1)
     row, one, other = node_row(m, n), node_row(m, left), node_row(m, right)
     put(row, PREV, left)
     put(row, RIGHT, right)
-    put(row, SEQ, seq)
     put(row, VAR, JOIN)
     put(row, MOST, max(get(one, MOST), get(other, MOST)))
-    put(row, LEAST, min(get(one, LEAST), get(other, LEAST)))
-    put(row, TOTAL, sum_of(m, get(one, TOTAL), get(other, TOTAL)))
-    put(row, STAMP, NEVER)
+    if get(m, H_MERGES) == COUNTING:
+        put(row, LEAST, min(get(one, LEAST), get(other, LEAST)))
+        put(row, TOTAL, sum_of(m, get(one, TOTAL), get(other, TOTAL)))
+        put(row, STAMP, NEVER)
     return n
 
 
@@ -274,7 +275,7 @@ def alive_paths(m: int, node: int, now: int) -> int:
     while depth > 0:
         row = node_row(m, get(stack, depth - 1))
         total, waits = 0, False
-        for side in range(2):
+        for side in range(2 if get(row, VAR) == JOIN else 1):
             child = get(row, RIGHT if side else PREV)
             if child < 0 or get(node_row(m, child), MOST) < now:
                 continue

@@ -23,7 +23,7 @@ from cerise.engines.nfa.formulas import (
     write_negation,
     write_update,
 )
-from cerise.engines.nfa.layout import COL_FAULTS, MERGED_NODE_WORDS, NODE_WORDS, Key, Layout, Slot
+from cerise.engines.nfa.layout import COL_FAULTS, COUNTED_NODE_WORDS, MERGED_NODE_WORDS, NODE_WORDS, Key, Layout, Slot
 from cerise.events import Path
 from cerise.kernels.predicates import Writer, truth
 from cerise.kinds import Kind
@@ -150,7 +150,9 @@ def compile_program(bound: Bound, *, merging: bool) -> Program:
             automata.append(automaton)
     why_not = _why_not_merging(bound)
     merges = merging and why_not is None
-    writer = _ProgramWriter(bound, automata, Layout(MERGED_NODE_WORDS if merges else NODE_WORDS))
+    counts = isinstance(bound.query.returns, Count)
+    words = NODE_WORDS if not merges else COUNTED_NODE_WORDS if counts else MERGED_NODE_WORDS
+    writer = _ProgramWriter(bound, automata, Layout(words))
     source = writer.source()
     if (too_wide := writer.layout.too_wide()) is not None or len(names) > 62:
         raise Unfit(too_wide or "it has more than 62 variables")

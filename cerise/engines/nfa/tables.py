@@ -149,7 +149,7 @@ class Memory:
         m[at.H_BY_POSITION] = program.by_position
         m[at.H_ALONE] = bound.query.output is Output.NON_OVERLAPPING
         m[at.H_COUNTS] = program.counts_only and bound.query.limit is None
-        m[at.H_MERGES] = program.merging
+        m[at.H_MERGES] = 0 if not program.merging else at.COUNTING if program.counts_only else 1
         m[at.H_MAX_RUNS] = max_runs
         needed = not m[at.H_COUNTS] or program.history or len(tables.negated) > 0
         m[at.H_NODES] = 1 if needed else 2 if program.merging else 0

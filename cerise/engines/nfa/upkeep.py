@@ -61,11 +61,11 @@ def keep_links(m: int, moved: Any, n: int) -> None:
     row = node_row(m, n)
     if get(row, PREV) >= 0:
         put(row, PREV, moved[get(row, PREV)])
-    if get(m, H_MERGES) == 0:
+    if get(row, VAR) != JOIN:
         return
     if get(row, RIGHT) >= 0:
         put(row, RIGHT, moved[get(row, RIGHT)])
-    if get(row, VAR) == JOIN and get(row, PREV) < 0:
+    if get(row, PREV) < 0:
         put(row, PREV, get(row, RIGHT))
         put(row, RIGHT, -1)
 
@@ -90,7 +90,7 @@ def mark(m: int, lists: int, now: Any) -> Any:
     for n in range(len(since) - 1, -1, -1):
         if since[n] == MAX:
             continue
-        for side in range(2 if merges else 1):
+        for side in range(2 if get(node_row(m, n), VAR) == JOIN else 1):
             child = get(node_row(m, n), RIGHT if side else PREV)
             if child >= 0 and (not merges or get(node_row(m, child), MOST) >= since[n]):
                 since[child] = min(since[child], since[n])
