@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cerise.api import explain, find, parse, schema, show
+    from cerise.api import compressed, explain, find, parse, schema, show
     from cerise.engines.base import Options
     from cerise.errors import (
         BindError,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
-    "cerise.api": ("explain", "find", "parse", "schema", "show"),
+    "cerise.api": ("compressed", "explain", "find", "parse", "schema", "show"),
     "cerise.engines.base": ("Options",),
     "cerise.errors": (
         "BindError", "CeriseError", "CeriseWarning", "DataError", "ParseError", "PlanError", "StoreError",
@@ -54,8 +54,8 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "BindError", "CeriseError", "CeriseWarning", "DataError", "Options", "ParseError", "PlanError", "Query",
-    "StoreError", "UnsupportedError", "all_of", "any_of", "explain", "find", "i", "many", "maybe", "no",
-    "param", "parse", "schema", "seq", "session", "show", "var",
+    "StoreError", "UnsupportedError", "all_of", "any_of", "compressed", "explain", "find", "i", "many",
+    "maybe", "no", "param", "parse", "schema", "seq", "session", "show", "var",
 ]  # fmt: skip
 
 

@@ -10,17 +10,19 @@ from typing import Any
 
 import pyarrow as pa
 
+from cerise.engines import nfa
 from cerise.engines.base import Options
 from cerise.engines.choose import choose, reasons
+from cerise.engines.nfa.compressed import Compressed
 from cerise.engines.run import absent_types, run
 from cerise.errors import BindError, CeriseWarning, DataError, UnsupportedError
-from cerise.events import Schema
+from cerise.events import EventBatch, Schema
 from cerise.kinds import plain_schema, plain_table
 from cerise.lang import sase
 from cerise.lang.builder import Draft, Variable, seq
 from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound
-from cerise.pattern.query import Query
+from cerise.pattern.query import Count, Query
 from cerise.pattern.show import show as show_query
 from cerise.plan.explain import describe
 
@@ -72,6 +74,44 @@ def find(
         raise UnsupportedError("a schema has no events to find anything in", hint="give the table itself")
     _warn((*bound.warnings, *absent_types(bound, events)), options)
     return run(bound, events, options)
+
+
+def compressed(
+    events: Any,
+    query: str | Query | Draft,
+    *,
+    time: str,
+    type: str | None = None,
+    key: Columns = (),
+    order: Columns = (),
+    params: Params | None = None,
+    options: Options | None = None,
+) -> Compressed:
+    """Find the matches of a query, and return them as the shared buffer that holds them.
+
+    Where a Kleene variable under skip_till_any_match has exponentially many matches, this stays small: it
+    counts them without spelling any, and spells them one by one when iterated over. Takes what `find`
+    takes, in process only.
+
+    Returns:
+        A value with `count()`, `events` (a table) and an iterator of matches: for each variable the rows of
+        `events` that it binds. It pickles.
+    """
+    events = _settled(events)
+    if _is_spark(events) or isinstance(events, pa.Schema):
+        raise UnsupportedError(
+            "compressed matches are made in this process", hint="give an Arrow table, or use find"
+        )
+    bound = bind(parse(query), _known(events, time, type, key, order), params)
+    options = _options(options, None)
+    if bound.source is not None:
+        events = run(bound.source, events, options)
+    if isinstance(bound.query.returns, Count):
+        raise UnsupportedError("RETURN COUNT(*) has no matches to compress", hint="leave RETURN out")
+    engine = nfa.ENGINES["nfa-merge"]
+    if (reason := engine.why_not(bound)) is not None:
+        raise UnsupportedError(f"the matches cannot be compressed: {reason}", hint="use find")
+    return engine.compress(bound, EventBatch.of(events, bound.schema, reads=bound.ties), options)
 
 
 def schema(
@@ -127,6 +167,7 @@ def explain(
     facts = {
         "runs": _where(bound, _is_spark(events)),
         "engine": f"{choose(bound, options).name} ({reasons(bound, options)})",
+        **choose(bound, options).explain(bound),
         "options": ", ".join(f"{name}={getattr(options, name)}" for name in options.__slots__),
     }
     return describe(bound, facts)

@@ -129,7 +129,10 @@ class Matcher(Protocol):
 class Engine(Protocol):
     """An algorithm. Its modules hold no state."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What users call it."""
+        ...
 
     def why_not(self, bound: Bound) -> str | None:
         """Say in a sentence why this engine cannot run a query; None where it can."""
@@ -137,4 +140,8 @@ class Engine(Protocol):
 
     def start(self, bound: Bound, options: Options) -> Matcher:
         """Return a matcher for a query."""
+        ...
+
+    def explain(self, bound: Bound) -> Mapping[str, str]:
+        """Say, by name, what is to be known about how this engine runs a query."""
         ...

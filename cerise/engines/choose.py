@@ -11,9 +11,9 @@ ENGINES: dict[str, Engine] = {**nfa.ENGINES, "reference": reference.ENGINE}
 
 
 def choose(bound: Bound, options: Options) -> Engine:
-    """Return the engine that the user named, or the first that can run the query."""
+    """Return the engine that the user named, or the one that should be fastest."""
     if options.engine is None:
-        return next(engine for engine in ENGINES.values() if engine.why_not(bound) is None)
+        return ENGINES[_cheapest(bound)[0]]
     if options.engine not in ENGINES:
         raise PlanError(f"unknown engine '{options.engine}'", hint=did_you_mean(options.engine, ENGINES))
     engine = ENGINES[options.engine]
@@ -28,10 +28,19 @@ def choose(bound: Bound, options: Options) -> Engine:
 def reasons(bound: Bound, options: Options) -> str:
     """Say why the engine was chosen, and why not the others."""
     chosen = choose(bound, options)
-    why = "as asked" if options.engine else "the first that can run the query"
+    why = "as asked" if options.engine else _cheapest(bound)[1]
     others = [
         f"not {each.name}: {each.why_not(bound)}"
         for each in ENGINES.values()
         if each is not chosen and each.why_not(bound)
     ]
     return "; ".join([why, *others])
+
+
+def _cheapest(bound: Bound) -> tuple[str, str]:
+    """Return the name of the engine that should be fastest, and why."""
+    if ENGINES["nfa"].why_not(bound) is not None:
+        return "reference", "the only one that can run the query"
+    if (gain := nfa.gains_by_merging(bound)) is not None:
+        return "nfa-merge", gain
+    return "nfa", "all runs at once; there is little to merge"

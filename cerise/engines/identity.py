@@ -90,7 +90,9 @@ class Ties:
 
 
 def _taken(batch: EventBatch, rows: npt.NDArray[np.int64]) -> EventBatch:
-    return EventBatch(batch.schema, batch.table.take(pa.array(rows)), batch.times[rows], batch.positions[rows])
+    return EventBatch(
+        batch.schema, batch.table.take(pa.array(rows)), batch.times[rows], batch.positions[rows]
+    )
 
 
 def hash_rows(table: pa.Table, schema: Schema, paths: Iterable[Path]) -> UInts:

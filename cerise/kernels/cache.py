@@ -14,6 +14,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -47,10 +48,8 @@ def user_cache() -> Path:
 def _candidates() -> Iterator[Path]:
     if "CERISE_CACHE_DIR" in os.environ:
         yield Path(os.environ["CERISE_CACHE_DIR"])
-    try:
+    with suppress(RuntimeError):  # there is no home
         yield user_cache()
-    except RuntimeError:  # no home
-        pass
     yield Path(tempfile.gettempdir()) / f"cerise-{_user()}"
 
 

@@ -1,4 +1,4 @@
-"""The functions that were generated for a query: as machine code, or as the Python that they are written in."""
+"""The functions generated for a query: as machine code, or as the Python that they are written in."""
 
 from __future__ import annotations
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
 from llvmlite import ir
-from numba import types
+from numba import config, types
 from numba.extending import intrinsic
 
 from cerise.kernels import cache
 
 F = TypeVar("F", bound=Callable[..., Any])
-COMPILED = not numba.config.DISABLE_JIT
+COMPILED = not config.DISABLE_JIT  # type: ignore[attr-defined]
 
 int64, float64, boolean, void = types.int64, types.float64, types.boolean, types.void
 Ints = types.Array(int64, 1, "C")
@@ -44,17 +44,47 @@ def kernel(signature: Any = None, *, inline: bool = False) -> Callable[[F], F]:
 def _our_cache() -> Iterator[bool]:
     """Let numba keep what it compiles in our directory, and only that."""
     place = cache.directory()
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(place or "")
+    before = config.CACHE_DIR  # type: ignore[attr-defined]
+    config.CACHE_DIR = str(place or "")  # type: ignore[attr-defined]
     try:
         yield place is not None
     finally:
-        numba.config.CACHE_DIR = before
+        config.CACHE_DIR = before  # type: ignore[attr-defined]
 
 
 # ---- words of memory: an array argument costs a call 3 ns, an address costs nothing
 
-if COMPILED:
+if TYPE_CHECKING or not COMPILED:
+
+    def load(address: int) -> int:
+        """Return the integer at an address."""
+        return ctypes.c_int64.from_address(int(address)).value
+
+    def load_float(address: int) -> float:
+        """Return the double at an address."""
+        return ctypes.c_double.from_address(int(address)).value
+
+    def store(address: int, value: int) -> None:
+        """Write an integer to an address."""
+        ctypes.c_int64.from_address(int(address)).value = int(value)
+
+    def store_float(address: int, value: float) -> None:
+        """Write a double to an address."""
+        ctypes.c_double.from_address(int(address)).value = float(value)
+
+    def get(row: int, word: int) -> int:
+        """Return a word of a row in memory."""
+        return ctypes.c_int64.from_address(int(row) + 8 * int(word)).value
+
+    def put(row: int, word: int, value: int) -> None:
+        """Write a word of a row in memory."""
+        ctypes.c_int64.from_address(int(row) + 8 * int(word)).value = int(value)
+
+    def ask(edge: Callable[..., int], *args: int) -> int:
+        """Call the formulas of a query."""
+        return edge(*args)
+
+else:
 
     @intrinsic
     def load(_typing: Any, _address: Any) -> Any:
@@ -126,33 +156,3 @@ if COMPILED:
     def _word_of(builder: Any, row: Any, word: Any) -> Any:
         start = builder.inttoptr(row, ir.IntType(64).as_pointer())
         return builder.gep(start, [word], source_etype=ir.IntType(64))
-
-else:
-
-    def load(address: int) -> int:
-        """Return the integer at an address."""
-        return ctypes.c_int64.from_address(int(address)).value
-
-    def load_float(address: int) -> float:
-        """Return the double at an address."""
-        return ctypes.c_double.from_address(int(address)).value
-
-    def store(address: int, value: int) -> None:
-        """Write an integer to an address."""
-        ctypes.c_int64.from_address(int(address)).value = int(value)
-
-    def store_float(address: int, value: float) -> None:
-        """Write a double to an address."""
-        ctypes.c_double.from_address(int(address)).value = float(value)
-
-    def get(row: int, word: int) -> int:
-        """Return a word of a row in memory."""
-        return ctypes.c_int64.from_address(int(row) + 8 * int(word)).value
-
-    def put(row: int, word: int, value: int) -> None:
-        """Write a word of a row in memory."""
-        ctypes.c_int64.from_address(int(row) + 8 * int(word)).value = int(value)
-
-    def ask(edge: Callable[..., int], *args: int) -> int:
-        """Call the formulas of a query."""
-        return edge(*args)

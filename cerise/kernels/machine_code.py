@@ -324,7 +324,7 @@ class _Body:
 
     def _as(self, value: Any, type_: Any) -> Any:
         """Return a value as another kind: a truth as 0 or 1, an integer as a double."""
-        if value.type == type_ or type_ == NOTHING:
+        if type_ in (value.type, NOTHING):
             return value
         if type_ == TRUTH:
             return self._truth(value)
@@ -344,4 +344,3 @@ class _Body:
 
 def _read(target: ast.Name) -> ast.Name:
     return ast.Name(target.id, ast.Load())
-

@@ -133,9 +133,7 @@ def truth(expr: Expr, scope: Scope, writer: Writer) -> Truth:
         case Binary("and" | "or" as op, left, right):
             x, y = truth(left, scope, writer), truth(right, scope, writer)
             other = "or" if op == "and" else "and"
-            return Truth(
-                writer.name(f"{x.true} {op} {y.true}"), writer.name(f"{x.false} {other} {y.false}")
-            )
+            return Truth(writer.name(f"{x.true} {op} {y.true}"), writer.name(f"{x.false} {other} {y.false}"))
         case Binary(op, left, right) if op in COMPARISONS:
             return _comparison(op, left, right, scope, writer)
         case IsNull(arg):
@@ -323,5 +321,3 @@ def _cast(expr: Cast, scope: Scope, writer: Writer) -> Value:
     if source is Kind.FLOAT:
         return _guarded(f"int({found.code})", found.null, f"whole_faults({found.code})", writer)
     return found
-
-

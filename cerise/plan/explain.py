@@ -22,10 +22,14 @@ def describe(bound: Bound, facts: Mapping[str, str]) -> str:
         *(_indented(show(bound.query).rsplit(";\n", 1)[-1])),
         "",
         *(line for number, branch in enumerate(bound.branches, 1) for line in _branch(branch, number, bound)),
-        *(f"{name:<10} {text}" for name, text in {**_facts(bound), **facts}.items()),
+        *(_fact(name, text) for name, text in {**_facts(bound), **facts}.items()),
         *(f"{'warning':<10} {text}" for text in bound.warnings),
     ]
     return source + "\n".join(sections)
+
+
+def _fact(name: str, text: str) -> str:
+    return f"{name:<10} " + text.replace("\n", "\n" + " " * 11)
 
 
 def _indented(text: str) -> list[str]:

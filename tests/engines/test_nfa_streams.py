@@ -127,7 +127,11 @@ def test_the_engines_agree_on_long_streams(name: str) -> None:
         expected = whole("nfa", bound, events)
         assert len(expected) > 50, "a stream without matches says nothing"
         for engine in NFA:
-            assert np.array_equal(in_pieces(engine, bound, events, rng), expected), (engine, seed, "in pieces")
+            assert np.array_equal(in_pieces(engine, bound, events, rng), expected), (
+                engine,
+                seed,
+                "in pieces",
+            )
             if engine != "nfa":
                 assert np.array_equal(whole(engine, bound, events), expected), (engine, seed)
 

@@ -147,11 +147,11 @@ def build(branch: Branch, kleene: frozenset[str], absent: frozenset[str]) -> Aut
                 found[after] = len(found)
                 queue.append(after)
             checks = judge.on_edge(started, after, way.var)
-            edges.append(
-                Edge(found[started], found[after], way.var, way.least, way.below, way.opens, checks)
-            )
+            edges.append(Edge(found[started], found[after], way.var, way.least, way.below, way.opens, checks))
     states = tuple(
-        State(s, complete := _completes(branch.pattern, s), judge.left_open(s) if complete is not None else ())
+        State(
+            s, complete := _completes(branch.pattern, s), judge.left_open(s) if complete is not None else ()
+        )
         for s in found
     )
     filters = {

@@ -13,14 +13,57 @@ import numpy.typing as npt
 
 from cerise.engines.nfa.basic import CONTIGUOUS, TILL_ANY, TILL_NEXT, enabled_edges
 from cerise.engines.nfa.choosing import keep_best, move_match
-from cerise.engines.nfa.layout import AT, DEADLINE, KEY, NEXT, NODE, SEQ
+from cerise.engines.nfa.layout import AT, DEADLINE, KEY, M_NODE, M_SEQ, NEXT, NODE, SEQ
 from cerise.engines.nfa.machine import (
-    A_COLS, A_MATCH_ROOM, A_NODE_ROOM, A_NODES, A_RUN_ROOM, G_AT, G_BEST, G_CURSOR, G_LIVE, G_MADE, G_MATCHES,
-    G_MOST, G_NEED, G_NODES, G_OPENED, G_POSTPONED, G_REREAD, G_RUNS, G_STEPS, H_ALONE, H_COUNTS, H_FAN, H_FULL,
-    H_MAX_RUNS, H_MODE, H_NEG_MASK, H_STARTS, H_STARTS_END, H_STATES, H_WAITS, L_HEAD, L_LENGTH, M_NODE, M_SEQ,
-    add, bind_event, deadline_of, edge_row, free_list, free_run, keep_candidates, list_row, match_row, node_row,
-    postpone, push, record, run_row, state_row, vetoed_now,
-)  # fmt: skip
+    A_COLS,
+    A_MATCH_ROOM,
+    A_NODE_ROOM,
+    A_NODES,
+    A_RUN_ROOM,
+    G_AT,
+    G_BEST,
+    G_CURSOR,
+    G_LIVE,
+    G_MADE,
+    G_MATCHES,
+    G_MOST,
+    G_NEED,
+    G_NODES,
+    G_OPENED,
+    G_POSTPONED,
+    G_REREAD,
+    G_RUNS,
+    G_STEPS,
+    H_ALONE,
+    H_COUNTS,
+    H_FAN,
+    H_FULL,
+    H_MAX_RUNS,
+    H_MODE,
+    H_NEG_MASK,
+    H_STARTS,
+    H_STARTS_END,
+    H_STATES,
+    H_WAITS,
+    L_HEAD,
+    L_LENGTH,
+    add,
+    bind_event,
+    deadline_of,
+    edge_row,
+    free_list,
+    free_run,
+    keep_candidates,
+    list_row,
+    match_row,
+    node_row,
+    postpone,
+    push,
+    record,
+    run_row,
+    state_row,
+    vetoed_now,
+)
 from cerise.engines.nfa.program import E_BIT, E_TARGET, E_TEST, S_BRANCH, S_FIRST, S_MASK
 from cerise.engines.nfa.tables import Memory
 from cerise.kernels.jit import Ints, ask, boolean, get, int64, kernel, put, void
@@ -207,7 +250,16 @@ def end_round(m: int, part: int, nexts: int, seq0: int) -> None:
 
 @kernel(int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64))
 def retrace(
-    edge: Any, m: int, first: int, last: int, masks: int, parts: int, points: int, nexts: int, firsts: int, seq0: int
+    edge: Any,
+    m: int,
+    first: int,
+    last: int,
+    masks: int,
+    parts: int,
+    points: int,
+    nexts: int,
+    firsts: int,
+    seq0: int,
 ) -> int:
     """Move all runs over a chunk, one run after another; as `basic.advance`.
 

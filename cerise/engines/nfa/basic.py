@@ -7,14 +7,70 @@ from typing import Any
 from cerise.engines.nfa.choosing import keep_best
 from cerise.engines.nfa.layout import AT, DEADLINE, KEY, NEXT, NODE, NULLS
 from cerise.engines.nfa.machine import (
-    A_CAND_ROOM, A_COLS, A_MATCH_ROOM, A_NODE_ROOM, A_NODES, A_RUN_ROOM, A_SLOTS, A_TABLE, A_TABLE_MASK, G_CANDS,
-    G_LIVE, G_MATCHES, G_MERGED, G_MOST, G_NEED, G_NODES, G_OPENED, G_RUNS, G_STEPS, H_ALONE, H_COUNTS, H_FAN,
-    H_FULL, H_KINDS, H_MAX_RUNS, H_MERGES, H_MODE, H_NEG_MASK, H_START_MASK, H_STARTS, H_STARTS_END, H_STATES,
-    H_WAITS, L_HEAD, L_LENGTH, add, bind_event, deadline_of, edge_row, free_list, free_run, keep_candidates,
-    list_row, new_join, push, record, run_row, state_row, unlink, vetoed_now,
+    A_CAND_ROOM,
+    A_COLS,
+    A_MATCH_ROOM,
+    A_NODE_ROOM,
+    A_NODES,
+    A_RUN_ROOM,
+    A_SLOTS,
+    A_TABLE,
+    A_TABLE_MASK,
+    G_CANDS,
+    G_LIVE,
+    G_MATCHES,
+    G_MERGED,
+    G_MOST,
+    G_NEED,
+    G_NODES,
+    G_OPENED,
+    G_RUNS,
+    G_STEPS,
+    H_ALONE,
+    H_COUNTS,
+    H_FAN,
+    H_FULL,
+    H_KINDS,
+    H_MAX_RUNS,
+    H_MERGES,
+    H_MODE,
+    H_NEG_MASK,
+    H_START_MASK,
+    H_STARTS,
+    H_STARTS_END,
+    H_STATES,
+    H_WAITS,
+    L_HEAD,
+    L_LENGTH,
+    add,
+    bind_event,
+    deadline_of,
+    edge_row,
+    free_list,
+    free_run,
+    keep_candidates,
+    list_row,
+    new_join,
+    push,
+    record,
+    run_row,
+    state_row,
+    unlink,
+    vetoed_now,
 )  # fmt: skip
 from cerise.engines.nfa.program import (
-    E_BIT, E_RESULT, E_TARGET, E_TEST, S_BRANCH, S_FIRST, S_LAST, S_MASK, S_MERGES, S_NULLS, S_SLOTS, S_SLOTS_END,
+    E_BIT,
+    E_RESULT,
+    E_TARGET,
+    E_TEST,
+    S_BRANCH,
+    S_FIRST,
+    S_LAST,
+    S_MASK,
+    S_MERGES,
+    S_NULLS,
+    S_SLOTS,
+    S_SLOTS_END,
 )  # fmt: skip
 from cerise.kernels.jit import ask, get, int64, kernel, put
 
@@ -262,7 +318,11 @@ def advance(edge: Any, m: int, first: int, last: int, masks: int, parts: int, po
         if part < 0 or (mask == 0 and mode != CONTIGUOUS):
             add(m, G_STEPS, get(m, G_LIVE))
             continue
-        if get(m, G_MATCHES) > get(m, H_FULL) or get(m, G_LIVE) > get(m, H_MAX_RUNS) or lacks_room(m, mask, part):
+        if (
+            get(m, G_MATCHES) > get(m, H_FULL)
+            or get(m, G_LIVE) > get(m, H_MAX_RUNS)
+            or lacks_room(m, mask, part)
+        ):
             return e
         add(m, G_STEPS, get(m, G_LIVE))
         point, seq, made = get(points, e), seq0 + e, get(m, G_MATCHES)

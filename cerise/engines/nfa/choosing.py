@@ -6,8 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from cerise.engines.nfa.layout import PREV, SEQ, VAR
-from cerise.engines.nfa.machine import G_MATCHES, M_NODE, M_SEQ, M_VAR, MATCH_WORDS, match_row, node_row
+from cerise.engines.nfa.layout import M_NODE, M_SEQ, M_VAR, MATCH_WORDS, PREV, SEQ, VAR
+from cerise.engines.nfa.machine import (
+    G_MATCHES,
+    match_row,
+    node_row,
+)
 from cerise.kernels.jit import Ints, get, int64, kernel, put
 
 
@@ -48,7 +52,7 @@ def spelled(m: int, match: int) -> Any:
 
 
 @kernel()
-def comes_before(m: int, one: int, other: int) -> bool:
+def comes_before(m: int, one: int, other: int) -> Any:
     """Whether a match comes before another that the same event completes."""
     first, second = start_of(m, one), start_of(m, other)
     if first != second:

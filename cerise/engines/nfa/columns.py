@@ -6,6 +6,7 @@ that codes kept in runs stay good; where the query compares strings by order, co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -111,7 +112,9 @@ class Columns:
     def at(self, start: int, seq: int, points: Ints) -> None:
         """Point at the chunk that starts with an event of the batch; `points` are those of the chunk."""
         shift = 8 * start
-        self.words[COL_NULLS] = self._zeros.ctypes.data if self._nulls is None else self._nulls.ctypes.data + shift
+        self.words[COL_NULLS] = (
+            self._zeros.ctypes.data if self._nulls is None else self._nulls.ctypes.data + shift
+        )
         self.words[COL_TEXTS] = self.texts.codes.ctypes.data
         self.words[COL_SEQ] = seq
         self.words[COL_POINTS] = points.ctypes.data
@@ -141,9 +144,7 @@ class Columns:
         ends = np.cumsum([len(word) for word in words], dtype=np.int64)
         _, offsets, data = column.buffers()
         starts = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
-        arrays.code_literals(
-            starts, _bytes(data), ends, _bytes(b"".join(words)), self.texts.codes, out
-        )
+        arrays.code_literals(starts, _bytes(data), ends, _bytes(b"".join(words)), self.texts.codes, out)
         return out
 
     def _codes(self, column: pa.DictionaryArray) -> Ints:
@@ -172,13 +173,17 @@ def _null_bits(columns: list[pa.Array], length: int) -> Ints | None:
     bits = np.zeros(length, np.int64)
     for i, column in enumerate(columns):
         if column.null_count or _null_in_dictionary(column):
-            null = column.cast(column.type.value_type).is_null() if _null_in_dictionary(column) else column.is_null()
+            null = (
+                column.cast(column.type.value_type).is_null()
+                if _null_in_dictionary(column)
+                else column.is_null()
+            )
             bits |= np.asarray(null).astype(np.int64) << i
     return bits
 
 
 def _null_in_dictionary(column: pa.Array) -> bool:
-    return pa.types.is_dictionary(column.type) and column.dictionary.null_count > 0
+    return bool(pa.types.is_dictionary(column.type) and column.dictionary.null_count > 0)
 
 
 class Partitions:
@@ -205,7 +210,7 @@ class Partitions:
     def _number(self, key: tuple[Any, ...]) -> int:
         if any(value is None and needed for value, needed in zip(key, self.required, strict=True)):
             return -1
-        key = tuple("NaN" if value != value else value for value in key)
+        key = tuple("NaN" if isinstance(each, float) and math.isnan(each) else each for each in key)
         return self.numbers.setdefault(key, len(self.numbers))
 
 

@@ -24,7 +24,7 @@ LONGEST_LIST = 16
 CANONICAL = {Kind.FLOAT: pa.float64(), Kind.STRING: pa.string(), Kind.BOOL: pa.bool_()}
 
 
-class Mixed(Exception):  # noqa: N818
+class Mixed(Exception):
     """A text function of several events at once; the message says which."""
 
 

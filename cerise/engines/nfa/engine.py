@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from cerise.engines.base import Matcher, Options
+from cerise.engines.nfa.compressed import Compressed
 from cerise.engines.nfa.derived import Mixed
+from cerise.engines.nfa.draw import draw, nondeterminism, run_bound
 from cerise.engines.nfa.program import Program, Unfit, compile_program
+from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from cerise.pattern.query import Count, Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,27 @@ class Nfa:
 
         return NfaMatcher(program_of(bound, merging=self.merging), options, backtracking=self.backtracking)
 
+    def compress(self, bound: Bound, events: EventBatch, options: Options) -> Compressed:
+        """Return all matches of a query over some events as the buffer that holds them (S7.5)."""
+        from cerise.engines.nfa.matcher import NfaMatcher
+
+        return NfaMatcher(program_of(bound, merging=self.merging), options).compress(events)
+
+    def explain(self, bound: Bound) -> Mapping[str, str]:
+        """Show the automata, where they are not deterministic, how many runs there can be, and merging."""
+        program = program_of(bound, merging=True)
+        lines = [line for automaton in program.automata for line in draw(automaton, bound)]
+        kinds = dict.fromkeys(kind for each in program.automata for kind in nondeterminism(each, bound))
+        bounds = dict.fromkeys(run_bound(each, bound) for each in program.automata)
+        said = {
+            "automaton": "\n".join(lines) or "none: WHERE can never hold",
+            "splits": ", ".join(kinds) or "nothing",
+        }
+        said["most runs"] = "; ".join(bounds)
+        if self.merging and program.why_not_merging:
+            said["merging"] = f"off: {program.why_not_merging}"
+        return said
+
 
 @functools.lru_cache(maxsize=64)
 def program_of(bound: Bound, *, merging: bool) -> Program:
@@ -44,7 +66,28 @@ def program_of(bound: Bound, *, merging: bool) -> Program:
     return compile_program(bound, merging=merging)
 
 
-ENGINES: Mapping[str, Nfa] = {
+def gains_by_merging(bound: Bound) -> str | None:
+    """Say why runs of a query can be expected to become equal; None where they cannot, or seldom do.
+
+    Runs meet where what they must remember takes few values: nothing, a last or an extreme value. Sums and
+    averages hardly ever agree, and without Kleene or skip_till_any_match there is one run per start.
+    """
+    program = program_of(bound, merging=True)
+    if not program.merging or program.history:
+        return None
+    if any(
+        slot.key.what in ("avg", "sum", "mean", "count", "number") for slot in program.layout.slots.values()
+    ):
+        return None
+    counts = isinstance(bound.query.returns, Count)
+    if bound.query.strategy is Strategy.ANY and (counts or not bound.kleene) and len(bound.variables) > 2:
+        return "runs that remember the same values are merged"
+    if bound.kleene and not bound.query.strategy.contiguous and counts:
+        return "runs that remember the same values are merged and counted together"
+    return None
+
+
+ENGINES: dict[str, Nfa] = {
     engine.name: engine
     for engine in (Nfa("nfa"), Nfa("nfa-merge", merging=True), Nfa("nfa-backtrack", backtracking=True))
 }

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.nfa.layout import JOIN, MOST, PREV, RIGHT, SEQ, VAR
-from cerise.engines.nfa.machine import M_NODE, M_POINT, M_SEQ, M_VAR, match_row, node_row
+from cerise.engines.nfa.layout import JOIN, M_NODE, M_POINT, M_SEQ, M_VAR, MOST, PREV, RIGHT, SEQ, VAR
+from cerise.engines.nfa.machine import (
+    match_row,
+    node_row,
+)
 from cerise.kernels.jit import Ints, Table, get, int64, kernel
 
 # where an expansion stands: which match, how deep its path and its stack, whether that path is to be written
@@ -60,9 +63,7 @@ def follow(m: int, node: int, depth: int, now: int, at: Any, path: Any, stack: A
 
 
 @kernel(int64(int64, int64, Ints, Table, Table, Table, Table, Ints))
-def expand(
-    m: int, count: int, at: Any, path: Any, stack: Any, lengths: Any, events: Any, fill: Any
-) -> int:
+def expand(m: int, count: int, at: Any, path: Any, stack: Any, lengths: Any, events: Any, fill: Any) -> int:
     """Write matches as events by variable, until all are written or there is no more room.
 
     Args:

@@ -99,9 +99,7 @@ class Scope:
         number = self.layout.column(attr.path, attr.kind)
         column = f"load({words('cols', COLUMNS + number)}) + 8 * e"
         nulls = f"load(load({words('cols', COL_NULLS)}) + 8 * e)"
-        return Value(
-            writer.name(loaded(column, attr.kind)), writer.name(f"({nulls} >> {number}) & 1 != 0")
-        )
+        return Value(writer.name(loaded(column, attr.kind)), writer.name(f"({nulls} >> {number}) & 1 != 0"))
 
     def _nth(self, attr: Attr, k: int, writer: Writer) -> Value:
         assert attr.kind is not None
@@ -339,7 +337,7 @@ NODE_WIDTH_MARK = 7_000_000_001  # the width of a node is known only when all co
 def write_update(
     edge: Edge, started: frozenset[str], relevant: set[Slot], scope: Scope, writer: Writer
 ) -> bool:
-    """Write what binding the current event to the edge's variable changes, from run r to run d, if anything."""
+    """Write what binding the current event to the edge's variable changes, from run r to run d."""
     var = edge.var
     scope.newest = var
     if var in scope.layout.payload:
@@ -367,7 +365,7 @@ def _change(
 ) -> list[tuple[Slot, Value]]:
     """Return the new value of a slot, if this edge changes it."""
     key = slot.key
-    if key.what == "first_seq" or key.what == "first_point":
+    if key.what in ("first_seq", "first_point"):
         return [] if started else [(slot, _stamp(key.what, writer))]
     if key.what == "after":
         return [(slot, _stamp("seq", writer))] if edge.var in key.path else []

@@ -1,7 +1,8 @@
 """What lies where: the words of a run, of a node of the shared buffer, of a candidate for a NOT.
 
 A run's words are its computation state [SASE08 §5.2.1]: a link, its deadline, its newest node, where it
-stands, the event it goes on with when it was postponed, and the vector V of the values that edges to come will ask for; one bit per value says null.
+stands, the event it goes on with when it was postponed, and the vector V of the values that edges to come
+will ask for; one bit per value says null.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ PREV, SEQ, VAR, MOST, LEAST, TOTAL, STAMP, KEPT = range(8)
 NODE_WORDS, MERGED_NODE_WORDS, COUNTED_NODE_WORDS = 3, 4, 8
 RIGHT = SEQ  # of a join
 JOIN = -1  # in VAR
+# a match: its newest node, the event beyond that (or -1) and its variable, when it was made, its branch
+M_NODE, M_SEQ, M_VAR, M_POINT, M_BRANCH, MATCH_WORDS = range(6)
 # a candidate: an event that fits a negated variable
 CAND_PREV, CAND_SEQ, CAND_POINT, CAND_NULLS, CAND_VALUES = range(5)
 # what a chunk of events hands to generated code: addresses, and one counter
@@ -111,7 +114,9 @@ class Layout:
     def too_wide(self) -> str | None:
         """Say what there is too much of for one word of null bits."""
         counts = {"attributes": len(self.columns), "values to remember": len(self.slots)}
-        counts |= {f"values of '{v}' to remember": len(f) for v, f in (self.payload | self.candidates).items()}
+        counts |= {
+            f"values of '{v}' to remember": len(f) for v, f in (self.payload | self.candidates).items()
+        }
         for what, count in counts.items():
             if count > MAX_BITS:
                 return f"it has {count} {what}, more than {MAX_BITS}"

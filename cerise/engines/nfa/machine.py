@@ -10,13 +10,61 @@ from __future__ import annotations
 from typing import Any
 
 from cerise.engines.nfa.layout import (
-    AT, CAND_POINT, CAND_PREV, CAND_SEQ, DEADLINE, JOIN, KEPT, KEY, LEAST, MOST, NEXT, NODE, PREV, RIGHT, SEQ,
-    STAMP, TOTAL, VAR,
+    AT,
+    CAND_POINT,
+    CAND_PREV,
+    CAND_SEQ,
+    DEADLINE,
+    JOIN,
+    KEPT,
+    KEY,
+    LEAST,
+    M_BRANCH,
+    M_NODE,
+    M_POINT,
+    M_SEQ,
+    M_VAR,
+    MATCH_WORDS,
+    MOST,
+    NEXT,
+    NODE,
+    PREV,
+    RIGHT,
+    SEQ,
+    STAMP,
+    TOTAL,
+    VAR,
 )  # fmt: skip
 from cerise.engines.nfa.program import (
-    B_AHEAD, B_AHEAD_END, B_NEGATES, B_PAST, B_PAST_END, B_WAIT, B_WORDS, BETWEEN, E_ACCEPT_TEST, E_ACCEPTS,
-    E_BRANCH, E_TERMINAL, E_UPDATE, E_VAR, E_WORDS, LEADING, N_AFTER, N_BEFORE, N_FIRST, N_NUMBER, N_POINT,
-    N_RANGE, N_TEST, N_WORDS, S_WORDS, V_BIT, V_KEPT, V_WORDS, V_WRITE,
+    B_AHEAD,
+    B_AHEAD_END,
+    B_NEGATES,
+    B_PAST,
+    B_PAST_END,
+    B_WAIT,
+    B_WORDS,
+    BETWEEN,
+    E_ACCEPT_TEST,
+    E_ACCEPTS,
+    E_BRANCH,
+    E_TERMINAL,
+    E_UPDATE,
+    E_VAR,
+    E_WORDS,
+    LEADING,
+    N_AFTER,
+    N_BEFORE,
+    N_FIRST,
+    N_NUMBER,
+    N_POINT,
+    N_RANGE,
+    N_TEST,
+    N_WORDS,
+    S_WORDS,
+    V_BIT,
+    V_KEPT,
+    V_WORDS,
+    V_WRITE,
 )  # fmt: skip
 from cerise.kernels.jit import ask, get, kernel, put
 
@@ -38,8 +86,6 @@ COUNTING = 2  # in H_MERGES: merge, and count the matches of a node
     MACHINE_WORDS,
 ) = range(63)  # fmt: skip
 
-# a match: its newest node, the event beyond that (or -1) and its variable, when it was made, its branch
-M_NODE, M_SEQ, M_VAR, M_POINT, M_BRANCH, MATCH_WORDS = range(6)
 # a list of runs
 L_HEAD, L_LENGTH, LIST_WORDS = range(3)
 
@@ -333,16 +379,16 @@ def vetoed(edge: Any, m: int, r: int, branch: int, part: int, point: int, seq: i
         c = get(get(m, A_CAND_HEADS), part * get(m, H_KINDS) + get(row, N_NUMBER))
         while c >= 0 and get(cand_row(m, c), CAND_SEQ) > above and get(cand_row(m, c), CAND_POINT) >= since:
             cand = cand_row(m, c)
-            if get(cand, CAND_SEQ) < below and not in_chain(m, get(run, NODE), get(cand, CAND_SEQ)):
-                if test < 0 or ask(edge, test, run, cand, 0, get(m, A_COLS), get(m, A_NODES)) > 0:
-                    return True
+            apart = get(cand, CAND_SEQ) < below and not in_chain(m, get(run, NODE), get(cand, CAND_SEQ))
+            if apart and (test < 0 or ask(edge, test, run, cand, 0, get(m, A_COLS), get(m, A_NODES)) > 0):
+                return True
             c = get(cand, CAND_PREV)
     return False
 
 
 @kernel()
 def vetoed_now(edge: Any, m: int, r: int, branch: int, mask: int, e: int) -> bool:
-    """Whether the current event is one that must not follow a waiting match; candidate 0 is scratch for it."""
+    """Whether the current event must not follow a waiting match; candidate 0 is scratch for it."""
     scratch = cand_row(m, 0)
     for i in range(get(branch_row(m, branch), B_AHEAD), get(branch_row(m, branch), B_AHEAD_END)):
         row = negation_row(m, i)

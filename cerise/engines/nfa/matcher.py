@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from cerise.engines.base import Matches, Options, Report
 from cerise.engines.nfa import backtrack, basic, state, upkeep
 from cerise.engines.nfa.choosing import limited
 from cerise.engines.nfa.columns import CHUNK, Columns, Partitions
+from cerise.engines.nfa.compressed import Buffer, Compressed, reachable
 from cerise.engines.nfa.expand import X_DEPTH, X_MATCH, X_WORDS, expand
-from cerise.engines.nfa.layout import COL_FAULTS, JOIN, SEQ, VAR
+from cerise.engines.nfa.layout import COL_FAULTS, JOIN, M_NODE, M_POINT, M_SEQ, SEQ, VAR
 from cerise.engines.nfa.machine import (
-    A_COLS, G_BOUND, G_CANDS, G_COUNT, G_LIVE, G_MATCHES, G_MERGED, G_MOST, G_NODES, G_OPENED, G_OVERFLOW, G_REREAD,
-    G_RUNS, G_STEPS, H_FULL, H_NODES, M_NODE, M_SEQ,
-)  # fmt: skip
+    A_COLS,
+    G_BOUND,
+    G_CANDS,
+    G_COUNT,
+    G_LIVE,
+    G_MATCHES,
+    G_MERGED,
+    G_MOST,
+    G_NODES,
+    G_OPENED,
+    G_OVERFLOW,
+    G_REREAD,
+    G_RUNS,
+    G_STEPS,
+    H_FULL,
+    H_NODES,
+)
 from cerise.engines.nfa.program import Program
-from cerise.engines.nfa.tables import Memory
 from cerise.engines.nfa.retained import Retained
+from cerise.engines.nfa.tables import Memory
 from cerise.errors import DataError, PlanError
 from cerise.events import EventBatch
 from cerise.kernels import formulas
@@ -29,6 +45,7 @@ from cerise.pattern.values import Fault
 
 Ints = npt.NDArray[np.int64]
 FEWEST = 1 << 16  # a pool smaller than this is not worth tidying
+WAYS_OUT = "add LIMIT n PER EVENT, ask for RETURN COUNT(*), shorten WITHIN, add predicates"
 AT_ONCE = 1 << 17  # matches, or events of one variable, written out at a time
 
 
@@ -40,7 +57,7 @@ class NfaMatcher:
         self.options = options
         self.report = Report()
         self.backtracking = backtracking
-        self._advance = backtrack.retrace if backtracking else basic.advance
+        self._advance: Callable[..., int] = backtrack.retrace if backtracking else basic.advance
         self._formulas = formulas.load(program.source)
         self._reset()
 
@@ -92,6 +109,42 @@ class NfaMatcher:
             yield from self._counted()
         self._reset()
 
+    def compress(self, events: EventBatch) -> Compressed:
+        """Return all matches of some events without spelling them."""
+        buffers: list[Buffer] = []
+        tables: list[pa.Table] = []
+        rows = 0
+
+        def packed() -> Iterator[Matches]:
+            nonlocal rows
+            buffer, table = self._packed(rows)
+            if len(buffer.matches):
+                buffers.append(buffer)
+                tables.append(table)
+                rows += len(table)
+            return iter(())
+
+        self._written = packed  # type: ignore[method-assign]
+        for each in (self.feed(events), self.flush()):
+            for _ in each:
+                pass
+        return Compressed(pa.concat_tables([events.table.slice(0, 0), *tables]), tuple(buffers))
+
+    def _packed(self, first_row: int) -> tuple[Buffer, pa.Table]:
+        """Return the matches noted so far with the nodes and the events that they need."""
+        self._read_registers()
+        m = self._memory.m
+        count = self._chosen()
+        matches = self._memory.matches[:count].copy()
+        nodes, moved = reachable(self._memory.nodes[: m[G_NODES]], matches[:, M_NODE])
+        inside = matches[:, M_NODE] >= 0
+        matches[inside, M_NODE] = moved[matches[inside, M_NODE]]
+        named = np.concatenate([nodes[nodes[:, VAR] != JOIN, SEQ], matches[matches[:, M_SEQ] >= 0, M_SEQ]])
+        numbers = np.unique(named)
+        m[G_MATCHES] = 0
+        names = tuple(var.name for var in self.program.bound.variables)
+        return Buffer(names, nodes, matches, numbers, first_row), self._retained.take(numbers).table
+
     def save(self) -> bytes:
         """Return the state, for `load` in another process."""
         held, ties = self._retained, self._retained.ties
@@ -141,17 +194,20 @@ class NfaMatcher:
         self._columns.at(start, seq, points)
         mask = self._mask[: len(part)]
         self._formulas.fits(len(mask), self._columns.address, mask.ctypes.data)
-        addresses = (mask.ctypes.data, part.ctypes.data, points.ctypes.data)
+        given = (mask.ctypes.data, part.ctypes.data, points.ctypes.data)
+        addresses: tuple[int, ...] = given
         if self.backtracking:
             self._memory.make_room_for_candidates(len(mask))
             links = backtrack.Links(mask, part, self._memory, contiguous=self.program.mode == 0)
-            backtrack.keep_all(self._formulas.edge, self._memory.address, len(mask), *addresses, seq)
+            backtrack.keep_all(self._formulas.edge, self._memory.address, len(mask), *given, seq)
             addresses = (*addresses, links.nexts.ctypes.data, links.firsts.ctypes.data)
         done = 0
         while done < len(mask) or self._memory.unfinished:
             begun = time.perf_counter()
             with np.errstate(all="ignore"):
-                done = self._advance(self._formulas.edge, self._memory.address, done, len(mask), *addresses, seq)
+                done = self._advance(
+                    self._formulas.edge, self._memory.address, done, len(mask), *addresses, seq
+                )
             self.report.matching_seconds += time.perf_counter() - begun
             if self._memory.m[G_LIVE] > self.options.max_runs:
                 raise self._too_many(start + min(done, len(mask) - 1))
@@ -242,9 +298,14 @@ class NfaMatcher:
         variables = len(self.program.bound.variables)
         lengths = np.empty((AT_ONCE, variables), np.int64)
         events = np.empty((variables, max(AT_ONCE, longest)), np.int64)
+        spelled = 0  # matches in a row that one run ends in: many, where runs were merged
         while at[X_MATCH] < count:
             fill = np.zeros(variables, np.int64)
+            before = int(at[X_MATCH])
             written = expand(self._memory.address, count, at, path, stack, lengths, events, fill)
+            spelled = spelled + written if at[X_MATCH] == before else 0
+            if spelled > self.options.max_runs:
+                raise self._too_many_matches(spelled, int(self._memory.matches[before, M_POINT]))
             found = self._retained.matches(lengths[:written], events, fill)
             self.report.matches += written
             self.report.matched_events += int(fill.sum())
@@ -261,7 +322,9 @@ class NfaMatcher:
             return count
         self._memory.make_room(matches=1)
         matches = self._memory.matches[:count]
-        ends = np.where(matches[:, M_SEQ] >= 0, matches[:, M_SEQ], self._memory.nodes[matches[:, M_NODE], SEQ])
+        ends = np.where(
+            matches[:, M_SEQ] >= 0, matches[:, M_SEQ], self._memory.nodes[matches[:, M_NODE], SEQ]
+        )
         order = np.argsort(ends, kind="stable")
         matches[:] = matches[order]
         return int(limited(self._memory.address, ends[order], limit))
@@ -282,7 +345,16 @@ class NfaMatcher:
 
     def _refuse_going_back(self, events: EventBatch) -> None:
         raise DataError(
-            f"events go back in time, from {self._last} to {events.times[0]}", hint="feed batches in stream order"
+            f"events go back in time, from {self._last} to {events.times[0]}",
+            hint="feed batches in stream order",
+        )
+
+    def _too_many_matches(self, count: int, point: int) -> PlanError:
+        unit = "position" if self.program.by_position else "time"
+        return PlanError(
+            f"one event, at {unit} {point}, completes more than {count} matches of the query\n"
+            f"{show(self.program.bound.query)}",
+            hint=f"{WAYS_OUT}, or use cerise.compressed",
         )
 
     def _too_many(self, event: int) -> PlanError:
@@ -292,8 +364,7 @@ class NfaMatcher:
         return PlanError(
             f"{self._memory.m[G_LIVE]} runs are alive at event {self._retained.start + event}, "
             f"time {batch.times[event]}: more than {self.options.max_runs}, of the query\n{query}",
-            hint="add LIMIT n PER EVENT, ask for RETURN COUNT(*), shorten WITHIN, add predicates, "
-            "use skip_till_next_match, or raise Options(max_runs=…)",
+            hint=f"{WAYS_OUT}, use skip_till_next_match, or raise Options(max_runs=…)",
         )
 
 

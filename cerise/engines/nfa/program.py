@@ -23,7 +23,15 @@ from cerise.engines.nfa.formulas import (
     write_negation,
     write_update,
 )
-from cerise.engines.nfa.layout import COL_FAULTS, COUNTED_NODE_WORDS, MERGED_NODE_WORDS, NODE_WORDS, Key, Layout, Slot
+from cerise.engines.nfa.layout import (
+    COL_FAULTS,
+    COUNTED_NODE_WORDS,
+    MERGED_NODE_WORDS,
+    NODE_WORDS,
+    Key,
+    Layout,
+    Slot,
+)
 from cerise.events import Path
 from cerise.kernels.predicates import Writer, truth
 from cerise.kinds import Kind
@@ -50,9 +58,19 @@ def fits(n, cols, out) -> None:
 """
 
 # the columns of an edge in the tables
-E_BIT, E_TEST, E_RESULT, E_TARGET, E_UPDATE, E_ACCEPTS, E_ACCEPT_TEST, E_TERMINAL, E_VAR, E_BRANCH, E_WORDS = (
-    range(11)
-)
+(
+    E_BIT,
+    E_TEST,
+    E_RESULT,
+    E_TARGET,
+    E_UPDATE,
+    E_ACCEPTS,
+    E_ACCEPT_TEST,
+    E_TERMINAL,
+    E_VAR,
+    E_BRANCH,
+    E_WORDS,
+) = range(11)
 # of a state
 S_FIRST, S_LAST, S_MASK, S_MERGES, S_SLOTS, S_SLOTS_END, S_NULLS, S_BRANCH, S_WORDS = range(9)
 # of a branch
@@ -64,7 +82,7 @@ BETWEEN, LEADING, ANYWHERE, TRAILING = range(4)
 V_BIT, V_WRITE, V_KEPT, V_WORDS = range(4)
 
 
-class Unfit(Exception):  # noqa: N818
+class Unfit(Exception):
     """A query that this engine cannot run; the message says why."""
 
 
@@ -138,7 +156,9 @@ def compile_program(bound: Bound, *, merging: bool) -> Program:
     if len({frozenset(v.name for v in branch.variables) for branch in branches}) < len(branches):
         raise Unfit("two branches of its OR bind the same variables")
     if _chooses(bound) and any(_looks_ahead(branch) for branch in branches):
-        raise Unfit("it chooses among matches that a NOT at their end leaves open until the window has passed")
+        raise Unfit(
+            "it chooses among matches that a NOT at their end leaves open until the window has passed"
+        )
     names = frozenset(var.name for var in bound.variables)
     automata = []
     for branch in branches:
@@ -206,7 +226,9 @@ def _literal_only(branches: Iterable[Branch]) -> frozenset[Path]:
 
     def visit(expr: Expr) -> None:
         match expr:
-            case Binary("=" | "!=", Attr(path=path), Literal()) | Binary("=" | "!=", Literal(), Attr(path=path)):
+            case Binary("=" | "!=", Attr(path=path), Literal()) | Binary(
+                "=" | "!=", Literal(), Attr(path=path)
+            ):
                 found.add(path)
             case In(Attr(path=path), items) if all(isinstance(item, Literal) for item in items):
                 found.add(path)
@@ -299,13 +321,13 @@ class _ProgramWriter:
         self._state_rows = [[0] * S_WORDS for _ in range(len(order) + len(waiting))]
 
     def _write_candidates(self, negated: dict[str, int]) -> None:
-        for name in negated:
+        for name, number in negated.items():
             automaton = next(
                 a for a in self.automata if any(n.absence.var.name == name for n in a.branch.negations)
             )
             writer = _new_writer()
             write_candidate(name, self.scope(automaton), writer)
-            past = any(row[N_NUMBER] == negated[name] and row[N_RANGE] != TRAILING for row in self._negation_rows)
+            past = any(row[N_NUMBER] == number and row[N_RANGE] != TRAILING for row in self._negation_rows)
             self._negated_rows.append([1 << self.numbers[name], self.case(writer), int(past)])
 
     def _fits(self) -> str:
@@ -386,7 +408,9 @@ class _Part:
         self._walks[state] |= scope.history
         self.program.history |= bool(scope.history)
 
-    def _write_negation(self, n: int, tests: tuple[Test, ...], negated: dict[str, int], final: list[int]) -> None:
+    def _write_negation(
+        self, n: int, tests: tuple[Test, ...], negated: dict[str, int], final: list[int]
+    ) -> None:
         absence = self.automaton.branch.negations[n].absence
         scope = self.program.scope(self.automaton)
         name = absence.var.name
@@ -412,21 +436,18 @@ class _Part:
         for state in final:
             self._note(state, scope)
         self._negations.append([
-            negated[name], kind, test, words["after"], words["before"], words["first_seq"], words["first_point"]
+            negated[name], kind, test,
+            words["after"], words["before"], words["first_seq"], words["first_point"],
         ])  # fmt: skip
 
     # ---- which values of V matter from a state on [SASE08 §5.2.2: the masks M]
 
     def find_relevant(self) -> None:
         """Let every state know what the states after it use."""
-        changed = True
-        while changed:
-            changed = False
+        for _ in self.automaton.states:
             for edge in self.automaton.edges:
-                for sets in (self._uses, self._walks):
-                    before = len(sets[edge.source])  # type: ignore[index]
-                    sets[edge.source] |= sets[edge.target]  # type: ignore[index]
-                    changed |= len(sets[edge.source]) > before  # type: ignore[index]
+                self._uses[edge.source] |= self._uses[edge.target]
+                self._walks[edge.source] |= self._walks[edge.target]
 
     # ---- rows
 
@@ -444,7 +465,8 @@ class _Part:
                 row[S_MASK] |= 1 << program.numbers[edge.var]
             row[S_LAST] = len(program._edge_rows)
             relevant = sorted(
-                (s for s in self._uses[i] if not s.key.var or s.key.var in state.started), key=lambda s: s.number
+                (s for s in self._uses[i] if not s.key.var or s.key.var in state.started),
+                key=lambda s: s.number,
             )
             row[S_SLOTS] = len(program._slot_words)
             program._slot_words += [slot.word for slot in relevant]
@@ -478,7 +500,8 @@ class _Part:
             update = program.case(writer)
         return [
             1 << program.numbers[edge.var], self._tests[edge], static, self.order[edge.target], update,
-            int(accepts), self._accepts.get(edge.target, -1), int(terminal), program.numbers[edge.var], self.number,
+            int(accepts), self._accepts.get(edge.target, -1), int(terminal), program.numbers[edge.var],
+            self.number,
         ]  # fmt: skip
 
     def _write_branch(self) -> None:

@@ -76,18 +76,22 @@ class Retained:
             events: for each variable the numbers of these events; they are changed.
             fill: how many these are.
         """
-        used = _distinct(events, fill)
+        table = self.take(_distinct(events, fill))
+        rows = {
+            var.name: _lists(lengths[:, i], events[i, : fill[i]])
+            for i, var in enumerate(self.bound.variables)
+        }
+        return Matches(table, rows)
+
+    def take(self, used: Ints) -> EventBatch:
+        """Return the events with some numbers, which ascend."""
         old = used < self.start
         parts = []
         if old.any():
             parts.append(_rows(self.kept, np.searchsorted(self.numbers, used[old])))
         if not old.all():
             parts.append(self._taken(used[~old] - self.start))
-        table = parts[0] if len(parts) == 1 else _joined(*parts) if parts else self.kept.slice(0, 0)
-        rows = {
-            var.name: _lists(lengths[:, i], events[i, : fill[i]]) for i, var in enumerate(self.bound.variables)
-        }
-        return Matches(table, rows)
+        return parts[0] if len(parts) == 1 else _joined(*parts) if parts else self.kept.slice(0, 0)
 
     def _taken(self, rows: Ints) -> EventBatch:
         assert self.batch is not None

@@ -1,6 +1,6 @@
 """The byte form of a matcher's state: what it is of, whether it is whole, and the state itself.
 
-    magic · format version · hash of the plan · hash of the schema · checksum · payload
+magic · format version · hash of the plan · hash of the schema · checksum · payload
 """
 
 from __future__ import annotations
@@ -52,9 +52,7 @@ def read(program: Program, state: bytes) -> Arrays:
     if digest != _digest(payload):
         raise DataError("the saved state is damaged", hint="load an older copy, or start the query afresh")
     if schema != _schema(program):
-        raise DataError(
-            "the saved state is of events with other columns", hint="start the query afresh"
-        )
+        raise DataError("the saved state is of events with other columns", hint="start the query afresh")
     if plan != _plan(program):
         raise DataError("the saved state is of another query", hint="start the query afresh")
     with np.load(io.BytesIO(payload), allow_pickle=False) as loaded:
@@ -66,7 +64,8 @@ def _digest(data: bytes) -> bytes:
 
 
 def _plan(program: Program) -> bytes:
-    text = f"{show(program.bound.query)}\n{program.source}\n{program.layout.node_words}\n{program.bound.partition}"
+    words = program.layout.node_words
+    text = f"{show(program.bound.query)}\n{program.source}\n{words}\n{program.bound.partition}"
     return _digest(text.encode() + program.tables.edges.tobytes() + program.tables.states.tobytes())
 
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from cerise.engines.nfa import machine as at
 from cerise.engines.nfa import upkeep
-from cerise.engines.nfa.layout import CAND_VALUES, KEY, NODE, NULLS
+from cerise.engines.nfa.layout import CAND_VALUES, KEY, MATCH_WORDS, NODE, NULLS
 from cerise.engines.nfa.program import B_WAIT, E_BIT, S_FIRST, S_LAST, V_BIT, Program
 from cerise.kinds import Kind
 from cerise.pattern.query import Output
@@ -25,7 +25,7 @@ class Memory:
         self.runs = np.zeros((256, layout.run_width), np.int64)
         self.nodes = np.zeros((256, layout.node_width), np.int64)
         self.cands = np.zeros((64, layout.candidate_width), np.int64)
-        self.matches = np.zeros((1 << 12, at.MATCH_WORDS), np.int64)
+        self.matches = np.zeros((1 << 12, MATCH_WORDS), np.int64)
         self.heads = np.zeros((0, at.LIST_WORDS), np.int64)
         self.cand_heads = np.zeros(0, np.int64)
         self.counts = np.zeros(0, np.int64)
@@ -95,16 +95,18 @@ class Memory:
         """Return everything that is not known from the query."""
         m = self.m
         return {
-            "registers": m[: at.H_MODE], "runs": self.runs[: m[at.G_RUNS]], "nodes": self.nodes[: m[at.G_NODES]],
-            "cands": self.cands[: m[at.G_CANDS]], "heads": self.heads, "cand_heads": self.cand_heads,
-            "counts": self.counts,
+            "registers": m[: at.H_MODE], "runs": self.runs[: m[at.G_RUNS]],
+            "nodes": self.nodes[: m[at.G_NODES]], "cands": self.cands[: m[at.G_CANDS]], "heads": self.heads,
+            "cand_heads": self.cand_heads, "counts": self.counts,
         }  # fmt: skip
 
     def restore(self, saved: dict[str, Ints]) -> None:
         """Take what was saved."""
         self.m[: at.H_MODE] = saved["registers"]
         self.runs, self.nodes, self.cands = (saved[name].copy() for name in ("runs", "nodes", "cands"))
-        self.heads, self.cand_heads, self.counts = (saved[n].copy() for n in ("heads", "cand_heads", "counts"))
+        self.heads, self.cand_heads, self.counts = (
+            saved[n].copy() for n in ("heads", "cand_heads", "counts")
+        )
         self.stack = np.zeros(2 * len(self.nodes) + 2, np.int64)
         self._tell()
 
@@ -118,8 +120,8 @@ class Memory:
         first = layout.node_words + 1
         for fields in layout.payload.values():
             found += [nodes[:, first + f.number] for f in fields.values() if f.kind is Kind.STRING]
-        for fields in layout.candidates.values():
-            found += [cands[:, CAND_VALUES + f.number] for f in fields.values() if f.kind is Kind.STRING]
+        for kept in layout.candidates.values():
+            found += [cands[:, CAND_VALUES + f.number] for f in kept.values() if f.kind is Kind.STRING]
         return found
 
     def _tell(self) -> None:

@@ -10,11 +10,39 @@ from typing import Any
 import numpy as np
 
 from cerise.engines.nfa.layout import (
-    CAND_POINT, CAND_PREV, DEADLINE, JOIN, MOST, NEXT, NODE, PREV, RIGHT, VAR,
+    CAND_POINT,
+    CAND_PREV,
+    DEADLINE,
+    JOIN,
+    MOST,
+    NEXT,
+    NODE,
+    PREV,
+    RIGHT,
+    VAR,
 )  # fmt: skip
 from cerise.engines.nfa.machine import (
-    A_CAND_BYTES, A_CAND_HEADS, A_NODE_BYTES, G_CANDS, G_NODES, H_BY_POSITION, H_KINDS, H_MERGES, H_STATES,
-    H_WAITS, H_WITHIN, L_HEAD, MAX, NEVER, cand_row, free_run, list_row, node_row, record, run_row, state_row,
+    A_CAND_BYTES,
+    A_CAND_HEADS,
+    A_NODE_BYTES,
+    G_CANDS,
+    G_NODES,
+    H_BY_POSITION,
+    H_KINDS,
+    H_MERGES,
+    H_STATES,
+    H_WAITS,
+    H_WITHIN,
+    L_HEAD,
+    MAX,
+    NEVER,
+    cand_row,
+    free_run,
+    list_row,
+    node_row,
+    record,
+    run_row,
+    state_row,
     unlink,
 )  # fmt: skip
 from cerise.engines.nfa.program import S_BRANCH
@@ -22,7 +50,7 @@ from cerise.kernels.jit import Ints, Table, get, int64, kernel, put, void
 
 
 @kernel()
-def point_of(m: int, now: Any, part: int) -> int:
+def point_of(m: int, now: Any, part: int) -> Any:
     """Return the newest point of a partition."""
     return now[part if get(m, H_BY_POSITION) else 0]
 

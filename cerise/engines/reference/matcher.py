@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,10 @@ class Reference:
     def start(self, bound: Bound, options: Options) -> ReferenceMatcher:
         """Return a matcher for a query."""
         return ReferenceMatcher(bound, options)
+
+    def explain(self, bound: Bound) -> Mapping[str, str]:  # noqa: ARG002
+        """There is nothing to say: it does what the law says."""
+        return {}
 
 
 ENGINE = Reference()

@@ -1,0 +1,160 @@
+"""Matches as the shared buffer that holds them (S7.5): a value that counts and spells them on demand.
+
+Exponentially many matches of a Kleene variable share a buffer that grows with their events only
+[SASE08 §4.2]. A node's versions are its paths: where 004 labels pointers with Dewey numbers so that runs
+can share a stack of events, a node here has one pointer, and a join two, so every path is a match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cerise.engines.nfa.layout import (
+    JOIN,
+    M_NODE,
+    M_POINT,
+    M_SEQ,
+    M_VAR,
+    MERGED_NODE_WORDS,
+    MOST,
+    NODE_WORDS,
+    PREV,
+    RIGHT,
+    SEQ,
+    VAR,
+)  # fmt: skip
+
+Ints = npt.NDArray[np.int64]
+Binding = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Some matches: nodes, the nodes in which matches end, and the rows of the events that nodes name."""
+
+    variables: tuple[str, ...]
+    nodes: Ints
+    matches: Ints
+    numbers: Ints
+    first_row: int
+
+    def count(self) -> int:
+        """Return how many matches there are, without spelling any."""
+        total, least = self._totals()
+        return sum(
+            self._paths(int(match[M_NODE]), int(match[M_POINT]), total, least) for match in self.matches
+        )
+
+    def bindings(self) -> Iterator[Binding]:
+        """Yield each match: for each variable the rows of its events."""
+        for match in self.matches:
+            end = [(int(match[M_VAR]), int(match[M_SEQ]))] if match[M_SEQ] >= 0 else []
+            stack = [(int(match[M_NODE]), end)]
+            while stack:
+                node, path = stack.pop()
+                if node < 0:
+                    yield self._binding(path)
+                elif self.nodes[node, VAR] == JOIN:
+                    stack += [
+                        (child, path)
+                        for child in self._sides(node)
+                        if self._alive(child, int(match[M_POINT]))
+                    ]
+                else:
+                    step = (int(self.nodes[node, VAR]), int(self.nodes[node, SEQ]))
+                    stack.append((int(self.nodes[node, PREV]), [*path, step]))
+
+    def _sides(self, node: int) -> list[int]:
+        both = [int(self.nodes[node, PREV])]
+        if self.nodes[node, VAR] == JOIN:
+            both.append(int(self.nodes[node, RIGHT]))
+        return [each for each in both if each >= 0]
+
+    def _alive(self, node: int, now: int) -> bool:
+        return self.nodes.shape[1] < MERGED_NODE_WORDS or bool(self.nodes[node, MOST] >= now)
+
+    def _totals(self) -> tuple[list[int], list[float]]:
+        """Return for each node how many paths lead to it, and when the first of them expires."""
+        total: list[int] = []
+        least: list[float] = []
+        for node in range(len(self.nodes)):
+            sides = self._sides(node)
+            total.append(sum(total[each] for each in sides) if sides else 1)
+            own = float("inf") if self.nodes.shape[1] <= NODE_WORDS else float(self.nodes[node, MOST])
+            least.append(min((least[each] for each in sides), default=own))
+        return total, least
+
+    def _paths(self, node: int, now: int, total: list[int], least: list[float]) -> int:
+        """Return how many paths to a node have a start that is alive."""
+        if node < 0:
+            return 1
+        known: dict[int, int] = {}
+        stack = [node]
+        while stack:
+            here = stack[-1]
+            if not self._alive(here, now) or least[here] >= now:
+                known[here] = total[here] if self._alive(here, now) else 0
+                stack.pop()
+            elif missing := [each for each in self._sides(here) if each not in known]:
+                stack += missing
+            else:
+                known[here] = sum(known[each] for each in self._sides(here))
+                stack.pop()
+        return known[node]
+
+    def _binding(self, path: list[tuple[int, int]]) -> Binding:
+        rows: dict[str, list[int]] = {}
+        for var, number in reversed(path):
+            row = int(np.searchsorted(self.numbers, number)) + self.first_row
+            rows.setdefault(self.variables[var], []).append(row)
+        return {name: tuple(taken) for name, taken in rows.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Compressed:
+    """All matches of a query in compressed form; it pickles.
+
+    Attributes:
+        events: the events that matches bind.
+        buffers: where the matches are.
+    """
+
+    events: pa.Table
+    buffers: tuple[Buffer, ...]
+
+    def count(self) -> int:
+        """Return how many matches there are, however many, without spelling any."""
+        return sum(buffer.count() for buffer in self.buffers)
+
+    def __iter__(self) -> Iterator[Binding]:
+        """Yield each match: for each variable that is bound, the rows of `events` that it binds."""
+        for buffer in self.buffers:
+            yield from buffer.bindings()
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes hold the matches."""
+        return sum(len(buffer.nodes) for buffer in self.buffers)
+
+
+def reachable(nodes: Ints, roots: Ints) -> tuple[Ints, Ints]:
+    """Return the nodes that lie on the way from some roots back, moved together, and where each went."""
+    seen = np.zeros(len(nodes), bool)
+    seen[roots[roots >= 0]] = True
+    for node in range(len(nodes) - 1, -1, -1):
+        if seen[node]:
+            for side in (PREV, RIGHT) if nodes[node, VAR] == JOIN else (PREV,):
+                if nodes[node, side] >= 0:
+                    seen[nodes[node, side]] = True
+    moved = np.where(seen, np.cumsum(seen) - 1, -1)
+    kept = nodes[seen].copy()
+    for side in (PREV, RIGHT):
+        rows = kept[:, VAR] == JOIN if side == RIGHT else np.ones(len(kept), bool)
+        rows &= kept[:, side] >= 0
+        kept[rows, side] = moved[kept[rows, side]]
+    return kept, moved

@@ -1,0 +1,167 @@
+"""Budgets and memory: too many runs are an error that helps, and what has expired is given back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from cerise.engines.base import Options
+from cerise.engines.choose import ENGINES
+from cerise.engines.nfa.matcher import NfaMatcher
+from cerise.errors import PlanError
+from cerise.events import EventBatch, Schema
+from cerise.lang.sase import parse
+from cerise.pattern.bind import bind
+
+NFA = tuple(name for name in ENGINES if name.startswith("nfa"))
+SCHEMA = Schema(
+    pa.schema([("t", pa.int64()), ("type", pa.string()), ("k", pa.int64()), ("x", pa.int64())]), "t", "type"
+)
+EVENTS, BATCH = 300_000, 10_000
+ANY = "USE skip_till_any_match"
+engines = pytest.mark.parametrize("engine", NFA)
+
+
+def start(engine: str, query: str, **options: int) -> NfaMatcher:
+    matcher = ENGINES[engine].start(bind(parse(query), SCHEMA, {}), Options(**options))  # type: ignore[arg-type]
+    assert isinstance(matcher, NfaMatcher)
+    return matcher
+
+
+def batch(begin: int, size: int, types: str = "ABCD", keys: int = 5) -> EventBatch:
+    """Some events of a stream that has no end: one event per tick."""
+    rng = np.random.default_rng(begin)
+    table = pa.table(
+        [
+            np.arange(begin, begin + size),
+            rng.choice(np.array(list(types)), size),
+            rng.integers(0, keys, size),
+            rng.integers(0, 100, size),
+        ],
+        schema=SCHEMA.columns,
+    )
+    return EventBatch.of(table, SCHEMA)
+
+
+def drain(matcher: NfaMatcher, events: EventBatch) -> int:
+    return sum(map(len, matcher.feed(events)))
+
+
+# ---- too many runs
+
+
+@engines
+def test_too_many_runs_are_an_error_that_helps(engine: str) -> None:
+    query = f"PATTERN SEQ(A a, B+ b[], C c) {ANY} WHERE b[i].x != b[i-1].x WITHIN 5000"
+    matcher = start(engine, query, max_runs=500)
+    with pytest.raises(PlanError) as caught:
+        drain(matcher, batch(1_000, 400, "AB"))
+    problem, hint = caught.value.problem, str(caught.value.hint)
+    count, event = map(int, re.findall(r"^(\d+) runs are alive at event (\d+),", problem)[0])
+    assert count > 500
+    assert 0 < event < 400
+    assert f"time {1_000 + event}" in problem
+    assert "more than 500" in problem
+    for clause in ("SEQ(A a, B+ b", "b[i].x != b[i-1].x", "WITHIN 5000"):
+        assert clause in problem
+    for way_out in ("LIMIT", "COUNT(*)", "WITHIN", "skip_till_next_match", "max_runs"):
+        assert way_out in hint
+
+
+@engines
+def test_a_budget_that_is_just_enough_is_enough(engine: str) -> None:
+    query = f"PATTERN SEQ(A a, B b, C c) {ANY} WITHIN 40"
+    free = start(engine, query)
+    found = drain(free, batch(0, 3_000))
+    most = free.report.most_runs
+    assert most > 10
+    if engine != "nfa-backtrack":  # which looks between two runs, not between two events
+        assert drain(start(engine, query, max_runs=most), batch(0, 3_000)) == found
+    with pytest.raises(PlanError, match="more than 3,"):
+        drain(start(engine, query, max_runs=3), batch(0, 3_000))
+
+
+@engines
+def test_a_count_needs_no_runs_where_merging_can_count(engine: str) -> None:
+    query = f"PATTERN SEQ(A a, B+ b[], C c) {ANY} WITHIN 60 RETURN COUNT(*)"
+    if engine == "nfa-merge":
+        assert drain(start(engine, query, max_runs=1_000), batch(0, 500)) > 10**6
+    else:
+        with pytest.raises(PlanError, match="more than 1000,"):
+            drain(start(engine, query, max_runs=1_000), batch(0, 500))
+
+
+# ---- memory over a long stream
+
+QUERIES = {
+    "time window": f"PATTERN SEQ(A a, B b, C c) {ANY} WHERE a.x < b.x WITHIN 12",
+    "kleene": "PATTERN SEQ(A a, B+ b[], C c) PARTITION BY k WHERE b[i].x > b[i-1].x WITHIN 100",
+    "count window": f"PATTERN SEQ(A a, B b, C c) {ANY} PARTITION BY k WHERE a.x < c.x WITHIN 8 EVENTS",
+    "merging": f"PATTERN SEQ(A a, B b, C c) {ANY} PARTITION BY k WITHIN 20",
+    "counting": f"PATTERN SEQ(A a, B+ b[], C c) {ANY} PARTITION BY k WHERE b.x < 50 WITHIN 30 RETURN COUNT(*)",
+    "not between": "PATTERN SEQ(A a, ~(B n), C c) WHERE n.x > a.x WITHIN 20",
+    "not after": "PATTERN SEQ(A a, ~(B n)) WHERE n.x > a.x WITHIN 20",
+}
+
+
+def sizes(matcher: NfaMatcher) -> dict[str, int]:
+    """How much of everything there is: in use, and room for it."""
+    memory, retained = matcher._memory, matcher._retained
+    arrays = {
+        name: len(getattr(memory, name))
+        for name in ("runs", "nodes", "cands", "matches", "heads", "cand_heads", "counts", "table", "stack")
+    }
+    return arrays | {
+        "live": int(memory.m[G_LIVE]),
+        "used runs": int(memory.m[G_RUNS]),
+        "used nodes": int(memory.m[G_NODES]),
+        "used cands": int(memory.m[G_CANDS]),
+        "events": len(retained.kept),
+        "texts": len(matcher._columns.texts.table),
+        "partitions": len(matcher._partitions),
+        "ties": len(retained.ties.seen),
+    }
+
+
+@engines
+@pytest.mark.parametrize("name", QUERIES)
+def test_memory_is_bounded_by_the_window(engine: str, name: str) -> None:
+    """After a third of the stream nothing grows any more."""
+    matcher = start(engine, QUERIES[name])
+    seen = []
+    for begin in range(0, EVENTS, BATCH):
+        drain(matcher, batch(begin, BATCH))
+        seen.append(sizes(matcher))
+    third = len(seen) // 3
+    for what in seen[0]:
+        early, late = (max(each[what] for each in part) for part in (seen[:third], seen[third:]))
+        assert late <= 2 * early + 64, f"{what} grew from {early} to {late}"
+    last = seen[-1]
+    assert last["events"] < 500
+    assert last["used nodes"] < 2_000
+    assert last["used cands"] <= 2 * FEWEST + BATCH
+
+
+@engines
+@pytest.mark.parametrize("name", QUERIES)
+def test_what_has_expired_is_freed_also_when_no_event_matches(engine: str, name: str) -> None:
+    matcher = start(engine, QUERIES[name])
+    drain(matcher, batch(0, BATCH))
+    drain(matcher, batch(BATCH, 1, "A"))
+    assert sizes(matcher)["live"] > 0
+    for begin in range(BATCH + 1, BATCH + 2_001, 500):
+        drain(matcher, batch(begin, 500, "Z"))
+    left = sizes(matcher)
+    assert (left["live"], left["used nodes"], left["events"]) == (0, 0, 0)
+
+
+@engines
+def test_a_matcher_that_was_flushed_holds_nothing(engine: str) -> None:
+    matcher = start(engine, QUERIES["kleene"])
+    empty = sizes(matcher)
+    drain(matcher, batch(0, BATCH))
+    assert sizes(matcher) != empty
+    for _ in matcher.flush():
+        pass
+    assert sizes(matcher) == empty
