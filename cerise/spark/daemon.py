@@ -14,6 +14,7 @@ from pyspark import (
     worker,  # noqa: F401
 )
 
+import cerise.engines.nfa.matcher
 import cerise.spark.batch  # noqa: F401
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ A proceed edge is never walked on its own (step 6): it is part of the edge that 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 
 from cerise.pattern.bound import STEP, Branch, Conjunct, final_variables, indexed
@@ -120,8 +121,9 @@ class Automaton:
     too_large: bool = field(default=False)
 
     def leaving(self, state: int) -> tuple[Edge, ...]:
-        """Return the edges that leave a state."""
-        return tuple(edge for edge in self.edges if edge.source == state)
+        """Return the edges that leave a state; edges are in the order of these."""
+        first, last = (bisect_left(self.edges, n, key=lambda edge: edge.source) for n in (state, state + 1))
+        return self.edges[first:last]
 
 
 def build(branch: Branch, kleene: frozenset[str], absent: frozenset[str]) -> Automaton:

@@ -207,6 +207,11 @@ class Partitions:
         part: Ints = known[codes]
         return part
 
+    def keep(self, which: npt.NDArray[np.bool_]) -> None:
+        """Forget all partitions but some, which are numbered anew in their order."""
+        left = [key for key, kept in zip(self.numbers, which, strict=False) if kept]
+        self.numbers = {key: i for i, key in enumerate(left)}
+
     def _number(self, key: tuple[Any, ...]) -> int:
         if any(value is None and needed for value, needed in zip(key, self.required, strict=True)):
             return -1

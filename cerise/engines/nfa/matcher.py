@@ -32,6 +32,7 @@ from cerise.engines.nfa.machine import (
     G_RUNS,
     G_STEPS,
     H_FULL,
+    H_KINDS,
     H_NODES,
 )
 from cerise.engines.nfa.program import Program
@@ -71,7 +72,7 @@ class NfaMatcher:
         self._last: int | None = None
         self._now = np.full(1, np.iinfo(np.int64).min)
         self._retained = Retained.empty(program.bound)
-        self._limits = {"runs": FEWEST, "nodes": FEWEST, "cands": FEWEST}
+        self._limits = dict.fromkeys(("runs", "nodes", "cands", "partitions"), FEWEST)
 
     # ---- the interface of all engines
 
@@ -97,6 +98,7 @@ class NfaMatcher:
         yield from self._written()
         self._collect()
         self._retained.end(self._held())
+        self._forget_partitions()
         if self.program.counts_only:
             yield from self._counted()
 
@@ -244,6 +246,22 @@ class NfaMatcher:
         if m[G_CANDS] > self._limits["cands"]:
             self._memory.forget_candidates(self._points_now())
             self._limits["cands"] = max(FEWEST, 2 * int(m[G_CANDS]))
+
+    def _forget_partitions(self) -> None:
+        """Let go of the partitions that hold nothing, where they have become many.
+
+        Positions of a partition that holds nothing may count from 0 again, unless SLIDE counts them.
+        """
+        slides = self.program.by_position and self.program.bound.slide is not None
+        if len(self._partitions) <= self._limits["partitions"] or slides:
+            return
+        if self._memory.m[H_KINDS]:
+            self._memory.forget_candidates(self._points_now())
+        busy = self._memory.busy()
+        self._partitions.keep(busy)
+        self._memory.keep_partitions(busy)
+        self._memory.spread(1)
+        self._limits["partitions"] = max(FEWEST, 2 * len(self._partitions))
 
     def _sweep(self, *, over: bool) -> None:
         self._memory.make_room(matches=int(self._memory.m[G_LIVE]))

@@ -82,6 +82,9 @@ BETWEEN, LEADING, ANYWHERE, TRAILING = range(4)
 V_BIT, V_WRITE, V_KEPT, V_WORDS = range(4)
 
 
+MAX_FORMULAS = 1000
+
+
 class Unfit(Exception):
     """A query that this engine cannot run; the message says why."""
 
@@ -174,6 +177,8 @@ def compile_program(bound: Bound, *, merging: bool) -> Program:
     words = NODE_WORDS if not merges else COUNTED_NODE_WORDS if counts else MERGED_NODE_WORDS
     writer = _ProgramWriter(bound, automata, Layout(words))
     source = writer.source()
+    if writer.formulas > MAX_FORMULAS:
+        raise Unfit(f"its AND needs {writer.formulas} different formulas")
     if (too_wide := writer.layout.too_wide()) is not None or len(names) > 62:
         raise Unfit(too_wide or "it has more than 62 variables")
     return Program(
@@ -294,6 +299,11 @@ class _ProgramWriter:
         body = "\n".join(cases) if cases else ""
         text = HEAD.format(faults=8 * COL_FAULTS) + body + "\n    return 0\n" + fits
         return text.replace(str(8 * NODE_WIDTH_MARK), str(8 * self.layout.node_width))
+
+    @property
+    def formulas(self) -> int:
+        """How many different formulas there are."""
+        return len(self._cases)
 
     def case(self, writer: Writer) -> int:
         """Return the number of a case; equal ones are written once."""
@@ -444,10 +454,9 @@ class _Part:
 
     def find_relevant(self) -> None:
         """Let every state know what the states after it use."""
-        for _ in self.automaton.states:
-            for edge in self.automaton.edges:
-                self._uses[edge.source] |= self._uses[edge.target]
-                self._walks[edge.source] |= self._walks[edge.target]
+        for edge in reversed(self.automaton.edges):  # edges lead from earlier states to later ones
+            self._uses[edge.source] |= self._uses[edge.target]
+            self._walks[edge.source] |= self._walks[edge.target]
 
     # ---- rows
 

@@ -65,6 +65,26 @@ class Memory:
             self.cand_heads = _longer(self.cand_heads, size * int(self.m[at.H_KINDS]), -1)
             self._tell()
 
+    def busy(self) -> npt.NDArray[np.bool_]:
+        """Return which partitions hold a run or a candidate."""
+        size, kinds = len(self.counts), int(self.m[at.H_KINDS])
+        lists = self.heads[:, at.L_HEAD].reshape(size, -1)
+        cands = self.cand_heads.reshape(size, kinds)
+        return np.asarray((lists >= 0).any(axis=1) | (cands >= 0).any(axis=1))
+
+    def keep_partitions(self, which: npt.NDArray[np.bool_]) -> None:
+        """Forget all partitions but some, which are numbered anew in their order."""
+        states, kinds = int(self.m[at.H_STATES]), int(self.m[at.H_KINDS])
+        moved = np.cumsum(which) - 1
+        held = self.runs[1 : self.m[at.G_RUNS], KEY]
+        held[held >= 0] = moved[held[held >= 0] // states] * states + held[held >= 0] % states
+        self.heads = np.ascontiguousarray(
+            self.heads.reshape(len(which), -1)[which].reshape(-1, at.LIST_WORDS)
+        )
+        self.cand_heads = np.ascontiguousarray(self.cand_heads.reshape(len(which), kinds)[which].reshape(-1))
+        self.counts = self.counts[which].copy()
+        self._tell()
+
     def make_room(self, *, matches: int = 0) -> None:
         """Make room for the event that a kernel stopped before, or for some matches."""
         m, need = self.m, int(self.m[at.G_NEED])
