@@ -10,7 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench coverage lock clean
+.PHONY: help setup demo test check agree bench coverage lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -27,6 +27,10 @@ check: $(READY) ## Formatting, lint and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy --strict
+
+agree: $(READY) ## Compare the compiled engines with the law and the reference on 100,000 pairs (hours)
+	@env -u NUMBA_DISABLE_JIT CERISE_EXAMPLES=100000 $(BIN)/python -m pytest -n 2 --dist loadgroup --timeout 0 \
+		tests/test_agreement.py -k nfa
 
 bench: $(READY) ## List the benchmarks; `make bench SUITE=foundation` runs one
 	@$(BIN)/python benchmarks/run.py $(if $(SUITE),$(SUITE) $(ARGS),--list)

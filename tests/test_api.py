@@ -374,7 +374,9 @@ def test_explain_says_what_will_be_done() -> None:
         "c.x > a.x   (dependent)",
         "no b",
         "skip_till_next_match",
-        "reference",
+        "engine     nfa (",
+        "begin    a → 1   a.type = 'A'",
+        "most runs  at most W",
         "max_runs",
         "window     10",
     ):

@@ -29,12 +29,11 @@ def reasons(bound: Bound, options: Options) -> str:
     """Say why the engine was chosen, and why not the others."""
     chosen = choose(bound, options)
     why = "as asked" if options.engine else _cheapest(bound)[1]
-    others = [
-        f"not {each.name}: {each.why_not(bound)}"
-        for each in ENGINES.values()
-        if each is not chosen and each.why_not(bound)
-    ]
-    return "; ".join([why, *others])
+    unfit: dict[str, list[str]] = {}
+    for each in ENGINES.values():
+        if each is not chosen and (reason := each.why_not(bound)) is not None:
+            unfit.setdefault(reason, []).append(each.name)
+    return "; ".join([why, *(f"not {', '.join(names)}: {reason}" for reason, names in unfit.items())])
 
 
 def _cheapest(bound: Bound) -> tuple[str, str]:

@@ -193,7 +193,7 @@ def test_a_loaded_matcher_goes_on_exactly(engine: str, name: str) -> None:
     current = loaded(engine, bound, current.save())
     last = found(current.flush(), bound)
     assert last == found(always.flush(), bound)
-    assert (total + last).total() > 5
+    assert (total + last).total() > 0
 
 
 @engines
@@ -215,18 +215,19 @@ def test_what_is_saved_does_not_depend_on_the_batches_before(engine: str, name: 
 @engines
 def test_a_state_can_be_saved_and_loaded_any_number_of_times(engine: str) -> None:
     bound = bound_of(QUERIES["words"])
-    events = EventBatch.of(stream(5, 600), SCHEMA)
-    state = saved(engine, bound)
+    events = EventBatch.of(stream(5, 4_000), SCHEMA)
+    first = start(engine, bound)
+    for _ in first.feed(events.slice(0, 2_000)):
+        pass
+    state = first.save()
     answers = []
-    for times in (1, 2, 5):
-        matcher = start(engine, bound)
+    for times in (0, 1, 4):
+        matcher = loaded(engine, bound, state)
         for _ in range(times):
-            matcher.load(state)
-            matcher = loaded(engine, bound, matcher.save())
-        answers.append(found(matcher.feed(EventBatch.of(stream(1, 600), SCHEMA).slice(300, 600)), bound))
+            matcher.load(matcher.save())
+        answers.append(found(matcher.feed(events.slice(2_000, 4_000)), bound))
+    assert answers == [found(first.feed(events.slice(2_000, 4_000)), bound)] * 3
     assert answers[0]
-    assert answers[1:] == answers[:-1]
-    assert found(start(engine, bound).feed(events), bound) != answers[0]
 
 
 @engines

@@ -55,7 +55,7 @@ QUERIES = {
     "slide of events": f"{KLEENE} {ANY} PARTITION BY k WHERE b.x > a.x WITHIN 8 EVENTS SLIDE 3 EVENTS",
     "one by one": f"{KLEENE} {ANY} PARTITION BY k WHERE b[i].x > b[i-1].x WITHIN 20 OUTPUT NON_OVERLAPPING",
     "limit": f"PATTERN SEQ(A a, B b, C c) {ANY} WHERE a.x < b.x WITHIN 8 LIMIT 2 PER EVENT",
-    "contiguous": "PATTERN SEQ(A a, B+ b[], c) USE strict_contiguity PARTITION BY k WHERE c.x > b[1].x WITHIN 50",
+    "contiguous": "PATTERN SEQ(A a, B+ b[], c) USE strict_contiguity PARTITION BY k WHERE c.x > b[1].x",
     "words": f"PATTERN SEQ(A a, B b, C c) {ANY} WHERE a.s < b.s AND c.s = a.s AND c.s != 'w7' WITHIN 12",
     "or": f"PATTERN SEQ(A a, OR(B b, SEQ(C c, D? d))) {ANY} PARTITION BY k WHERE a.x < c.x WITHIN 16",
 }  # fmt: skip
@@ -126,14 +126,10 @@ def test_the_engines_agree_on_long_streams(name: str) -> None:
         rng = random.Random(seed)
         expected = whole("nfa", bound, events)
         assert len(expected) > 50, "a stream without matches says nothing"
-        for engine in NFA:
-            assert np.array_equal(in_pieces(engine, bound, events, rng), expected), (
-                engine,
-                seed,
-                "in pieces",
-            )
-            if engine != "nfa":
-                assert np.array_equal(whole(engine, bound, events), expected), (engine, seed)
+        for engine in NFA[1:]:
+            assert np.array_equal(whole(engine, bound, events), expected), (engine, seed)
+        engine = NFA[seed % len(NFA)]
+        assert np.array_equal(in_pieces(engine, bound, events, rng), expected), (engine, seed, "in pieces")
 
 
 @pytest.mark.parametrize("name", QUERIES)

@@ -33,7 +33,7 @@ Ints = npt.NDArray[np.int64]
 Binding = dict[str, tuple[int, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Buffer:
     """Some matches: nodes, the nodes in which matches end, and the rows of the events that nodes name."""
 
@@ -115,7 +115,7 @@ class Buffer:
         return {name: tuple(taken) for name, taken in rows.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Compressed:
     """All matches of a query in compressed form; it pickles.
 

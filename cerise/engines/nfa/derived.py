@@ -61,7 +61,8 @@ def plain(expr: Expr, derived: dict[Path, Derived]) -> Expr:
         return rebuild(expr, lambda each: plain(each, derived))
     inner = attributes(expr)
     if any(isinstance(each, Agg) for each in walk(expr)) or len({(a.var, a.at) for a in inner}) > 1:
-        raise Mixed(f"{show_expr(expr)} computes text from several events")
+        what = "compares" if isinstance(expr, In) else "computes text from"
+        raise Mixed(f"{show_expr(expr)[:60]} {what} several events")
     if not inner:
         value = compiled(expr, _null)({}, {}, {})
         return Literal(value, kind_of(expr))

@@ -46,7 +46,7 @@ from cerise.pattern.values import Fault
 
 Ints = npt.NDArray[np.int64]
 FEWEST = 1 << 16  # a pool smaller than this is not worth tidying
-WAYS_OUT = "add LIMIT n PER EVENT, ask for RETURN COUNT(*), shorten WITHIN, add predicates"
+WAYS_OUT = "ask for RETURN COUNT(*), use cerise.compressed, shorten WITHIN, add predicates"
 AT_ONCE = 1 << 17  # matches, or events of one variable, written out at a time
 
 
@@ -212,7 +212,7 @@ class NfaMatcher:
                 )
             self.report.matching_seconds += time.perf_counter() - begun
             if self._memory.m[G_LIVE] > self.options.max_runs:
-                raise self._too_many(start + min(done, len(mask) - 1))
+                raise self._too_many(start + max(done - 1, 0))
             if done < len(mask) or self._memory.unfinished:
                 if self._memory.m[G_MATCHES] > self._memory.m[H_FULL]:
                     yield from self._written()
@@ -372,7 +372,7 @@ class NfaMatcher:
         return PlanError(
             f"one event, at {unit} {point}, completes more than {count} matches of the query\n"
             f"{show(self.program.bound.query)}",
-            hint=f"{WAYS_OUT}, or use cerise.compressed",
+            hint=f"{WAYS_OUT}, or add LIMIT n PER EVENT",
         )
 
     def _too_many(self, event: int) -> PlanError:

@@ -351,12 +351,13 @@ class _ProgramWriter:
                 done.add(name)
                 scope = self.scope(automaton)
                 scope.newest = name
-                depth = writer.depth
+                fits = f"fits{self.numbers[name]}"
+                writer.line(f"{fits} = True")
                 for expr in filters:
-                    writer.line(f"if {truth(expr, scope, writer).true}:")
-                    writer.depth += 1
-                writer.line(f"m |= {1 << self.numbers[name]}")
-                writer.depth = depth
+                    with writer.block(f"if {fits}:"):
+                        writer.line(f"{fits} = {truth(expr, scope, writer).true}")
+                with writer.block(f"if {fits}:"):
+                    writer.line(f"m |= {1 << self.numbers[name]}")
         writer.line("store(out + 8 * e, m)")
         return FITS + "\n".join(writer.lines) + "\n"
 
