@@ -43,6 +43,8 @@ def multiply_faults(x: int, y: int) -> bool:
         return x != 1
     size = -x if x < 0 else x
     other = -y if y < 0 else y
+    if size == 1:
+        return False
     most = MAX // size
     if (x < 0) == (y < 0):
         return other > most

@@ -285,18 +285,15 @@ def new_join(m: int, left: int, right: int) -> int:
     put(row, MOST, max(get(one, MOST), get(other, MOST)))
     if get(m, H_MERGES) == COUNTING:
         put(row, LEAST, min(get(one, LEAST), get(other, LEAST)))
-        put(row, TOTAL, sum_of(m, get(one, TOTAL), get(other, TOTAL)))
+        put(row, TOTAL, sum_of(get(one, TOTAL), get(other, TOTAL)))
         put(row, STAMP, NEVER)
     return n
 
 
 @kernel()
-def sum_of(m: int, x: int, y: int) -> int:
-    """Return a sum of counts, as much as fits; that it did not fit is noted."""
-    if x > MAX - y:
-        put(m, G_OVERFLOW, 1)
-        return MAX
-    return x + y
+def sum_of(x: int, y: int) -> int:
+    """Return a sum of counts, as much as fits."""
+    return MAX if x > MAX - y else x + y
 
 
 @kernel()
@@ -327,9 +324,9 @@ def alive_paths(m: int, node: int, now: int) -> int:
                 continue
             below = node_row(m, child)
             if get(below, LEAST) >= now:
-                total = sum_of(m, total, get(below, TOTAL))
+                total = sum_of(total, get(below, TOTAL))
             elif get(below, STAMP) == now:
-                total = sum_of(m, total, get(below, KEPT))
+                total = sum_of(total, get(below, KEPT))
             else:
                 put(stack, depth, child)
                 depth += 1
@@ -412,7 +409,9 @@ def record(m: int, node: int, seq: int, var: int, point: int, branch: int) -> No
         found = 1
         if get(m, H_MERGES) and node >= 0:
             found = alive_paths(m, node, point)
-        put(m, G_COUNT, sum_of(m, get(m, G_COUNT), found))
+        put(m, G_COUNT, sum_of(get(m, G_COUNT), found))
+        if get(m, G_COUNT) == MAX:
+            put(m, G_OVERFLOW, 1)
         return
     i = get(m, G_MATCHES)
     put(m, G_MATCHES, i + 1)
