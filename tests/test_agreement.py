@@ -37,7 +37,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 SKIPPING = (Strategy.NEXT, Strategy.ANY)
 NFA = tuple(name for name in ENGINES if name.startswith("nfa"))
 GOES = tuple(range(5))  # the pairs of one property are split over tests, so that workers share them
-STREAMS = 12  # for each query of a property in which compiling the query is most of the work
+STREAMS = 21  # for each query of a property in which compiling the query is most of the work
 
 
 def examples(count: int, parts: int = len(GOES), go: int | None = None) -> Callable[[F], F]:
@@ -154,7 +154,7 @@ def families(draw: st.DrawFn) -> list[Pair]:
 def test_the_nfa_engines_agree_with_the_reference(go: int) -> None:
     """Each engine has one matcher for all streams of a query: to flush is to forget."""
 
-    @examples(84, len(GOES) * STREAMS, go)
+    @examples(48, len(GOES) * STREAMS, go)
     @given(families())
     def agrees(family: list[Pair]) -> None:
         bound = bound_of(family[0])
@@ -168,7 +168,7 @@ def test_the_nfa_engines_agree_with_the_reference(go: int) -> None:
     agrees()
 
 
-@examples(30, len(GOES) * STREAMS)
+@examples(20, len(GOES) * STREAMS)
 @given(families())
 def test_every_engine_and_nfa_counts_as_many_matches_as_there_are(family: list[Pair]) -> None:
     counting = bound_of(family[0], replace(family[0].query, returns=Count()))

@@ -61,7 +61,8 @@ def _writable(place: Path) -> bool:
     """Whether files can be written there by us, and by nobody else."""
     try:
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if hasattr(os, "getuid") and place.stat().st_uid != os.getuid():
+        owners = {place.stat().st_uid, place.parent.stat().st_uid}
+        if hasattr(os, "getuid") and owners != {os.getuid()}:
             return False
         with tempfile.TemporaryFile(dir=place):
             return True

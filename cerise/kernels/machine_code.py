@@ -136,9 +136,9 @@ class _Body:
                 self.build.ret(self._as(self._value(value), self.function.return_value.type))
             case ast.If(test, body, rest):
                 self._if(test, body, rest)
-            case ast.While(test, body):
+            case ast.While(test, body, []):
                 self._while(lambda: self._value(test), body)
-            case ast.For(ast.Name(name), ast.Call(ast.Name("range"), [end]), body):
+            case ast.For(ast.Name(name), ast.Call(ast.Name("range"), [end], []), body, []):
                 self._for(name, end, body)
             case ast.Expr(ast.Call() as call):
                 self._value(call)
@@ -194,9 +194,9 @@ class _Body:
             case ast.Name(name) if name in self.variables:
                 return self.build.load(self.variables[name])
             case ast.Name(name):
-                return self._constant(CONSTANTS[name])
+                return self._constant(_known(CONSTANTS, name, "name"))
             case ast.Attribute(ast.Name("math"), name):
-                return self._constant(getattr(math, name))
+                return self._constant(_known({"inf": math.inf, "nan": math.nan}, name, "constant"))
             case ast.BinOp(left, op, right):
                 return self._arithmetic(op, self._value(left), self._value(right))
             case ast.UnaryOp(op, operand):
@@ -229,7 +229,9 @@ class _Body:
         tests = []
         for op, left, right in zip(ops, values, values[1:], strict=False):
             x, y = self._meet(left, right)
-            name = COMPARE[type(op)]
+            if x.type == TRUTH:
+                x, y = self._as(x, INT), self._as(y, INT)
+            name = _known(COMPARE, type(op), "comparison")
             if x.type == FLOAT:
                 unequal = self.build.fcmp_unordered if name == "!=" else self.build.fcmp_ordered
                 tests.append(unequal(name, x, y))
@@ -272,6 +274,8 @@ class _Body:
         return build.select(adjust, build.sub(quotient, ir.Constant(INT, 1)), quotient)
 
     def _call(self, node: ast.Call) -> Any:
+        if node.keywords:
+            raise NotImplementedError(ast.unparse(node))
         args = [self._value(each) for each in node.args]
         match node.func:
             case ast.Name("load"):
@@ -294,9 +298,9 @@ class _Body:
             case ast.Attribute(ast.Name("math"), "fmod"):
                 return self.build.frem(*args)
             case ast.Attribute(ast.Name("np" | "math"), name):
-                return self.build.call(self._intrinsic(MATHS[name], len(args)), args)
+                return self.build.call(self._intrinsic(_known(MATHS, name, "function"), len(args)), args)
             case ast.Name(name):
-                function = self.functions[name]
+                function = _known(self.functions, name, "function")
                 given = [self._as(arg, want.type) for arg, want in zip(args, function.args, strict=True)]
                 return self.build.call(function, given)
         raise NotImplementedError(ast.unparse(node))
@@ -340,6 +344,13 @@ class _Body:
             return one, other
         wide = FLOAT if FLOAT in (one.type, other.type) else INT
         return self._as(one, wide), self._as(other, wide)
+
+
+def _known(names: dict[Any, Any], name: Any, what: str) -> Any:
+    """Return what a name means; what is not known here is not supported."""
+    if name not in names:
+        raise NotImplementedError(f"{what} {name}")
+    return names[name]
 
 
 def _read(target: ast.Name) -> ast.Name:

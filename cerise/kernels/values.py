@@ -1,4 +1,6 @@
-"""What operators and functions compute inside kernels: the twins of `pattern.values`, for machine numbers.
+"""What operators and functions compute inside formulas: the twins of `pattern.values`, for machine numbers.
+
+`machine_code` compiles what is called; as Python they are what they look like.
 
 What cannot be computed is asked for first (`add_faults`), so that no function here has two answers.
 """
@@ -6,11 +8,8 @@ What cannot be computed is asked for first (`add_faults`), so that no function h
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-
-from cerise.kernels.jit import kernel
 
 MAX = 2**63 - 1
 MIN = -(2**63)
@@ -20,19 +19,16 @@ HALF = 2**32
 # ---- integers: nothing wraps
 
 
-@kernel()
 def add_faults(x: int, y: int) -> bool:
     """Whether x + y does not fit into 64 bits."""
     return (y > 0 and x > MAX - y) or (y < 0 and x < MIN - y)
 
 
-@kernel()
 def subtract_faults(x: int, y: int) -> bool:
     """Whether x - y does not fit."""
     return (y < 0 and x > MAX + y) or (y > 0 and x < MIN + y)
 
 
-@kernel()
 def multiply_faults(x: int, y: int) -> bool:
     """Whether x * y does not fit."""
     if x == 0 or y == 0:
@@ -51,13 +47,11 @@ def multiply_faults(x: int, y: int) -> bool:
     return other > (most + 1 if MAX % size == size - 1 else most)
 
 
-@kernel()
 def negate_faults(x: int) -> bool:
     """Whether -x does not fit."""
     return x == MIN
 
 
-@kernel()
 def remainder_int(x: int, y: int) -> int:
     """Return the remainder with the sign of x; y is not 0."""
     if y == -1:
@@ -71,19 +65,16 @@ def remainder_int(x: int, y: int) -> int:
 # ---- doubles: NaN equals itself and is above all else
 
 
-@kernel()
 def equal(x: float, y: float) -> bool:
     """Whether two doubles are equal as Spark has it."""
     return x == y or (x != x and y != y)
 
 
-@kernel()
 def less(x: float, y: float) -> bool:
     """Whether x is below y."""
     return x < y or (y != y and x == x)
 
 
-@kernel()
 def remainder_float(x: float, y: float) -> float:
     """Return the remainder with the sign of x; y is not 0."""
     if x != x or y != y or x == math.inf or x == -math.inf:
@@ -91,31 +82,30 @@ def remainder_float(x: float, y: float) -> float:
     return math.fmod(x, y)
 
 
-@kernel()
 def whole_faults(x: float) -> bool:
     """Whether a double, cut to a whole number, does not fit into 64 bits."""
     return not (-9223372036854775808.0 <= x < 9223372036854775808.0)
 
 
-@kernel()
 def exponential(x: float) -> float:
     """Return e to the power of x, infinite where it is too large."""
     return float(np.exp(x))
 
 
-@kernel()
 def power(x: float, y: float) -> float:
     """Return x to the power of y; a negative power of 0 is infinite."""
-    return math.inf if x == 0 and y < 0 else float(np.power(x, y))
+    if x == 0 and y < 0:
+        return math.inf
+    if (x == 0 or x == -math.inf) and y == y and y != np.floor(y):
+        return abs(x) if y > 0 else 0.0
+    return float(np.power(x, y))
 
 
-@kernel()
 def square_root(x: float) -> float:
     """Return the square root, NaN below 0."""
     return math.sqrt(x) if x >= 0 else math.nan
 
 
-@kernel()
 def logarithm(x: float) -> float:
     """Return the natural logarithm of a number above 0."""
     return x if x != x or x == math.inf else math.log(x)
@@ -124,19 +114,12 @@ def logarithm(x: float) -> float:
 # ---- exact sums: an integer as a high part and a low part of 32 bits
 
 
-@kernel()
 def sum_faults(high: int, low: int) -> bool:
     """Whether an exact sum does not fit into 64 bits."""
     top = high + (low >> 32)
     return not (-2147483648 <= top < 2147483648)
 
 
-@kernel()
 def sum_value(high: int, low: int) -> int:
     """Return an exact sum that fits."""
     return (high + (low >> 32)) * HALF + (low & (HALF - 1))
-
-
-NAMES: dict[str, Any] = {
-    name: value for name, value in globals().items() if callable(value) and name not in ("kernel", "Any")
-}

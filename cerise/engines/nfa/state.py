@@ -64,14 +64,16 @@ def _digest(data: bytes) -> bytes:
 
 
 def _plan(program: Program) -> bytes:
-    words = program.layout.node_words
-    text = f"{show(program.bound.query)}\n{program.source}\n{words}\n{program.bound.partition}"
+    bound, layout = program.bound, program.layout
+    given = (layout.node_words, list(layout.texts), bound.partition, bound.within, bound.slide)
+    text = f"{show(bound.query)}\n{program.source}\n{given}"
     return _digest(text.encode() + program.tables.edges.tobytes() + program.tables.states.tobytes())
 
 
 def _schema(program: Program) -> bytes:
     schema = program.bound.schema
-    return _digest(f"{schema.columns}\n{schema.time}\n{schema.type}\n{schema.key}\n{schema.order}".encode())
+    parts = (schema.time, schema.type, schema.key, schema.order, schema.arrival)
+    return _digest(f"{schema.columns}\n{parts}".encode())
 
 
 # ---- parts
