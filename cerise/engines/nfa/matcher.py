@@ -212,7 +212,7 @@ class NfaMatcher:
                 )
             self.report.matching_seconds += time.perf_counter() - begun
             if self._memory.m[G_LIVE] > self.options.max_runs:
-                raise self._too_many(start + max(done - 1, 0))
+                raise self._too_many(start + self._memory.stopped_at(done))
             if done < len(mask) or self._memory.unfinished:
                 if self._memory.m[G_MATCHES] > self._memory.m[H_FULL]:
                     yield from self._written()

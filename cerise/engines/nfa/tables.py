@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from cerise.engines.nfa import machine as at
 from cerise.engines.nfa import upkeep
-from cerise.engines.nfa.layout import CAND_VALUES, KEY, MATCH_WORDS, NODE, NULLS
+from cerise.engines.nfa.layout import AT, CAND_VALUES, KEY, MATCH_WORDS, NODE, NULLS
 from cerise.engines.nfa.program import B_WAIT, E_BIT, S_FIRST, S_LAST, V_BIT, Program
 from cerise.kinds import Kind
 from cerise.pattern.query import Output
@@ -54,6 +54,11 @@ class Memory:
     def unfinished(self) -> bool:
         """Whether backtracking has stopped half-way."""
         return bool(self.m[at.G_POSTPONED] >= 0 or self.m[at.G_CURSOR] != -1)
+
+    def stopped_at(self, done: int) -> int:
+        """Return the event at which a kernel stopped: that of the run it put back, or the last done."""
+        postponed = int(self.m[at.G_POSTPONED])
+        return int(self.runs[postponed, AT]) if postponed >= 0 else max(done - 1, 0)
 
     def spread(self, partitions: int) -> None:
         """Make room for new partitions."""
