@@ -172,7 +172,8 @@ def read_column(table: pa.Table, schema: Schema, path: Path) -> pa.Array:
 
 def raw_column(table: pa.Table, path: Path) -> pa.Array:
     """Return the attribute at a path as it is stored; fields of a null struct are null."""
-    values = table.column(path[0]).combine_chunks()
+    column = table.column(path[0])
+    values = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     return pc.struct_field(values, list(path[1:])) if len(path) > 1 else values
 
 

@@ -22,8 +22,6 @@ COMPILED = not config.DISABLE_JIT  # type: ignore[attr-defined]
 
 int64, float64, boolean, void = types.int64, types.float64, types.boolean, types.void
 Ints = types.Array(int64, 1, "C")
-Fixed32 = types.Array(types.int32, 1, "C", readonly=True)
-Bytes = types.Array(types.uint8, 1, "C", readonly=True)
 Marks = types.Array(types.uint8, 1, "C")
 Table = types.Array(int64, 2, "C")
 

@@ -126,6 +126,11 @@ class Automaton:
         return self.edges[first:last]
 
 
+def looks_ahead(branch: Branch) -> bool:
+    """Whether a NOT reaches beyond the last event of a match."""
+    return any(n.absence.anywhere or not n.absence.before for n in branch.negations)
+
+
 def build(branch: Branch, kleene: frozenset[str], absent: frozenset[str]) -> Automaton:
     """Compile a branch.
 

@@ -64,7 +64,7 @@ from cerise.engines.nfa.machine import (
     state_row,
     vetoed_now,
 )
-from cerise.engines.nfa.program import E_BIT, E_TARGET, E_TEST, S_BRANCH, S_FIRST, S_MASK
+from cerise.engines.nfa.rows import E_BIT, E_TARGET, E_TEST, S_BRANCH, S_FIRST, S_MASK
 from cerise.engines.nfa.tables import Memory
 from cerise.kernels.jit import Ints, ask, boolean, get, int64, kernel, put, void
 

@@ -58,7 +58,7 @@ from cerise.engines.nfa.machine import (
     unlink,
     vetoed_now,
 )  # fmt: skip
-from cerise.engines.nfa.program import (
+from cerise.engines.nfa.rows import (
     E_BIT,
     E_RESULT,
     E_TARGET,
@@ -112,8 +112,18 @@ def equal_futures(m: int, q: int, r: int, s: int, at: int) -> bool:
 
 
 @kernel()
+def absorb(m: int, q: int, r: int) -> None:
+    """Let run q stand for run r too; the younger deadline holds."""
+    one, other = run_row(m, q), run_row(m, r)
+    put(one, NODE, new_join(m, get(one, NODE), get(other, NODE)))
+    put(one, DEADLINE, max(get(one, DEADLINE), get(other, DEADLINE)))
+    add(m, G_MERGED, 1)
+    free_run(m, r)
+
+
+@kernel()
 def merged(m: int, r: int, s: int, part: int) -> bool:
-    """Merge a run into one that waits in the same state with an equal future; the younger deadline holds.
+    """Merge a run into one that waits in the same state with an equal future.
 
     The table remembers one run for each hash. What is overwritten there is only not merged: no answer
     depends on it.
@@ -132,11 +142,7 @@ def merged(m: int, r: int, s: int, part: int) -> bool:
     if q < 0 or q == r or q >= get(m, G_RUNS) or not equal_futures(m, q, r, s, at):
         put(get(m, A_TABLE), place_in, r)
         return False
-    stays = run_row(m, q)
-    put(stays, NODE, new_join(m, get(stays, NODE), get(row, NODE)))
-    put(stays, DEADLINE, max(get(stays, DEADLINE), get(row, DEADLINE)))
-    add(m, G_MERGED, 1)
-    free_run(m, r)
+    absorb(m, q, r)
     return True
 
 
@@ -167,11 +173,14 @@ def merge_changed(m: int, s: int, part: int, seq: int) -> None:
 @kernel()
 def move_list(edge: Any, m: int, s: int, mask: int, e: int, part: int, point: int, seq: int) -> None:
     """Move the runs that wait in a state; those that expire on the way are freed."""
-    mode, merges = get(m, H_MODE), get(m, H_MERGES)
-    at = part * get(m, H_STATES) + s
+    mode, at = get(m, H_MODE), part * get(m, H_STATES) + s
+    merges = get(m, H_MERGES) > 0 and get(state_row(m, s), S_MERGES) > 0
     first = get(state_row(m, s), S_FIRST)
     fresh = -1  # the runs that come to this state now: they wait until all that were here have moved
-    changed = False  # whether a run of this state has bound the event and stayed
+    changed, latest = (
+        0,
+        -1,
+    )  # the runs of this state that have bound the event and stayed, and the last of them
     before, r = -1, get(list_row(m, at), L_HEAD)
     while r >= 0:
         row = run_row(m, r)
@@ -198,9 +207,13 @@ def move_list(edge: Any, m: int, s: int, mask: int, e: int, part: int, point: in
                 if d >= 0 and target != s:
                     place(m, d, target, part)
                 elif d >= 0 and in_place:
-                    linked = changed = True
                     put(row, KEY, at)
                     put(row, AT, seq)
+                    linked = not (merges and latest >= 0 and equal_futures(m, latest, r, s, at))
+                    if linked:
+                        changed, latest = changed + 1, r
+                    else:
+                        absorb(m, latest, r)
                 elif d >= 0:
                     put(run_row(m, d), KEY, -1)
                     put(run_row(m, d), NEXT, fresh)
@@ -214,7 +227,7 @@ def move_list(edge: Any, m: int, s: int, mask: int, e: int, part: int, point: in
         else:
             unlink(m, at, before, after)
         r = after
-    if merges and changed and get(list_row(m, at), L_LENGTH) > 1:
+    if merges and changed > 2:  # two are compared above
         merge_changed(m, s, part, seq)
     while fresh >= 0:
         after = get(run_row(m, fresh), NEXT)
@@ -273,21 +286,29 @@ def end_all(m: int, made: int, part: int) -> None:
 
 
 @kernel()
+def has_room(m: int, need: int) -> bool:
+    """Whether there is room for what so many moves may make."""
+    return (
+        get(m, G_RUNS) + 2 * need <= get(m, A_RUN_ROOM)
+        and get(m, G_NODES) + 2 * need <= get(m, A_NODE_ROOM)
+        and get(m, G_MATCHES) + need <= get(m, A_MATCH_ROOM)
+        and get(m, G_CANDS) + get(m, H_KINDS) <= get(m, A_CAND_ROOM)
+    )
+
+
+@kernel()
 def lacks_room(m: int, mask: int, part: int) -> bool:
     """Whether an event may need more runs, nodes, candidates or matches than there is room for."""
     states, fan = get(m, H_STATES), get(m, H_FAN)
+    if has_room(m, (get(m, G_LIVE) + 1) * fan):
+        return False
     moving = 1
     for s in range(states):
         if get(state_row(m, s), S_MASK) & mask:
             moving += get(list_row(m, part * states + s), L_LENGTH)
     need = moving * fan
     put(m, G_NEED, need)
-    return (
-        get(m, G_RUNS) + 2 * need > get(m, A_RUN_ROOM)
-        or get(m, G_NODES) + 2 * need > get(m, A_NODE_ROOM)
-        or get(m, G_MATCHES) + need > get(m, A_MATCH_ROOM)
-        or get(m, G_CANDS) + get(m, H_KINDS) > get(m, A_CAND_ROOM)
-    )
+    return not has_room(m, need)
 
 
 @kernel(int64(int64, int64, int64, int64, int64, int64, int64, int64))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,15 @@ import pyarrow.compute as pc
 from cerise.engines.nfa.layout import COL_NULLS, COL_POINTS, COL_SEQ, COL_TEXTS, COLUMNS
 from cerise.engines.nfa.program import Program
 from cerise.events import EventBatch, Path
-from cerise.kernels import arrays
+from cerise.kernels.literals import Literals
 from cerise.kinds import Kind
 from cerise.pattern.values import Fault
 
 Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.integer[Any]]
 Renumber = Callable[[Ints], None]  # told the new code of each old one
 
 CHUNK = 1 << 15
-FEW = 16  # strings of a query; more are better looked up by hash
 
 
 class Texts:
@@ -85,8 +86,9 @@ class Columns:
         self.texts = Texts(list(program.layout.texts), ordered=program.ordered)
         self.words = np.zeros(COLUMNS + len(self.paths), np.int64)
         self._on_fault = on_fault
+        self._literals = Literals([word.encode() for word in program.layout.texts])
         self._zeros = np.zeros(CHUNK, np.int64)
-        self._arrays: list[npt.NDArray[Any]] = []
+        self._arrays: list[npt.NDArray[Any] | _Strings] = []
         self._nulls: Ints | None = None
 
     @property
@@ -104,7 +106,7 @@ class Columns:
         self._arrays = [
             _numbers(column, kind) if kind is not Kind.STRING
             else self._codes(column) if pa.types.is_dictionary(column.type)
-            else self._literals(column)
+            else _Strings(column, np.empty(min(CHUNK, len(column)), np.int64))
             for column, (_, kind) in zip(coded, self.paths, strict=True)
         ]  # fmt: skip
         self._nulls = _null_bits(coded, len(events))
@@ -119,7 +121,12 @@ class Columns:
         self.words[COL_SEQ] = seq
         self.words[COL_POINTS] = points.ctypes.data
         for i, array in enumerate(self._arrays):
-            self.words[COLUMNS + i] = array.ctypes.data + shift
+            if isinstance(array, _Strings):
+                codes = array.codes[: len(points)]
+                self._literals.codes(array.column, start, self.texts.codes, codes)
+                self.words[COLUMNS + i] = codes.ctypes.data
+            else:
+                self.words[COLUMNS + i] = array.ctypes.data + shift
 
     def _column(self, events: EventBatch, path: Path) -> pa.Array:
         if path in self.program.derived:
@@ -134,18 +141,8 @@ class Columns:
         """Return strings as codes of a dictionary, unless they are only compared with the query's own."""
         if kind is not Kind.STRING or pa.types.is_dictionary(column.type):
             return column
-        few = path in self.program.literal_only and len(self.texts.literals) <= FEW
-        return column if few else column.dictionary_encode()
-
-    def _literals(self, column: pa.Array) -> Ints:
-        """Return the codes of strings among those of the query; -1 for all others."""
-        out = np.empty(len(column), np.int64)
-        words = [word.encode() for word in self.texts.literals.to_pylist()]
-        ends = np.cumsum([len(word) for word in words], dtype=np.int64)
-        _, offsets, data = column.buffers()
-        starts = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
-        arrays.code_literals(starts, _bytes(data), ends, _bytes(b"".join(words)), self.texts.codes, out)
-        return out
+        alone = path in self.program.literal_only and self._literals.found
+        return column if alone else column.dictionary_encode()
 
     def _codes(self, column: pa.DictionaryArray) -> Ints:
         codes = Texts.codes_of(column.dictionary.cast(pa.string()), self.texts.table)
@@ -153,8 +150,12 @@ class Columns:
         return codes[indices] if len(codes) else np.zeros(len(column), np.int64)
 
 
-def _bytes(data: pa.Buffer | bytes | None) -> npt.NDArray[np.uint8]:
-    return np.frombuffer(data or b"\0", np.uint8)
+@dataclass(slots=True)
+class _Strings:
+    """A column of strings that are only compared with the query's own: coded a chunk at a time."""
+
+    column: pa.Array
+    codes: Ints
 
 
 def _numbers(column: pa.Array, kind: Kind) -> npt.NDArray[Any]:
@@ -204,7 +205,7 @@ class Partitions:
             return None
         codes, keys = _combined([_encoded(events.column(path)) for path in self.paths])
         known = np.array([self._number(key) for key in keys] or [0], np.int64)
-        part: Ints = known[codes]
+        part: Ints = np.take(known, codes)
         return part
 
     def keep(self, which: npt.NDArray[np.bool_]) -> None:
@@ -219,19 +220,19 @@ class Partitions:
         return self.numbers.setdefault(key, len(self.numbers))
 
 
-def _encoded(column: pa.Array) -> tuple[Ints, list[Any]]:
+def _encoded(column: pa.Array) -> tuple[Codes, list[Any]]:
     """Return a column as numbers of its distinct values, null among them."""
     if pa.types.is_floating(column.type):
         column = pc.add(column, 0.0)  # -0.0 is 0.0
     coded = column.dictionary_encode(null_encoding="encode")
-    return np.asarray(coded.indices, dtype=np.int64), coded.dictionary.to_pylist()
+    return np.asarray(coded.indices), coded.dictionary.to_pylist()
 
 
-def _combined(columns: list[tuple[Ints, list[Any]]]) -> tuple[Ints, list[tuple[Any, ...]]]:
+def _combined(columns: list[tuple[Codes, list[Any]]]) -> tuple[Codes, list[tuple[Any, ...]]]:
     """Return several columns as one: numbers of the distinct rows, and these rows."""
     codes, values = columns[0]
     keys = [(value,) for value in values]
     for more, values in columns[1:]:
-        joined, codes = np.unique(codes * len(values) + more, return_inverse=True)
+        joined, codes = np.unique(codes.astype(np.int64) * len(values) + more, return_inverse=True)
         keys = [(*keys[code // len(values)], values[code % len(values)]) for code in joined.tolist()]
     return codes, keys

@@ -58,6 +58,7 @@ class Scope:
         negated: the variable whose candidate is looked at, and the name of the candidate.
         uses: the values of V that were asked for.
         history: the variables whose events were walked through.
+        hoisted: names for what is the same for every event of a chunk; None: nothing is named.
     """
 
     layout: Layout
@@ -71,6 +72,7 @@ class Scope:
     negated: tuple[str, str] | None = None
     uses: set[Slot] = field(default_factory=set)
     history: set[str] = field(default_factory=set)
+    hoisted: dict[str, str] | None = None
 
     # ---- identifiers
 
@@ -97,8 +99,8 @@ class Scope:
         """Return the value of an attribute of the current event."""
         assert attr.kind is not None
         number = self.layout.column(attr.path, attr.kind)
-        column = f"load({words('cols', COLUMNS + number)}) + 8 * e"
-        nulls = f"load(load({words('cols', COL_NULLS)}) + 8 * e)"
+        column = f"{self._fixed(words('cols', COLUMNS + number))} + 8 * e"
+        nulls = f"load({self._fixed(words('cols', COL_NULLS))} + 8 * e)"
         return Value(writer.name(loaded(column, attr.kind)), writer.name(f"({nulls} >> {number}) & 1 != 0"))
 
     def _nth(self, attr: Attr, k: int, writer: Writer) -> Value:
@@ -133,7 +135,12 @@ class Scope:
     def text(self, literal: str) -> str:
         """Return the code that stands for a string of the query."""
         number = self.layout.texts.setdefault(literal, len(self.layout.texts))
-        return loaded(words(f"load({words('cols', COL_TEXTS)})", number), Kind.INT)
+        return self._fixed(words(self._fixed(words("cols", COL_TEXTS)), number))
+
+    def _fixed(self, address: str) -> str:
+        """Return the code that reads a word which is the same for every event of a chunk."""
+        code = f"load({address})"
+        return code if self.hoisted is None else self.hoisted.setdefault(code, f"at{len(self.hoisted)}")
 
     # ---- V
 

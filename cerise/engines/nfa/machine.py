@@ -35,7 +35,7 @@ from cerise.engines.nfa.layout import (
     TOTAL,
     VAR,
 )  # fmt: skip
-from cerise.engines.nfa.program import (
+from cerise.engines.nfa.rows import (
     B_AHEAD,
     B_AHEAD_END,
     B_NEGATES,

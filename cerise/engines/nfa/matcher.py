@@ -47,6 +47,7 @@ from cerise.pattern.values import Fault
 Ints = npt.NDArray[np.int64]
 FEWEST = 1 << 16  # a pool smaller than this is not worth tidying
 WAYS_OUT = "ask for RETURN COUNT(*), use cerise.compressed, shorten WITHIN, add predicates"
+READ = 1 << 17  # events whose columns are made ready at a time: in memory that is used again and again
 AT_ONCE = 1 << 17  # matches, or events of one variable, written out at a time
 
 
@@ -84,16 +85,9 @@ class NfaMatcher:
             self._refuse_going_back(events)
         self._last = int(events.times[-1])
         self.report.events += len(events)
-        started = time.perf_counter()
-        part = self._partitions.of(events)
-        self._memory.spread(len(self._partitions))
-        self._columns.read(events, self._renumber)
         self._retained.begin(events)
-        self.report.matching_seconds += time.perf_counter() - started
-        for start in range(0, len(events), CHUNK):
-            stop = min(start + CHUNK, len(events))
-            inside = self._zeros[: stop - start] if part is None else part[start:stop]
-            yield from self._chunk(start, inside, self._points(events, start, inside))
+        for start in range(0, len(events), READ):
+            yield from self._read(events.slice(start, start + READ), start)
         self._sweep(over=False)
         yield from self._written()
         self._collect()
@@ -191,9 +185,22 @@ class NfaMatcher:
 
     # ---- moving
 
+    def _read(self, events: EventBatch, first: int) -> Iterator[Matches]:
+        """Move over some events of the batch; `first` is the number of the first of them in it."""
+        started = time.perf_counter()
+        part = self._partitions.of(events)
+        self._memory.spread(len(self._partitions))
+        self._columns.read(events, self._renumber)
+        self.report.matching_seconds += time.perf_counter() - started
+        for start in range(0, len(events), CHUNK):
+            stop = min(start + CHUNK, len(events))
+            inside = self._zeros[: stop - start] if part is None else part[start:stop]
+            points = self._points(events, start, inside)
+            self._columns.at(start, self._retained.start + first + start, points)
+            yield from self._chunk(first + start, inside, points)
+
     def _chunk(self, start: int, part: Ints, points: Ints) -> Iterator[Matches]:
         seq = self._retained.start + start
-        self._columns.at(start, seq, points)
         mask = self._mask[: len(part)]
         self._formulas.fits(len(mask), self._columns.address, mask.ctypes.data)
         given = (mask.ctypes.data, part.ctypes.data, points.ctypes.data)

@@ -133,8 +133,8 @@ def _distinct(events: Ints, fill: Ints) -> Ints:
         for row in rows:
             row[:] = np.searchsorted(used, row)
         return used
-    used = np.empty(span, np.int64)
-    count = arrays.number_used(events, fill, low, np.zeros(span, np.uint8), used)
+    places, used = np.empty(span, np.int64), np.empty(min(span, int(fill.sum())) + 1, np.int64)
+    count = arrays.number_used(events, fill, low, np.zeros(span, np.uint8), places, used)
     return used[:count]
 
 

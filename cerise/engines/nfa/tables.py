@@ -8,7 +8,8 @@ import numpy.typing as npt
 from cerise.engines.nfa import machine as at
 from cerise.engines.nfa import upkeep
 from cerise.engines.nfa.layout import AT, CAND_VALUES, KEY, MATCH_WORDS, NODE, NULLS
-from cerise.engines.nfa.program import B_WAIT, E_BIT, S_FIRST, S_LAST, V_BIT, Program
+from cerise.engines.nfa.program import Program
+from cerise.engines.nfa.rows import B_WAIT, E_BIT, S_FIRST, S_LAST, V_BIT
 from cerise.kinds import Kind
 from cerise.pattern.query import Output
 

@@ -45,7 +45,7 @@ from cerise.engines.nfa.machine import (
     state_row,
     unlink,
 )  # fmt: skip
-from cerise.engines.nfa.program import S_BRANCH
+from cerise.engines.nfa.rows import S_BRANCH
 from cerise.kernels.jit import Ints, Table, get, int64, kernel, put, void
 
 

@@ -1,0 +1,281 @@
+"""The generated module of a query, and the rows that go with it."""
+
+from __future__ import annotations
+
+from cerise.engines.nfa.automaton import Automaton, Edge, State, Test, looks_ahead
+from cerise.engines.nfa.fits import write_fits
+from cerise.engines.nfa.formulas import (
+    NODE_WIDTH_MARK,
+    Scope,
+    is_trivial,
+    write_accept,
+    write_candidate,
+    write_edge,
+    write_negation,
+    write_update,
+)
+from cerise.engines.nfa.layout import COL_FAULTS, Key, Layout, Slot
+from cerise.engines.nfa.rows import (
+    ANYWHERE,
+    BETWEEN,
+    LEADING,
+    N_NUMBER,
+    N_RANGE,
+    S_BRANCH,
+    S_FIRST,
+    S_LAST,
+    S_MASK,
+    S_MERGES,
+    S_NULLS,
+    S_SLOTS,
+    S_SLOTS_END,
+    S_WORDS,
+    TRAILING,
+    Rows,
+)
+from cerise.kernels.predicates import Writer
+from cerise.kinds import Kind
+from cerise.pattern.bound import Bound
+
+HEAD = """\
+def count_fault(cols) -> None:
+    store(cols + {faults}, load(cols + {faults}) + 1)
+
+
+def edge(k, r, d, e, cols, nodes):
+"""
+
+
+class ModuleWriter:
+    """Writes the code of a query; all formulas of all branches are cases of one function."""
+
+    def __init__(self, bound: Bound, automata: list[Automaton], layout: Layout) -> None:
+        self.bound = bound
+        self.automata = automata
+        self.layout = layout
+        self.numbers = {var.name: i for i, var in enumerate(bound.variables)}
+        self.history = False
+        self._cases: dict[str, int] = {}
+        self.rows = Rows()
+
+    def source(self) -> str:
+        """Write everything and return the module's text."""
+        parts = [Part(self, number, automaton) for number, automaton in enumerate(self.automata)]
+        negated = self._number_negated()
+        for part in parts:
+            part.write_formulas(negated)
+        for part in parts:
+            part.find_relevant()
+        self._number_states(parts)
+        for part in parts:
+            part.write_rows()
+        first = len(self.rows.edges)
+        for part in parts:
+            part.write_starts()
+        self.rows.starts = (first, len(self.rows.edges))
+        self._write_candidates(negated)
+        fits = write_fits(self.automata, self.numbers, self.scope)
+        cases = [f"    if k == {k}:\n{text}" for text, k in self._cases.items()]
+        body = "\n".join(cases) if cases else ""
+        text = HEAD.format(faults=8 * COL_FAULTS) + body + "\n    return 0\n\n\n" + fits
+        return text.replace(str(8 * NODE_WIDTH_MARK), str(8 * self.layout.node_width))
+
+    @property
+    def formulas(self) -> int:
+        """How many different formulas there are."""
+        return len(self._cases)
+
+    def case(self, writer: Writer) -> int:
+        """Return the number of a case; equal ones are written once."""
+        return self._cases.setdefault("\n".join(writer.lines), len(self._cases))
+
+    def scope(self, automaton: Automaton) -> Scope:
+        """Return where the formulas of a branch find their values."""
+        here = {var.name for var in automaton.branch.variables}
+        absent = frozenset(self.numbers) - here
+        return Scope(self.layout, self.bound.kleene, self.numbers, absent)
+
+    def _number_negated(self) -> dict[str, int]:
+        names = [n.absence.var.name for a in self.automata for n in a.branch.negations]
+        return {name: i for i, name in enumerate(dict.fromkeys(names))}
+
+    def _number_states(self, parts: list[Part]) -> None:
+        """Number the states of all branches, later ones first: an event moves no run twice."""
+        listed = [(-len(s.started), part.number, i) for part in parts for i, s in part.listed()]
+        order = {(number, i): n for n, (_, number, i) in enumerate(sorted(listed))}
+        for part in parts:
+            part.order = {i: order[part.number, i] for i, _ in part.listed()}
+        waiting = [part for part in parts if part.waits]
+        for n, part in enumerate(waiting):
+            part.wait_state = len(order) + n
+        self.rows.states = [[0] * S_WORDS for _ in range(len(order) + len(waiting))]
+
+    def _write_candidates(self, negated: dict[str, int]) -> None:
+        for name, number in negated.items():
+            automaton = next(
+                a for a in self.automata if any(n.absence.var.name == name for n in a.branch.negations)
+            )
+            writer = _new_writer()
+            write_candidate(name, self.scope(automaton), writer)
+            past = any(row[N_NUMBER] == number and row[N_RANGE] != TRAILING for row in self.rows.negations)
+            self.rows.negated.append([1 << self.numbers[name], self.case(writer), int(past)])
+
+
+class Part:
+    """The code and the rows of one branch."""
+
+    def __init__(self, program: ModuleWriter, number: int, automaton: Automaton) -> None:
+        self.program = program
+        self.number = number
+        self.automaton = automaton
+        self.order: dict[int, int] = {}
+        self.wait_state = -1
+        self.waits = looks_ahead(automaton.branch)
+        self._tests: dict[Edge, int] = {}
+        self._accepts: dict[int, int] = {}
+        self._uses: dict[int, set[Slot]] = {i: set() for i in range(len(automaton.states))}
+        self._walks: dict[int, set[str]] = {i: set() for i in range(len(automaton.states))}
+        self._negations: list[list[int]] = []
+
+    def listed(self) -> list[tuple[int, State]]:
+        """Return the states in which runs wait: all but the start."""
+        return [(i, state) for i, state in enumerate(self.automaton.states) if i]
+
+    # ---- formulas
+
+    def write_formulas(self, negated: dict[str, int]) -> None:
+        """Write what edges, matches and negations ask; note which values of V they use."""
+        for edge in self.automaton.edges:
+            self._tests[edge] = self._write_edge(edge)
+        for i, state in enumerate(self.automaton.states):
+            if state.accepts is not None and (state.accepts or state.open_tests):
+                writer, scope = _new_writer(), self.program.scope(self.automaton)
+                write_accept(state.accepts, state.open_tests, scope, writer)
+                self._note(i, scope)
+                self._accepts[i] = self.program.case(writer)
+        final = [i for i, state in enumerate(self.automaton.states) if state.accepts is not None]
+        for n, tests in enumerate(self.automaton.negations):
+            self._write_negation(n, tests, negated, final)
+
+    def _write_edge(self, edge: Edge) -> int:
+        if is_trivial(edge):
+            return -1
+        writer, scope = _new_writer(), self.program.scope(self.automaton)
+        write_edge(edge, self.automaton.states[edge.source].started, scope, writer)
+        self._note(edge.source, scope)
+        return self.program.case(writer)
+
+    def _note(self, state: int, scope: Scope) -> None:
+        self._uses[state] |= scope.uses
+        self._walks[state] |= scope.history
+        self.program.history |= bool(scope.history)
+
+    def _write_negation(
+        self, n: int, tests: tuple[Test, ...], negated: dict[str, int], final: list[int]
+    ) -> None:
+        absence = self.automaton.branch.negations[n].absence
+        scope = self.program.scope(self.automaton)
+        name = absence.var.name
+        scope.negated = (name, "d")
+        scope.absent = scope.absent - {name}
+        test = -1
+        if tests:
+            writer = _new_writer()
+            write_negation(tests, scope, writer)
+            test = self.program.case(writer)
+        kind = (
+            ANYWHERE if absence.anywhere
+            else LEADING if not absence.after
+            else TRAILING if not absence.before
+            else BETWEEN
+        )  # fmt: skip
+        words = {
+            what: scope.slot(Key("", what, path), Kind.INT).word
+            for what, path in (
+                ("after", absence.after), ("before", absence.before), ("first_seq", ()), ("first_point", ()),
+            )
+        }  # fmt: skip
+        for state in final:
+            self._note(state, scope)
+        self._negations.append([
+            negated[name], kind, test,
+            words["after"], words["before"], words["first_seq"], words["first_point"],
+        ])  # fmt: skip
+
+    # ---- which values of V matter from a state on [SASE08 §5.2.2: the masks M]
+
+    def find_relevant(self) -> None:
+        """Let every state know what the states after it use."""
+        for edge in reversed(self.automaton.edges):  # edges lead from earlier states to later ones
+            self._uses[edge.source] |= self._uses[edge.target]
+            self._walks[edge.source] |= self._walks[edge.target]
+
+    # ---- rows
+
+    def write_rows(self) -> None:
+        """Write the rows of this branch's states and of the edges between them."""
+        program = self.program
+        self._write_branch()
+        for i, state in enumerate(self.automaton.states):
+            if not i:
+                continue
+            row = program.rows.states[self.order[i]]
+            row[S_FIRST] = len(program.rows.edges)
+            for edge in self.automaton.leaving(i):
+                program.rows.edges.append(self._edge_row(edge))
+                row[S_MASK] |= 1 << program.numbers[edge.var]
+            row[S_LAST] = len(program.rows.edges)
+            relevant = sorted(
+                (s for s in self._uses[i] if not s.key.var or s.key.var in state.started),
+                key=lambda s: s.number,
+            )
+            row[S_SLOTS] = len(program.rows.slots)
+            program.rows.slots += [slot.word for slot in relevant]
+            row[S_SLOTS_END] = len(program.rows.slots)
+            row[S_NULLS] = sum(1 << slot.number for slot in relevant)
+            row[S_MERGES] = int(not self._walks[i] & state.started)
+            row[S_BRANCH] = self.number
+        if self.waits:
+            row = program.rows.states[self.wait_state]
+            row[S_BRANCH] = self.number
+            row[S_MASK] = sum(
+                1 << program.numbers[n.absence.var.name]
+                for n in self.automaton.branch.negations
+                if n.absence.anywhere or not n.absence.before
+            )
+
+    def write_starts(self) -> None:
+        """Write the edges that open a run."""
+        self.program.rows.edges += [self._edge_row(edge) for edge in self.automaton.leaving(0)]
+
+    def _edge_row(self, edge: Edge) -> list[int]:
+        program = self.program
+        states = self.automaton.states
+        accepts = states[edge.target].accepts is not None
+        terminal = not self.automaton.leaving(edge.target)
+        static = 1 if any(high is None for _, high in edge.opens) else 2
+        update = -1
+        relevant = self._uses[edge.target]
+        writer, scope = _new_writer(), program.scope(self.automaton)
+        if write_update(edge, states[edge.source].started, relevant, scope, writer):
+            update = program.case(writer)
+        return [
+            1 << program.numbers[edge.var], self._tests[edge], static, self.order[edge.target], update,
+            int(accepts), self._accepts.get(edge.target, -1), int(terminal), program.numbers[edge.var],
+            self.number,
+        ]  # fmt: skip
+
+    def _write_branch(self) -> None:
+        program = self.program
+        rows = program.rows.negations
+        past = len(rows)
+        rows += [row for row in self._negations if row[N_RANGE] != TRAILING]
+        ahead = len(rows)
+        rows += [row for row in self._negations if row[N_RANGE] in (TRAILING, ANYWHERE)]
+        program.rows.branches.append(
+            [self.wait_state, past, ahead, ahead, len(rows), int(bool(self._negations))]
+        )
+
+
+def _new_writer() -> Writer:
+    return Writer(depth=2)
