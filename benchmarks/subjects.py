@@ -6,6 +6,7 @@ asked in the same way. Heavy packages are imported where they are used: `run.py`
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import by_hand
 import matching
+import on_spark
 from binding import bind, roles
 
 Work = dict[str, Any]
@@ -56,6 +59,17 @@ def process(work: Work) -> Call:
     table = pq.read_table(work["path"])
     options = cerise.Options(**work["options"])
     return lambda: cerise.find(table, work["query"]["text"], **roles(work), options=options)
+
+
+def count(work: Work) -> Call:
+    """`cerise.count` on a table in memory, in this process."""
+    import pyarrow.parquet as pq
+
+    import cerise
+
+    table = pq.read_table(work["path"])
+    options = cerise.Options(**work["options"])
+    return lambda: cerise.count(table, work["query"]["text"], **roles(work), options=options)
 
 
 def spark(work: Work) -> Call:
@@ -126,15 +140,42 @@ def matches(table: Any) -> Found:
     return "rows", [tuple(row.values()) for row in table.to_pylist()]
 
 
+def written(folder: Path) -> Found:
+    """Return what names the matches that were written, and remove them."""
+    import pyarrow.parquet as pq
+
+    named = "match_id" in pq.ParquetDataset(folder).schema.names
+    found = matches(pq.read_table(folder, columns=["match_id"] if named else None))
+    shutil.rmtree(folder)
+    return found
+
+
+def counted(result: Any) -> Found:
+    """Return a number of matches, or what names those of a table."""
+    return ("count", result) if isinstance(result, int) else matches(result)
+
+
 def _counted(fed: matching.Fed) -> dict[str, Any]:
     return fed.counted
 
 
 RUN = ("engine", "max_runs", "partitions", "strict")  # of cerise.Options
+SESSION = on_spark.OPTIONS
 
 SUBJECTS = {
     "process": Subject(process, "events", RUN, matches),
-    "spark": Subject(spark, "events", (*RUN, "cores", "memory"), matches),
+    "count": Subject(count, "events", RUN, counted),
+    "spark": Subject(spark, "events", (*RUN, *SESSION), matches),
+    "lake count": Subject(on_spark.lake_count, "events", (*RUN, *SESSION), counted),
+    "lake write": Subject(on_spark.lake_write, "events", (*RUN, *SESSION), written),
+    "scan": Subject(on_spark.scan, "events", (*RUN, *SESSION, "sort"), counted=on_spark.rows),
+    "frame": Subject(on_spark.frame, "events", (*RUN, *SESSION, "count"), counted),
+    "hand over": Subject(on_spark.hand_over, "events", (*RUN, *SESSION, "count"), counted=on_spark.rows),
+    "self join": Subject(by_hand.self_join, "events", SESSION, counted, why_not=by_hand.why_not),
+    "window functions": Subject(
+        by_hand.window_functions, "events", SESSION, counted, why_not=by_hand.why_not
+    ),
+    "applyInPandas": Subject(by_hand.apply_in_pandas, "events", SESSION, counted, why_not=by_hand.why_not),
     "matcher": Subject(
         matching.matcher, "events", (*RUN, "batch"), matching.found, counted=_counted, timed=True
     ),

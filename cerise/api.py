@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from cerise.engines import nfa
-from cerise.engines.base import Options
+from cerise.engines.base import Options, Report
 from cerise.engines.choose import choose, reasons
 from cerise.engines.nfa.compressed import Compressed
-from cerise.engines.run import absent_types, run
-from cerise.errors import BindError, CeriseWarning, DataError, UnsupportedError
-from cerise.events import EventBatch, Schema
-from cerise.kinds import plain_schema, plain_table
-from cerise.lang import sase
-from cerise.lang.builder import Draft, Variable, seq
-from cerise.pattern.bind import bind
+from cerise.engines.run import absent_types, run_several
+from cerise.engines.run import run as run_here
+from cerise.errors import BindError, CeriseWarning, UnsupportedError
+from cerise.events import EventBatch
+from cerise.given import AnyQuery, Columns, Given, Params, Roles, one, parse, reject_schema
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Count, Query
 from cerise.pattern.show import show as show_query
-from cerise.plan.explain import describe
+from cerise.plan.explain import describe, plan_facts
 
-Columns = str | Sequence[str]
-Params = Mapping[str, Any]
+LOOKED_THROUGH = 100_000  # of more events the types are looked at only where there is no match
+
+__all__ = ["Found", "compressed", "count", "explain", "find", "parse", "run", "schema", "show"]
 
 
 def find(
     events: Any,
-    query: str | Query | Draft,
+    query: AnyQuery | Sequence[AnyQuery],
     *,
     time: str,
     type: str | None = None,
@@ -41,12 +39,15 @@ def find(
     params: Params | None = None,
     engine: str | None = None,
     options: Options | None = None,
+    version: int | None = None,
 ) -> Any:
     """Find the matches of a query in events.
 
     Args:
-        events: a Spark DataFrame, or any table that speaks Arrow (pyarrow, pandas, Polars, DuckDB).
-        query: SASE+ text, or a query written in Python.
+        events: a Spark DataFrame; a path to Parquet files or a Delta table, which Spark's tasks read
+            themselves; or any table that speaks Arrow (pyarrow, pandas, Polars, DuckDB), in process.
+        query: SASE+ text, or a query written in Python; or a list of queries, which are looked for in one
+            pass, their matches tagged in a column `query`: by the INTO name, else by number from 1.
         time: the column that says when an event happened: timestamp, date or integer.
         type: the column that says what kind of event it is, where the pattern names types.
         key: columns that partition the events, as PARTITION BY in the query.
@@ -55,30 +56,106 @@ def find(
         params: values for the query's `:name` parameters.
         engine: the engine to use; Cerise chooses by default.
         options: how to run; see `Options`.
+        version: which version of a Delta table; the newest by default.
 
     Returns:
-        A lazy Spark DataFrame for a Spark DataFrame, else a pyarrow Table; `schema` tells its columns.
+        A lazy Spark DataFrame for a Spark DataFrame or a path, else a pyarrow Table; `schema` tells its
+        columns.
 
     Raises:
         ParseError, BindError: the query is wrong, or does not fit the events.
+        StoreError: the files cannot be read.
     """
-    options = _options(options, engine)
-    events = _settled(events)
-    bound = bind(parse(query), _known(events, time, type, key, order), params)
-    if _is_spark(events):
+    given = Given.of(events, query, Roles(time, type, key, order, params), options, engine, version)
+    return _found(given, noted=False).matches
+
+
+def run(
+    events: Any,
+    query: AnyQuery | Sequence[AnyQuery],
+    *,
+    time: str,
+    type: str | None = None,
+    key: Columns = (),
+    order: Columns = (),
+    params: Params | None = None,
+    engine: str | None = None,
+    options: Options | None = None,
+    version: int | None = None,
+) -> Found:
+    """Find the matches of a query, and keep account of what is done. Takes what `find` takes.
+
+    Returns:
+        `matches`, what `find` returns; and `report`, the figures. On Spark nothing has run yet, and the
+        report fills with the first action on the matches.
+    """
+    return _found(
+        Given.of(events, query, Roles(time, type, key, order, params), options, engine, version), noted=True
+    )
+
+
+def count(
+    events: Any,
+    query: AnyQuery,
+    *,
+    time: str,
+    type: str | None = None,
+    key: Columns = (),
+    order: Columns = (),
+    params: Params | None = None,
+    engine: str | None = None,
+    options: Options | None = None,
+    version: int | None = None,
+) -> int:
+    """Count the matches of a query without making them, as RETURN COUNT(*) does. Takes what `find` takes."""
+    given = Given.of(
+        events, _counting(query), Roles(time, type, key, order, params), options, engine, version
+    )
+    one(given)
+    matches = _found(given, noted=False).matches
+    table = matches if isinstance(matches, pa.Table) else _with_progress(matches)
+    return int(table.column(0)[0].as_py())
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Matches, and an account of how they were found.
+
+    Attributes:
+        matches: what `find` returns.
+        report: the figures; `print(report)` shows them, `report.figures` has them by name.
+    """
+
+    matches: Any
+    report: Any
+
+
+def _found(given: Given, *, noted: bool) -> Found:
+    reject_schema(given.events)
+    said = [text for bound in given.bounds for text in bound.warnings]
+    if given.on_spark:
         from cerise.spark import batch
 
-        _warn(bound.warnings, options)
-        return batch.find(events, bound, options)
-    if isinstance(events, pa.Schema):
-        raise UnsupportedError("a schema has no events to find anything in", hint="give the table itself")
-    _warn((*bound.warnings, *absent_types(bound, events)), options)
-    return run(bound, events, options)
+        _warn(said, given.options)
+        return Found(*batch.find(given.events, given.bounds, given.options, scan=given.scan, noted=noted))
+    later = len(given.events) > LOOKED_THROUGH and not given.options.strict
+    _warn(said if later else [*said, *_absent(given)], given.options)
+    report = Report()
+    run_all = run_several if len(given.bounds) > 1 else lambda bounds, *rest: run_here(bounds[0], *rest)
+    matches = run_all(given.bounds, given.events, given.options, report)
+    if later and not report.matches:
+        _warn(_absent(given), given.options)
+    return Found(matches, report if noted else None)
+
+
+def _absent(given: Given) -> list[str]:
+    """Say which types no event has."""
+    return [text for bound in given.bounds for text in absent_types(bound, given.events)]
 
 
 def compressed(
     events: Any,
-    query: str | Query | Draft,
+    query: AnyQuery,
     *,
     time: str,
     type: str | None = None,
@@ -97,25 +174,24 @@ def compressed(
         A value with `count()`, `events` (a table) and an iterator of matches: for each variable the rows of
         `events` that it binds. It pickles.
     """
-    events = _settled(events)
-    if _is_spark(events) or isinstance(events, pa.Schema):
+    given = Given.of(events, query, Roles(time, type, key, order, params), options)
+    if not isinstance(given.events, pa.Table):
         raise UnsupportedError(
             "compressed matches are made in this process", hint="give an Arrow table, or use find"
         )
-    bound = bind(parse(query), _known(events, time, type, key, order), params)
-    options = _options(options, None)
+    bound, table = one(given), given.events
     if bound.source is not None:
-        events = run(bound.source, events, options)
+        table = run_here(bound.source, table, given.options)
     if isinstance(bound.query.returns, Count):
         raise UnsupportedError("RETURN COUNT(*) has no matches to compress", hint="leave RETURN out")
     engine = nfa.ENGINES["nfa-merge"]
     if (reason := engine.why_not(bound)) is not None:
         raise UnsupportedError(f"the matches cannot be compressed: {reason}", hint="use find")
-    return engine.compress(bound, EventBatch.of(events, bound.schema, reads=bound.ties), options)
+    return engine.compress(bound, EventBatch.of(table, bound.schema, reads=bound.ties), given.options)
 
 
 def schema(
-    query: str | Query | Draft,
+    query: AnyQuery,
     events: Any,
     *,
     time: str,
@@ -136,18 +212,17 @@ def schema(
     Returns:
         A Spark StructType where events are Spark's, else a pyarrow Schema.
     """
-    events = _settled(events)
-    bound = bind(parse(query), _known(events, time, type, key), params)
-    if _is_spark(events):
+    given = Given.of(events, query, Roles(time, type, key, params=params))
+    if given.on_spark:
         from cerise.spark import frames
 
-        return frames.result_schema(bound, events)
-    return bound.output_schema
+        return frames.result_schema(one(given), given.events)
+    return one(given).output_schema
 
 
 def explain(
     events: Any,
-    query: str | Query | Draft,
+    query: AnyQuery | Sequence[AnyQuery],
     *,
     time: str,
     type: str | None = None,
@@ -156,16 +231,20 @@ def explain(
     params: Params | None = None,
     engine: str | None = None,
     options: Options | None = None,
+    version: int | None = None,
 ) -> str:
-    """Say how a query would be run: its branches, predicates, partitions, columns, engine and options.
+    """Say how a query would be run: what it means, what is read, left out and exchanged, by which engine.
 
-    Takes what `find` takes, and runs nothing.
+    Takes what `find` takes, and runs nothing; of files only the footers are read.
     """
-    options = _options(options, engine)
-    events = _settled(events)
-    bound = bind(parse(query), _known(events, time, type, key, order), params)
+    given = Given.of(events, query, Roles(time, type, key, order, params), options, engine, version)
+    return "\n\n".join(_explained(given, bound) for bound in given.bounds)
+
+
+def _explained(given: Given, bound: Bound) -> str:
+    options = given.options
     facts = {
-        "runs": _where(bound, _is_spark(events)),
+        **_where(given, bound),
         "engine": f"{choose(bound, options).name} ({reasons(bound, options)})",
         **choose(bound, options).explain(bound),
         "options": ", ".join(f"{name}={getattr(options, name)}" for name in options.__slots__),
@@ -173,21 +252,20 @@ def explain(
     return describe(bound, facts)
 
 
-def parse(query: str | Query | Draft) -> Query:
-    """Return a query: text is parsed, one written in Python is finished, a Query is returned as it is."""
-    match query:
-        case Query():
-            return query
-        case Draft(finished):
-            return finished
-        case Variable():
-            return seq(query).query
-        case str():
-            return sase.parse(query)
-    raise UnsupportedError(f"a {query.__class__.__name__} is no query", hint="give SASE+ text, or seq(…)")
+def _where(given: Given, bound: Bound) -> dict[str, str]:
+    if not given.on_spark:
+        return {"runs": "in this process"}
+    if given.events.__class__.__name__ == "StructType":
+        return {"runs": "on Spark"}
+    from cerise.spark import batch
+
+    if bound.source is not None:
+        return {"runs": "on Spark, over the matches of the query before it"}
+    plan = batch.plan_of(given.events, given.bounds, given.options, given.scan)
+    return {"runs": "on Spark", **plan_facts(plan)}
 
 
-def show(query: str | Query | Draft) -> str:
+def show(query: AnyQuery) -> str:
     """Return the text of a query, one clause a line."""
     return show_query(parse(query))
 
@@ -197,75 +275,17 @@ def _warn(said: Sequence[str], options: Options) -> None:
     for warning in said:
         if options.strict:
             raise BindError(warning, hint="Options(strict=True) makes this warning an error")
-        warnings.warn(warning, CeriseWarning, stacklevel=3)
+        warnings.warn(warning, CeriseWarning, stacklevel=4)
 
 
-def _where(bound: Bound, spark: bool) -> str:
-    if not spark:
-        return "in this process"
-    return "on Spark, partitions in parallel" if bound.partition else "on Spark, all events in one task"
+def _counting(query: AnyQuery) -> Query:
+    """Return a query that counts the matches of another."""
+    parsed = parse(query)
+    return parsed if isinstance(parsed.returns, Count) else replace(parsed, returns=Count())
 
 
-def _options(options: Options | None, engine: str | None) -> Options:
-    options = options or Options()
-    return replace(options, engine=engine) if engine is not None else options
+def _with_progress(matches: Any) -> pa.Table:
+    from cerise.spark.progress import progress
 
-
-def _names(columns: Columns | None) -> tuple[str, ...]:
-    return (columns,) if isinstance(columns, str) else tuple(columns or ())
-
-
-def _is_spark(events: Any) -> bool:
-    """Whether events, or their schema, are Spark's; without importing Spark."""
-    return any(base.__module__.startswith("pyspark.") for base in events.__class__.__mro__)
-
-
-def _settled(events: Any) -> Any:
-    """Return events in the form they are used in: Spark's as they are, all others as Arrow's.
-
-    A schema in the place of events stays a schema: `schema` and `explain` need no more.
-    """
-    if _is_spark(events):
-        return events
-    return plain_schema(events) if isinstance(events, pa.Schema) else plain_table(_arrow(events))
-
-
-def _known(
-    events: Any, time: str, type: str | None, key: Columns | None, order: Columns | None = ()
-) -> Schema:
-    """Return what is known of settled events: their columns, and the parts that these play."""
-    spark = _is_spark(events)
-    if spark:
-        from cerise.spark import frames
-
-        columns = frames.arrow_schema(events)
-    else:
-        columns = events if isinstance(events, pa.Schema) else events.schema
-    return Schema(columns, time, type, _names(key), _names(order), arrival=not spark)
-
-
-def _arrow(events: Any) -> pa.Table:
-    """Return a table as Arrow's, by the Arrow PyCapsule protocol where it is not Arrow's own."""
-    if isinstance(events, pa.Table):
-        return events
-    if isinstance(events, str | Path):
-        raise UnsupportedError(
-            f"cannot read the path '{events}' yet",
-            hint="read it first: spark.read.parquet(path), or pyarrow.parquet.read_table(path)",
-        )
-    if isinstance(events, pa.RecordBatch):
-        return pa.Table.from_batches([events])
-    try:
-        if events.__class__.__module__.startswith("pandas.") and hasattr(events, "columns"):
-            return pa.Table.from_pandas(events, preserve_index=False)
-        if hasattr(events, "__arrow_c_stream__"):
-            return pa.table(events)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        name = events.__class__.__name__
-        raise DataError(
-            f"the {name} does not become an Arrow table: {error}", hint="mend or drop the column"
-        ) from error
-    raise UnsupportedError(
-        f"cannot find patterns in a {events.__class__.__name__}",
-        hint="give a Spark DataFrame, or a table that speaks Arrow: pyarrow, pandas, Polars, a DuckDB result",
-    )
+    with progress(matches.sparkSession):
+        return matches.toArrow()

@@ -16,6 +16,7 @@ from cerise.errors import BindError, DataError, did_you_mean
 from cerise.kinds import COMPUTABLE, TIMES, Kind, canonical, kind_of
 
 Path = tuple[str, ...]
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +108,15 @@ class Schema:
 class EventBatch:
     """Some events in stream order: their columns, times and positions in the stream.
 
-    `equals` says of each event how many equal ones came before it, where that is known already because
-    not all of them are here.
+    Attributes:
+        schema: which column plays which part.
+        table: the columns; those that matching does not read may be missing.
+        times: when each event happened.
+        positions: its place in the stream.
+        equals: how many equal events came before each, where that is known already because not all of them
+            are here.
+        opens: whether a match may start with each event; None: with any. Where a stream is cut into slices,
+            every match belongs to the slice that it starts in.
     """
 
     schema: Schema
@@ -116,6 +124,7 @@ class EventBatch:
     times: npt.NDArray[np.int64]
     positions: npt.NDArray[np.int64]
     equals: npt.NDArray[np.uint64] | None = None
+    opens: npt.NDArray[np.bool_] | None = None
 
     @classmethod
     def of(cls, table: pa.Table, schema: Schema, *, reads: Sequence[Path] = (), start: int = 0) -> EventBatch:
@@ -161,6 +170,7 @@ class EventBatch:
             self.times[start:stop],
             self.positions[start:stop],
             None if self.equals is None else self.equals[start:stop],
+            None if self.opens is None else self.opens[start:stop],
         )
 
 
@@ -194,13 +204,33 @@ def _stream_order(
     table: pa.Table, schema: Schema, times: npt.NDArray[np.int64], ties: Sequence[Path]
 ) -> npt.NDArray[np.int64] | None:
     """Return the row numbers in stream order, or None where the rows are in it already."""
-    if not ties:
-        if bool(np.all(times[1:] >= times[:-1])):
-            return None
-        return np.argsort(times, kind="stable")
-    keys = {"0": pa.array(times)}
+    order = None if bool(np.all(times[1:] >= times[:-1])) else np.argsort(times, kind="stable")
+    ordered = times if order is None else times[order]
+    same = ordered[1:] == ordered[:-1]
+    if not ties or not same.any():
+        return order
+    tied = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))  # events of equal times
+    rows = tied if order is None else order[tied]
+    ranked = rows[_ranked(table, schema, times, ties, rows)]
+    if order is None and bool(np.all(ranked == rows)):
+        return None
+    order = np.arange(len(times)) if order is None else order
+    order[tied] = ranked
+    return order
+
+
+def _ranked(
+    table: pa.Table,
+    schema: Schema,
+    times: npt.NDArray[np.int64],
+    ties: Sequence[Path],
+    rows: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    """Return how some rows, which are in the order of time, are ordered where their times are equal."""
+    keys = {"0": pa.array(times[rows])}
+    some = table.select(list(dict.fromkeys(path[0] for path in ties))).take(pa.array(rows))
     for path in ties:
-        column = read_column(table, schema, path)
+        column = read_column(some, schema, path)
         keys[str(len(keys))] = column.is_valid()  # nulls first
         keys[str(len(keys))] = _float_rank(column) if schema.kind(path) is Kind.FLOAT else column
     ranked = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])

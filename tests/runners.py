@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from cerise.engines.base import Matcher, Options
 from cerise.engines.choose import ENGINES
 from cerise.engines.output import to_table
 from cerise.engines.run import run
+from cerise.engines.several import Queries
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Count
+from cerise.plan import overlap
+from cerise.plan.filters import needed
+from cerise.plan.nodes import LakePlan, Slices
+from cerise.spark.exchange import Cutter
+from cerise.spark.matching import MatchTask, ReadTask, SliceTask
+from cerise.spark.planner import plan_lake
+from cerise.spark.report import Records
+from cerise.store.lake import open_lake
+from cerise.store.scan import ROW
 
 Runner = Callable[[Bound, pa.Table, Options], pa.Table]
 
@@ -43,6 +57,73 @@ def in_batches_of(size: int, *, reload: bool = False) -> Runner:
     return run_batches
 
 
+def in_threads(count: int) -> Runner:
+    """Cut by time into parts that are matched apart, where that can be."""
+    return lambda bound, table, options: run(bound, table, replace(options, threads=count))
+
+
+def exchanged(count: int) -> Runner:
+    """What Spark's tasks do where events are exchanged: cut into blobs, by key and time, then gathered."""
+
+    def run_exchanged(bound: Bound, table: pa.Table, options: Options) -> pa.Table:
+        if bound.source is not None:
+            table = run_exchanged(bound.source, table, options)
+        targets = overlap.targets([bound], count)
+        if isinstance(targets, str):
+            targets = overlap.Targets(1, None, overlap.Halo())
+        rows = table.append_column(ROW, pa.array(range(len(table)), pa.int64()))
+        shuffled = [rows.slice(i, 3) for i in range(0, len(rows), 3)][::-1]
+        cutter = Cutter(bound.schema, bound.partition, targets, needed([bound]))
+        blobs = list(cutter(shuffled))
+        by_task: dict[int, list[pa.RecordBatch]] = {}
+        for blob in blobs:
+            by_task.setdefault(blob.column(0)[0].as_py(), []).append(blob)
+        task = MatchTask(Queries.of([bound], _named(options)), Records())
+        return _joined([pa.Table.from_batches([b]) for each in by_task.values() for b in task(each)], bound)
+
+    return run_exchanged
+
+
+def from_files(count: int) -> Runner:
+    """What Spark's tasks do with files: read their row groups in slices of time, or exchange them."""
+
+    def run_from_files(bound: Bound, table: pa.Table, options: Options) -> pa.Table:
+        if bound.source is not None:
+            table = run_from_files(bound.source, table, options)
+        with tempfile.TemporaryDirectory() as folder:
+            for number, start in enumerate(range(0, max(len(table), 1), 5)):
+                part = table.slice(start, 5)
+                pq.write_table(part, Path(folder) / f"{number:06}.parquet", row_group_size=2)
+            lake = open_lake(folder)
+            plan = plan_lake([bound], lake, replace(_named(options), partitions=count), 2)
+            found = [pa.Table.from_batches([each]) for each in _tasks_of(bound, plan, _named(options))]
+            return _joined(found, bound)
+
+    return run_from_files
+
+
+def _tasks_of(bound: Bound, plan: LakePlan, options: Options) -> Iterator[pa.RecordBatch]:
+    queries = Queries.of([bound], options)
+    reading = replace(plan.reading, schema=bound.schema)
+    if isinstance(plan.way, Slices):
+        task = SliceTask(queries, reading, plan.way.slices, plan.way.needs, Records())
+        for number in range(len(plan.way.slices)):
+            yield from task([pa.record_batch({"id": [number]})])
+        return
+    cutter = Cutter(bound.schema, bound.partition, plan.way.targets, plan.needed)
+    read = ReadTask(cutter, reading, plan.way.reads, Records())
+    numbers = [pa.record_batch({"id": list(range(len(plan.way.reads)))})]
+    by_task: dict[int, list[pa.RecordBatch]] = {}
+    for blob in read(numbers):
+        by_task.setdefault(blob.column(0)[0].as_py(), []).append(blob)
+    for blobs in by_task.values():
+        yield from MatchTask(queries, Records())(blobs)
+
+
+def _named(options: Options) -> Options:
+    return replace(options, engine=options.engine or "reference")
+
+
 def _start(bound: Bound, options: Options) -> Matcher:
     return ENGINES[options.engine or "reference"].start(bound, options)
 
@@ -60,4 +141,10 @@ RUNNERS: dict[str, Runner] = {
     "batches of 1": in_batches_of(1),
     "batches of 3": in_batches_of(3),
     "saved and loaded": in_batches_of(3, reload=True),
+    "2 threads": in_threads(2),
+    "7 threads": in_threads(7),
+    "exchanged to 2": exchanged(2),
+    "exchanged to 7": exchanged(7),
+    "from files, 1 slice": from_files(1),
+    "from files, 7 slices": from_files(7),
 }

@@ -106,7 +106,6 @@ def test_a_pandas_timestamp_with_a_zone() -> None:
 @pytest.mark.parametrize(
     ("events", "said"),
     [
-        ("trades.parquet", "read it first"),
         ({"t": [1]}, "Spark DataFrame"),
         ([1, 2], "Spark DataFrame"),
         (None, "Arrow"),

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ORDER = (
-    "errors kinds events pattern lang kernels stats plan engines store fetch spark api data cli web".split()
-)
+ROOMS = "errors kinds events pattern lang kernels stats plan engines store fetch spark given api data cli web"
+ORDER = ROOMS.split()
 EXEMPT = ("cerise/__init__.py", "cerise/__main__.py")
 HOMES = {
     "pyspark": ("cerise/spark/*",),

@@ -5,4 +5,5 @@ from cerise.data.generators import GENERATORS as GENERATORS
 from cerise.data.generators import table as table
 from cerise.data.generators import write as write
 from cerise.data.prices import stock as stock
+from cerise.data.ranks import acer_synthetic as acer_synthetic
 from cerise.data.reports import crimes as crimes

@@ -18,13 +18,24 @@ import pyarrow.parquet as pq
 from cerise.data.bars import NASDAQ, nasdaq
 from cerise.data.draws import check, cut, sizes
 from cerise.data.prices import STOCK, stock
+from cerise.data.ranks import ACER_SYNTHETIC, acer_synthetic
 from cerise.data.reports import CRIMES, crimes
 from cerise.errors import CeriseError, StoreError, did_you_mean
 
 Generator = Callable[..., Iterator[pa.RecordBatch]]
 
-GENERATORS: dict[str, Generator] = {"stock": stock, "nasdaq": nasdaq, "crimes": crimes}
-SCHEMAS: dict[str, pa.Schema] = {"stock": STOCK, "nasdaq": NASDAQ, "crimes": CRIMES}
+GENERATORS: dict[str, Generator] = {
+    "stock": stock,
+    "nasdaq": nasdaq,
+    "crimes": crimes,
+    "acer_synthetic": acer_synthetic,
+}
+SCHEMAS: dict[str, pa.Schema] = {
+    "stock": STOCK,
+    "nasdaq": NASDAQ,
+    "crimes": CRIMES,
+    "acer_synthetic": ACER_SYNTHETIC,
+}
 
 ROW_GROUP = 131_072
 

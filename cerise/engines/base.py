@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Protocol
 
 import pyarrow as pa
@@ -20,17 +20,20 @@ class Options:
     Args:
         engine: the engine's name; None lets Cerise choose.
         max_runs: how many runs may be alive at once before the query is given up with an error.
-        partitions: into how many Spark tasks the events are exchanged; None leaves it to Spark.
+        partitions: into how many parts, each a Spark task, the events are cut; None lets Cerise choose.
+        threads: how many threads match a table in this process; None lets Cerise choose.
         strict: whether a warning about the query is an error.
     """
 
     engine: str | None = None
     max_runs: int = 1_000_000
     partitions: int | None = None
+    threads: int | None = None
     strict: bool = False
 
     def __post_init__(self) -> None:
-        for name, value in {"max_runs": self.max_runs, "partitions": self.partitions}.items():
+        for name in ("max_runs", "partitions", "threads"):
+            value = getattr(self, name)
             if value is not None and value < 1:
                 raise PlanError(f"{name} is {value}", hint="it must be at least 1")
 
@@ -94,6 +97,17 @@ class Report:
     def match_length(self) -> float:
         """How many events a match had, on average."""
         return self.matched_events / self.matches if self.matches else 0.0
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """All figures by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def add(self, other: Report) -> None:
+        """Add what another engine counted, over other events."""
+        for name, value in other.figures.items():
+            best = max(self.most_runs, other.most_runs) if name == "most_runs" else None
+            setattr(self, name, getattr(self, name) + value if best is None else best)
 
     def __str__(self) -> str:
         counted = f"{self.events} events, {self.matches} matches, at most {self.most_runs} runs at once"

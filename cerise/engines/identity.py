@@ -66,10 +66,7 @@ class Ties:
             tied |= times[rows] == self.time
         if not tied.any():
             return numbers
-        edges = np.zeros(len(times) + 1, np.int64)
-        np.add.at(edges, np.searchsorted(times, times[rows[tied]]), 1)
-        np.add.at(edges, rows[tied] + 1, -1)
-        there = np.flatnonzero(np.cumsum(edges[:-1]))
+        there = _candidates(batch, rows[tied], self.bound)
         ids = _content_ids(_taken(batch, there), self.bound)
         found = _number_among_equals(ids)
         if self.time is not None and times[there[0]] == self.time:
@@ -84,9 +81,34 @@ class Ties:
         last = int(batch.times[-1])
         if last != self.time:
             self.time, self.seen = last, {}
-        tail = np.arange(np.searchsorted(batch.times, last), len(batch))
-        for each in _content_ids(_taken(batch, tail), self.bound).tolist():
+        tail = batch.slice(int(np.searchsorted(batch.times, last)), len(batch))
+        for each in _content_ids(tail, self.bound).tolist():
             self.seen[each] = self.seen.get(each, 0) + 1
+
+
+def _candidates(batch: EventBatch, rows: npt.NDArray[np.int64], bound: Bound) -> npt.NDArray[np.int64]:
+    """Return the rows, ascending, that may equal one of some rows and are not after it."""
+    starts = np.searchsorted(batch.times, batch.times[rows])
+    changes = np.flatnonzero(np.diff(starts, prepend=-1))
+    first, last = starts[changes], np.maximum.reduceat(rows, changes)
+    lengths = last - first + 1
+    there = np.repeat(first - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
+    for path in bound.reads:  # one column tells most of them apart; all are looked at only in the rest
+        codes = _codes(batch.table, path)
+        if codes is not None:
+            return there[np.isin(codes[there], codes[rows])]
+    return there
+
+
+def _codes(table: pa.Table, path: Path) -> npt.NDArray[np.int64] | None:
+    """Return a column as numbers that are equal where its values are, if it is such already."""
+    column = table.column(path[0])
+    if len(path) > 1 or column.null_count:
+        return None
+    if pa.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+        return np.concatenate([np.zeros(0, np.int32), *(chunk.indices for chunk in column.chunks)])
+    return column.to_numpy() if pa.types.is_integer(column.type) else None
 
 
 def _taken(batch: EventBatch, rows: npt.NDArray[np.int64]) -> EventBatch:

@@ -27,7 +27,7 @@ Rows = npt.NDArray[np.int64]
 def to_table(matches: Matches, bound: Bound) -> pa.Table:
     """Return matches as a table of `bound.output_schema`."""
     if isinstance(bound.query.returns, Count):
-        return _count(len(matches), bound)
+        return count_table(len(matches), bound)
     first, last = _ends(matches)
     columns = [_column(column, matches, bound, (first, last)) for column in bound.columns]
     return pa.Table.from_arrays(columns, schema=bound.output_schema)
@@ -36,12 +36,13 @@ def to_table(matches: Matches, bound: Bound) -> pa.Table:
 def to_result(found: Iterable[Matches], bound: Bound) -> pa.Table:
     """Return all matches of a query as one table; of a count, the sum."""
     if isinstance(bound.query.returns, Count):
-        return _count(sum(map(len, found)), bound)
+        return count_table(sum(map(len, found)), bound)
     tables = [to_table(matches, bound) for matches in found]
     return pa.concat_tables(tables) if tables else bound.output_schema.empty_table()
 
 
-def _count(number: int, bound: Bound) -> pa.Table:
+def count_table(number: int, bound: Bound) -> pa.Table:
+    """Return a number of matches as the result of RETURN COUNT(*)."""
     return pa.table({bound.columns[0].name: pa.array([number], pa.int64())})
 
 

@@ -1,22 +1,31 @@
-"""Run a bound query over a table in this process."""
+"""Run bound queries over a table in this process, on all cores where the stream can be cut by time."""
 
 from __future__ import annotations
 
 import logging
-from itertools import chain
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import chain, pairwise
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cerise.engines.base import Options
+from cerise.engines.base import Matches, Options, Report
 from cerise.engines.choose import choose
 from cerise.engines.output import to_result
+from cerise.engines.several import Queries
 from cerise.errors import did_you_mean
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
 from cerise.pattern.nodes import negated
+from cerise.plan.overlap import AMPLIFIED, halo
 
 log = logging.getLogger(__name__)
+
+WORTH_A_THREAD = 500_000  # events
 
 
 def absent_types(bound: Bound, table: pa.Table) -> list[str]:
@@ -30,12 +39,65 @@ def absent_types(bound: Bound, table: pa.Table) -> list[str]:
     return [f"no event has type '{each}': {did_you_mean(each, there)}" for each in asked if each not in there]
 
 
-def run(bound: Bound, table: pa.Table, options: Options) -> pa.Table:
-    """Return the matches of a query, and of the queries that it reads from, over a table of events."""
+def run(bound: Bound, table: pa.Table, options: Options, report: Report | None = None) -> pa.Table:
+    """Return the matches of a query, and of the queries that it reads from, over a table of events.
+
+    Args:
+        bound: the query.
+        table: the events.
+        options: how to run it.
+        report: what was counted is added to it.
+    """
     if bound.source is not None:
         table = run(bound.source, table, options)
+    report = report if report is not None else Report()
+    events = EventBatch.of(table.select(list(bound.needs)), bound.schema, reads=bound.ties)
+    parts = parts_of(events, bound, options)
+    if len(parts) == 1:
+        return to_result(_found(parts[0], bound, options, report), bound)
+    with ThreadPoolExecutor(len(parts)) as pool:
+        found = pool.map(lambda part: list(_found(part, bound, options, report)), parts)
+        return to_result(chain.from_iterable(found), bound)
+
+
+def run_several(
+    bounds: Sequence[Bound], table: pa.Table, options: Options, report: Report | None = None
+) -> pa.Table:
+    """Return the matches of several queries over the same table, tagged."""
+    queries = Queries.of(bounds, options)
+    found = [
+        queries.tagged(run(bound, table, options, report), number) for number, bound in enumerate(bounds)
+    ]
+    return pa.concat_tables(found)
+
+
+def parts_of(events: EventBatch, bound: Bound, options: Options) -> list[EventBatch]:
+    """Cut events into parts that threads can match apart; one part where they cannot, or are few."""
+    needs = halo([bound])
+    count = options.threads or min(os.cpu_count() or 1, len(events) // WORTH_A_THREAD)
+    if count <= 1 or isinstance(needs, str) or len(events) < count:
+        return [events]
+    times = events.times
+    borders = sorted({int(times[len(events) * i // count]) for i in range(1, count)})
+    cuts = [0, *(int(each) for each in np.searchsorted(times, borders)), len(events)]
+    parts = []
+    for start, stop in pairwise(cuts):
+        low, high = start, stop
+        if start:
+            low = int(np.searchsorted(times, int(times[start]) - needs.before))
+        if stop < len(events):
+            high = max(int(np.searchsorted(times, int(times[stop]) + needs.after)), stop + needs.events)
+        part = events.slice(low, min(high, len(events)))
+        opens = np.zeros(len(part), bool)
+        opens[start - low : stop - low] = True
+        parts.append(replace(part, opens=opens))
+    read = sum(map(len, parts))
+    return parts if read <= AMPLIFIED * len(events) or options.threads else [events]
+
+
+def _found(events: EventBatch, bound: Bound, options: Options, report: Report) -> Iterator[Matches]:
     matcher = choose(bound, options).start(bound, options)
-    events = EventBatch.of(table, bound.schema, reads=bound.ties)
-    found = to_result(chain(matcher.feed(events), matcher.flush()), bound)
+    yield from matcher.feed(events)
+    yield from matcher.flush()
     log.info("%s", matcher.report)
-    return found
+    report.add(matcher.report)

@@ -75,6 +75,16 @@ class Branch:
         """The positive variables, left to right."""
         return variables(self.pattern)
 
+    @property
+    def filters(self) -> dict[str, tuple[Expr, ...]]:
+        """What each variable, negated ones too, asks of an event on its own: its type and predicates."""
+        found = {
+            var.name: tuple(c.expr for c in self.conjuncts if c.filters and var.name in c.variables)
+            for var in self.variables
+        }
+        negated = {n.absence.var.name: tuple(c.expr for c in n.tests if c.filters) for n in self.negations}
+        return {**found, **negated}
+
 
 @dataclass(frozen=True, slots=True)
 class OutColumn:

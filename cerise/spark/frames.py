@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from inspect import signature
+from pathlib import Path as LocalPath
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkTypeError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException, PySparkTypeError
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
-from cerise.errors import BindError, UnsupportedError
+from cerise.errors import BindError, StoreError, UnsupportedError
 from cerise.events import Path
 from cerise.kinds import plain_schema
 from cerise.pattern.bound import Bound, OutColumn
@@ -19,6 +22,31 @@ from cerise.pattern.nodes import Var
 
 # Spark 4.0 knows no other zone, and has no such argument.
 UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+
+
+def read(path: str, version: int | None, reason: str) -> DataFrame:
+    """Return files as Spark reads them, where Python cannot.
+
+    Args:
+        path: where they are.
+        version: which version of a Delta table.
+        reason: why Python cannot.
+    """
+    from cerise.spark.session import session
+
+    reader = session().read
+    is_delta = (LocalPath(path) / "_delta_log").is_dir()
+    if version is not None:
+        reader = reader.option("versionAsOf", version)
+    try:
+        return reader.format("delta" if is_delta else "parquet").load(path)
+    except (PySparkException, Py4JError) as error:
+        first = next((line for line in str(error).splitlines() if "Exception" in line or "[" in line), "")
+        raise StoreError(
+            f"{reason.splitlines()[0]}; and Spark cannot read it either: {first}",
+            hint="start Spark with its Delta package, or give a table that Python can read"
+            if is_delta else "give a path that Spark or Python can open",
+        ) from error  # fmt: skip
 
 
 def arrow_schema(events: Any) -> pa.Schema:
@@ -60,11 +88,16 @@ def result_schema(bound: Bound, events: Any) -> StructType:
         bound: the query.
         events: a DataFrame of the first events, or its schema, also where queries read from queries.
     """
-    columns = events if isinstance(events, StructType) else events.schema
+    columns = events if isinstance(events, StructType) else _spark_schema(events)
     if bound.source is not None:
         columns = result_schema(bound.source, columns)
     computed = from_arrow_schema(bound.output_schema)
     return StructType([_field(*each, columns) for each in zip(bound.columns, computed.fields, strict=True)])
+
+
+def _spark_schema(events: Any) -> StructType:
+    """Return the columns of a DataFrame, or of files."""
+    return from_arrow_schema(events.columns) if isinstance(events.columns, pa.Schema) else events.schema
 
 
 def _field(column: OutColumn, computed: StructField, events: StructType) -> StructField:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -15,6 +16,36 @@ if TYPE_CHECKING:
 # What a reader must understand of a table, and we do; any other feature changes what its files mean.
 KNOWN_FEATURES = frozenset({"timestampNtz"})
 LOG = "_delta_log"
+
+
+class UnknownFeature(StoreError):
+    """A table whose files mean something else than they say."""
+
+
+class Live(NamedTuple):
+    """The files of a version: path and values of the partition columns, by file name; and the columns."""
+
+    files: list[tuple[str, dict[str, Any]]]
+    columns: pa.Schema
+
+
+def live_files(path: Path, version: int | None = None) -> Live:
+    """Return the files of a version of a Delta table, without reading them.
+
+    Raises:
+        UnknownFeature: they cannot be read without knowing more.
+        StoreError: there is no such table or version.
+    """
+    table = _opened(path, version)
+    _reject_unknown_features(table, path)
+    actions = pa.table(table.get_add_actions(flatten=True))
+    columns = pa.schema(table.schema().to_arrow())
+    parted = table.metadata().partition_columns
+    files = []
+    for row in actions.select(["path", *(f"partition.{name}" for name in parted)]).to_pylist():
+        values = {name: row[f"partition.{name}"] for name in parted}
+        files.append((str(path.absolute() / unquote(row["path"])), values))
+    return Live(sorted(files, key=lambda each: Path(each[0]).name), columns)
 
 
 def is_table(path: Path) -> bool:
@@ -71,7 +102,7 @@ def _reject_unknown_features(table: DeltaTable, path: Path) -> None:
             if unknown
             else f"reader version {protocol.min_reader_version}"
         )
-        raise StoreError(
+        raise UnknownFeature(
             f"the Delta table {path} needs {what}, which Cerise does not read by itself",
             hint="read it through Spark: cerise.find(spark.read.format('delta').load(path), …)",
         )

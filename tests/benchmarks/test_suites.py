@@ -1,4 +1,4 @@
-"""The suites `engine` and `sase` in their smoke size, what they are made of, and what is drawn of them."""
+"""The suites `engine`, `sase`, `spark` in their smoke size, what they are made of, and what is drawn."""
 
 from __future__ import annotations
 
@@ -62,6 +62,11 @@ def sase(results: Path) -> Lines:
     return smoke("sase", results)
 
 
+@pytest.fixture(scope="module")
+def spark_suite(results: Path) -> Lines:
+    return smoke("spark", results)
+
+
 # ---- the suites
 
 
@@ -92,15 +97,25 @@ def test_the_sase_suite_runs_in_its_smoke_size(sase: Lines) -> None:
 
 @pytest.mark.xdist_group("suites")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("suite", ["engine", "sase"])
+def test_the_spark_suite_runs_in_its_smoke_size(spark_suite: Lines) -> None:
+    of = {(line["query"], line["subject"]): line for line in spark_suite}  # without peers that are absent
+    assert of["q1", "lake count"]["matches"] == of["q1", "process"]["matches"] == 34
+    assert of["vshape", "process count"]["matches"] == 12_926
+    assert {query for query, _ in of} == {"q1", "crimes", "vshape", "synthetic"}
+
+
+@pytest.mark.xdist_group("suites")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("suite", ["engine", "sase", "spark"])
 def test_results_become_tables_and_figures(
     suite: str, results: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    request.getfixturevalue(suite)
+    request.getfixturevalue("spark_suite" if suite == "spark" else suite)
     done = python(BENCHMARKS / f"figures/{suite}.py", "--results", results, "--out", tmp_path)
     text = (results / f"{suite}.md").read_text()
     assert "smoke sizes" in text
-    assert "| 727 | 140 |" in text or "| any5_w1000 | nfa | 5,000 |" in text
+    row = {"engine": "any5_w1000 | nfa | 5,000", "sase": "727 | 140", "spark": "q1 | lake count | 40,000"}
+    assert f"| {row[suite]} |" in text
     if importlib.util.find_spec("matplotlib"):
         assert done.returncode == 0, done.stderr
         assert (tmp_path / f"{suite}.svg").read_text().startswith("<?xml")

@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from cerise.data import GENERATORS, nasdaq, stock, table, write
+from cerise.data import GENERATORS, acer_synthetic, nasdaq, stock, table, write
 from cerise.data.draws import DRAW
 from cerise.data.generators import SCHEMAS
 from cerise.errors import CeriseError, StoreError
 
 NAMES = sorted(GENERATORS)
-TIME = {"stock": "ts", "nasdaq": "date", "crimes": "date"}
+TIME = {"stock": "ts", "nasdaq": "date", "crimes": "date", "acer_synthetic": "ts"}
 
 
 def column(events: pa.Table, name: str) -> np.ndarray:
@@ -85,6 +85,7 @@ def test_times_never_go_back(name: str) -> None:
         ("stock", {"symbols": 0}, "1 or more"),
         ("stock", {"p": 0.2}, "from 0.4 to 1"),
         ("nasdaq", {"tickers": 10_001}, "at most 10,000"),
+        ("acer_synthetic", {"types": 0}, "1 or more"),
     ],
 )
 def test_bad_arguments_say_what_to_do(name: str, arguments: dict[str, object], hint: str) -> None:
@@ -311,6 +312,37 @@ def test_places_belong_together(reports: pa.Table) -> None:
         assert latitude[district == each].std() == pytest.approx(0.012, rel=0.1)
 
 
+# acer_synthetic
+
+
+def test_synthetic_events_have_the_distributions_of_the_paper() -> None:
+    events = table("acer_synthetic", 200_000, seed=1)
+    counts = events["type"].value_counts().to_pylist()
+    shares = {each["values"]: each["counts"] / len(events) for each in counts}
+    assert len(shares) == 50
+    law = np.arange(1, 51) ** -1.3
+    for rank, share in enumerate(law / law.sum(), 1):
+        assert shares[f"E{rank}"] == pytest.approx(share, abs=0.005)
+    for name in ("a1", "a2", "a3", "a4"):
+        values = column(events, name)
+        assert (values.min(), values.max()) == pytest.approx((0, 1000), abs=0.05)
+        assert (values < 200).mean() == pytest.approx(0.2, abs=0.005)
+        assert (np.round(values, 2) == values).all()
+    assert abs(np.corrcoef([column(events, name) for name in ("a1", "a2", "a3", "a4")])[0, 1:]).max() < 0.01
+
+
+def test_synthetic_events_come_every_millisecond() -> None:
+    events = table("acer_synthetic", 3 * DRAW)
+    assert set(np.diff(column(events, "ts")).tolist()) == {1_000}
+    assert events["ts"][0].as_py() == dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+
+
+def test_few_types_and_another_day_of_synthetic_events() -> None:
+    made = pa.Table.from_batches(acer_synthetic(2_000, types=3, start=dt.date(2025, 5, 1)))
+    assert set(made["type"].to_pylist()) == {"E1", "E2", "E3"}
+    assert made["ts"][1_999].as_py() == dt.datetime(2025, 5, 1, 0, 0, 1, 999_000, dt.UTC)
+
+
 # write
 
 
@@ -430,7 +462,7 @@ for name in GENERATORS:
     write(name, f"warm-{name}", 10)
 before = peak()
 write("stock", "a", 3_000_000)
-for name in ("nasdaq", "crimes"):
+for name in ("nasdaq", "crimes", "acer_synthetic"):
     write(name, name, 600_000)
 print(peak() - before)
 """

@@ -12,10 +12,6 @@ import pytest
 
 import cerise
 from cerise import Options
-from cerise.events import Schema
-from cerise.lang.sase import parse
-from cerise.pattern.bind import bind
-from cerise.spark.batch import whole_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -208,16 +204,3 @@ def test_a_session_that_is_not_ours(spark: SparkSession) -> None:
     assert found.selectExpr("CAST(first_time AS STRING)", "CAST(b.ts AS STRING)").collect() == [
         ("2024-01-01 00:00:00", "2024-01-01 01:00:00")
     ]
-
-
-@pytest.mark.parametrize("size", [1, 7, 100])
-def test_partitions_are_never_cut(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr("cerise.spark.batch.ROWS_AT_ONCE", 10)
-    keys = [key for key in range(20) for _ in range(key % 6 + 1)]
-    table = pa.table({"k": keys, "t": range(len(keys))})
-    bound = bind(parse("PATTERN a PARTITION BY k"), Schema(table.schema, "t"))
-    pieces = list(whole_partitions((table.slice(i, size) for i in range(0, len(table), size)), bound))
-    assert pa.concat_tables(pieces) == table
-    seen = [set(piece.column("k").to_pylist()) for piece in pieces]
-    assert all(not one & two for number, one in enumerate(seen) for two in seen[:number])
-    assert max(map(len, pieces)) <= 10 + max(size, 6)

@@ -139,7 +139,6 @@ def build(branch: Branch, kleene: frozenset[str], absent: frozenset[str]) -> Aut
         kleene: the Kleene variables.
         absent: the variables that other branches have and this one has not.
     """
-    names = [var.name for var in branch.variables]
     tests = tuple(Test.of(c, kleene) for c in branch.conjuncts if not c.filters)
     judge = _Judge(tests, branch.pattern, absent)
     found: dict[Started, int] = {frozenset(): 0}
@@ -161,15 +160,10 @@ def build(branch: Branch, kleene: frozenset[str], absent: frozenset[str]) -> Aut
         )
         for s in found
     )
-    filters = {
-        name: tuple(c.expr for c in branch.conjuncts if c.filters and name in c.variables) for name in names
-    }
-    for each in branch.negations:
-        filters[each.absence.var.name] = tuple(c.expr for c in each.tests if c.filters)
     negations = tuple(
         tuple(Test.of(c, kleene) for c in each.tests if not c.filters) for each in branch.negations
     )
-    return Automaton(branch, states, tuple(edges), filters, negations, judge.constants_hold())
+    return Automaton(branch, states, tuple(edges), branch.filters, negations, judge.constants_hold())
 
 
 # ---- structure

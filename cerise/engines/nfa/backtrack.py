@@ -20,6 +20,7 @@ from cerise.engines.nfa.machine import (
     A_NODE_ROOM,
     A_NODES,
     A_RUN_ROOM,
+    BARRED,
     G_AT,
     G_BEST,
     G_CURSOR,
@@ -186,7 +187,7 @@ def open_at(edge: Any, m: int, e: int, masks: int, part: int, points: int, nexts
     """Open the runs that begin with an event, and postpone them."""
     point = get(points, e)
     deadline = deadline_of(m, point)
-    if point > deadline:
+    if point > deadline or get(masks, e) >= BARRED:
         return
     put(run_row(m, 0), DEADLINE, deadline)
     made = get(m, G_MATCHES)

@@ -16,6 +16,7 @@ from cerise.engines.nfa.machine import (
     A_SLOTS,
     A_TABLE,
     A_TABLE_MASK,
+    BARRED,
     G_CANDS,
     G_LIVE,
     G_MATCHES,
@@ -359,7 +360,7 @@ def advance(edge: Any, m: int, first: int, last: int, masks: int, parts: int, po
                 move_list(edge, m, s, mask, e, part, point, seq)
             elif mode == CONTIGUOUS:
                 free_list(m, part * states + s)
-        if mask & starts:
+        if mask & starts and mask < BARRED:
             open_runs(edge, m, mask, e, part, point, seq)
         if alone and get(m, G_MATCHES) > made:
             end_all(m, made, part)

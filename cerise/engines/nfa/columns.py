@@ -7,7 +7,7 @@ that codes kept in runs stay good; where the query compares strings by order, co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,8 +131,11 @@ class Columns:
     def _column(self, events: EventBatch, path: Path) -> pa.Array:
         if path in self.program.derived:
             return self.program.derived[path].column(events, self._on_fault)
-        if len(path) == 1 and pa.types.is_dictionary(events.schema.type_of(path)):
-            column = events.table.column(path[0]).unify_dictionaries().combine_chunks()
+        if len(path) == 1 and pa.types.is_dictionary(events.table.column(path[0]).type):
+            chunks = events.table.column(path[0])
+            column = (
+                chunks.chunk(0) if chunks.num_chunks == 1 else chunks.unify_dictionaries().combine_chunks()
+            )
             if events.schema.kind(path) is Kind.STRING and len(column.dictionary) < len(column):
                 return column
         return events.column(path)
@@ -195,6 +198,7 @@ class Partitions:
         self.paths = bound.partition
         self.required = [path in bound.not_null for path in bound.partition]
         self.numbers: dict[tuple[Any, ...], int] = {} if self.paths else {(): 0}
+        self._values: pa.Array | None = None  # those of one column, in the order of their numbers
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -203,15 +207,35 @@ class Partitions:
         """Return the partition of each event, -1 where it belongs to none; None where all are in one."""
         if not self.paths:
             return None
+        if len(self.paths) == 1 and not pa.types.is_floating(events.schema.type_of(self.paths[0])):
+            return self._of_one(events.column(self.paths[0]).dictionary_encode(null_encoding="encode"))
         codes, keys = _combined([_encoded(events.column(path)) for path in self.paths])
         known = np.array([self._number(key) for key in keys] or [0], np.int64)
         part: Ints = np.take(known, codes)
         return part
 
+    def _of_one(self, column: pa.DictionaryArray) -> Ints:
+        """Return partitions by one column: its values are looked up all at once, new ones one by one."""
+        values = column.dictionary
+        if self._values is None:
+            self._values = pa.array([key[0] for key in self.numbers], values.type)
+        places = pc.index_in(values, value_set=self._values, skip_nulls=True)
+        known = np.array(places.fill_null(-1), np.int64)
+        new = np.flatnonzero(known < 0)
+        if len(new):
+            known[new] = [self._number((each,)) for each in values.take(pa.array(new)).to_pylist()]
+            self._values = None
+        part: Ints = np.take(known, np.asarray(column.indices)) if len(known) else np.zeros(0, np.int64)
+        return part
+
+    def restore(self, keys: Iterable[tuple[Any, ...]]) -> None:
+        """Take partitions as they were numbered."""
+        self.numbers = {key: i for i, key in enumerate(keys)}
+        self._values = None
+
     def keep(self, which: npt.NDArray[np.bool_]) -> None:
         """Forget all partitions but some, which are numbered anew in their order."""
-        left = [key for key, kept in zip(self.numbers, which, strict=False) if kept]
-        self.numbers = {key: i for i, key in enumerate(left)}
+        self.restore([key for key, kept in zip(self.numbers, which, strict=False) if kept])
 
     def _number(self, key: tuple[Any, ...]) -> int:
         if any(value is None and needed for value, needed in zip(key, self.required, strict=True)):

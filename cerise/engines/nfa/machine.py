@@ -70,6 +70,7 @@ from cerise.kernels.jit import ask, get, kernel, put
 
 MAX = 2**63 - 1
 NEVER = -(2**63)
+BARRED = 1 << 62  # in an event's mask: no match may start with it
 COUNTING = 2  # in H_MERGES: merge, and count the matches of a node
 
 # registers: where the pools end, and what was counted

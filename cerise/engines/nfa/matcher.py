@@ -18,6 +18,7 @@ from cerise.engines.nfa.expand import X_DEPTH, X_MATCH, X_WORDS, expand
 from cerise.engines.nfa.layout import COL_FAULTS, JOIN, M_NODE, M_POINT, M_SEQ, SEQ, VAR
 from cerise.engines.nfa.machine import (
     A_COLS,
+    BARRED,
     G_BOUND,
     G_CANDS,
     G_COUNT,
@@ -34,6 +35,7 @@ from cerise.engines.nfa.machine import (
     H_FULL,
     H_KINDS,
     H_NODES,
+    H_START_MASK,
 )
 from cerise.engines.nfa.program import Program
 from cerise.engines.nfa.retained import Retained
@@ -170,7 +172,7 @@ class NfaMatcher:
         self._reset()
         self._memory.restore(arrays)
         self._columns.texts.restore(plain["texts"])
-        self._partitions.numbers = {tuple(key): i for i, key in enumerate(plain["partitions"])}
+        self._partitions.restore(tuple(key) for key in plain["partitions"])
         self._now, self._last = arrays["now"], plain["last"]
         held = self._retained
         held.kept, held.numbers = state.unpack_events(arrays, held.kept), arrays["numbers"]
@@ -203,6 +205,7 @@ class NfaMatcher:
         seq = self._retained.start + start
         mask = self._mask[: len(part)]
         self._formulas.fits(len(mask), self._columns.address, mask.ctypes.data)
+        self._bar(start, mask)
         given = (mask.ctypes.data, part.ctypes.data, points.ctypes.data)
         addresses: tuple[int, ...] = given
         if self.backtracking:
@@ -227,6 +230,13 @@ class NfaMatcher:
         if not self.program.by_position:
             self._now[0] = points[-1]
         yield from self._tidy()
+
+    def _bar(self, start: int, mask: Ints) -> None:
+        """Mark the events of a chunk that no match may start with."""
+        assert self._retained.batch is not None
+        if (opens := self._retained.batch.opens) is not None:
+            barred = ~opens[start : start + len(mask)] & (mask & self._memory.m[H_START_MASK] != 0)
+            mask[barred] |= BARRED
 
     def _points(self, events: EventBatch, start: int, part: Ints) -> Ints:
         """Return what windows are measured in: times, or positions in the partition."""

@@ -56,6 +56,7 @@ class ReferenceMatcher:
         self.options = options
         self.report = Report()
         self._tables: list[pa.Table] = []
+        self._opens: list[npt.NDArray[np.bool_]] = []
         self._last_time: int | None = None
         self._branches = [
             (Runs(branch, bound, self._on_fault), Absences(branch, bound, self._on_fault))
@@ -76,6 +77,7 @@ class ReferenceMatcher:
                 )
             self._last_time = int(events.times[-1])
             self._tables.append(events.table)
+            self._opens.append(np.ones(len(events), bool) if events.opens is None else events.opens)
             self.report.events += len(events)
 
     def flush(self) -> Iterator[Matches]:
@@ -84,12 +86,14 @@ class ReferenceMatcher:
         table = pa.concat_tables(tables)
         schema = self.bound.schema
         events = EventBatch.in_order(table, schema)
-        self._tables = []
+        opens = np.concatenate([np.zeros(0, bool), *self._opens])
+        self._tables, self._opens = [], []
         columns = events.columns(self.bound.reads)
         found: list[Positions] = []
         for rows in _partitions(events, self.bound):
             picked = {path: _pick(values, rows) for path, values in columns.items()}
             matches = self._all_matches(Stream(picked, events.times[rows].tolist()))
+            matches = {each for each in matches if opens[rows[_order(each)[1]]]}
             found += [_in_rows(match, rows) for match in wanted(matches, self.bound)]
         self.report.matches += len(found)
         yield self._matches(found, events)
@@ -109,7 +113,7 @@ class ReferenceMatcher:
         if not state.startswith(head):
             raise DataError("the saved state is of another query, or damaged", hint="start the query afresh")
         table = pa.ipc.open_stream(state[len(head) :]).read_all()
-        self._tables = []
+        self._tables, self._opens = [], []
         self._keep(EventBatch.in_order(table, self.bound.schema))
 
     def _mark(self) -> bytes:

@@ -1,0 +1,184 @@
+"""Flink SQL: MATCH_RECOGNIZE in streaming mode, over a CSV file with a watermark; `Match.java` runs it.
+
+The jars are those of the peer `flink`, in its environment; `python ../flink/adapter.py` makes it, as does a
+run whose subject has `install = true`. A JDK, 17 or newer, must be there.
+
+Skip till next match is written as (A X*? B …) where X is what is not B: with an X that is anything, Flink
+would also try later Bs. Events that no variable can bind are dropped before, as one would by hand. Flink's
+window is exclusive and ours inclusive: it gets one millisecond more. The file must be one split: with more of
+them, two readers would put its times out of order, and Flink would drop what comes late.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parents[1]))
+
+import apart  # noqa: E402  it lies beside measure.py
+
+PEER, MODULE = "flink", "pyflink"
+PACKAGE = "apache-flink-libraries>=2.2,<3"
+OPENS = ("java.util", "java.lang", "java.time")
+SPLIT_BYTES = 32 << 20
+
+timed = True
+
+
+class Query(NamedTuple):
+    """A query of the suite `spark`.
+
+    Attributes:
+        columns: those that it reads, with their types in Flink and their names in the table there.
+        where: which events a variable may bind.
+        order: what MATCH_RECOGNIZE partitions and orders by.
+        pattern: variables, with what is skipped between them, and the window.
+        define: what each of them is.
+    """
+
+    columns: dict[str, tuple[str, str]]
+    where: str
+    order: str
+    pattern: str
+    define: str
+
+
+SECOND = "{v}.kind = 'GOOG' AND {v}.price BETWEEN 120 AND 130"
+THIRD = "{v}.kind = 'MSFT' AND {v}.price >= A.price * 1.003E0"
+FOURTH = "{v}.kind = 'GOOG' AND {v}.price <= B.price * 0.997E0"
+
+QUERIES = {
+    "q1": Query(
+        {"ticker": ("kind", "STRING"), "open": ("price", "DOUBLE")},
+        "kind IN ('MSFT', 'GOOG')",
+        "ORDER BY ts, kind",
+        "(A X*? B Y*? C Z*? D) WITHIN INTERVAL '12:00.001' MINUTE TO SECOND",
+        "A AS A.kind = 'MSFT' AND A.price BETWEEN 326 AND 334, "
+        f"X AS NOT ({SECOND.format(v='X')}), B AS {SECOND.format(v='B')}, "
+        f"Y AS NOT ({THIRD.format(v='Y')}), C AS {THIRD.format(v='C')}, "
+        f"Z AS NOT ({FOURTH.format(v='Z')}), D AS {FOURTH.format(v='D')}",
+    ),
+    "crimes": Query(
+        {"primary_type": ("kind", "STRING"), "district": ("district", "INT"), "id": ("id", "BIGINT")},
+        "kind IN ('ROBBERY', 'BATTERY', 'MOTOR VEHICLE THEFT')",
+        "PARTITION BY district ORDER BY ts, id",
+        "(A X*? B Y*? C) WITHIN INTERVAL '30:00.001' MINUTE TO SECOND",
+        "A AS A.kind = 'ROBBERY', X AS X.kind <> 'BATTERY', B AS B.kind = 'BATTERY', "
+        "Y AS Y.kind <> 'MOTOR VEHICLE THEFT', C AS C.kind = 'MOTOR VEHICLE THEFT'",
+    ),
+    "synthetic": Query(
+        {"type": ("kind", "STRING"), "a1": ("a1", "INT")},
+        "kind IN ('E1', 'E2', 'E3') AND a1 < 200",
+        "ORDER BY ts",
+        "(A X*? B Y*? C) WITHIN INTERVAL '1.001' SECOND",
+        "A AS A.kind = 'E1', X AS X.kind <> 'E2', B AS B.kind = 'E2', "
+        "Y AS Y.kind <> 'E3', C AS C.kind = 'E3'",
+    ),
+}
+
+
+def why_not(work: dict[str, Any]) -> str | None:
+    """Say what is missing to run Flink here."""
+    if shutil.which("javac") is None:
+        return "there is no javac: install a JDK, 17 or newer"
+    return apart.why_not(PEER, work, MODULE)
+
+
+def prepare(work: dict[str, Any]) -> Callable[[], tuple[float, float | None, int]]:
+    """Write the events as CSV, start a JVM, and return what asks it for one more job."""
+    install()
+    folder = tempfile.TemporaryDirectory(prefix="cerise-flink-")
+    query, path = QUERIES[work["query"]["name"]], Path(folder.name, "events.csv")
+    _write_events(work, query, path)
+    opens = (f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENS)
+    options = work["options"]
+    ask = apart.ask(
+        [
+            "java", f"-Xmx{options.get('memory', '3g')}", *opens, "-cp", _classpath(), "Match",
+            options.get("parallelism", 2), _table(query, path), _select(query),
+        ]
+    )  # fmt: skip
+
+    def call(_keep: Any = folder) -> tuple[float, float | None, int]:
+        return ask()
+
+    return call
+
+
+def found(matches: int) -> tuple[str, int]:
+    """Return the number of matches."""
+    return "count", matches
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Flink, from the name of a jar, and of Java."""
+    flink = re.search(r"flink-dist-([\d.]+)\.jar", " ".join(map(str, _jars())))
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
+    return {"flink": flink[1] if flink else "?", "java": java.split('"')[1]}
+
+
+def install() -> None:
+    """Make the environment and compile, where that has not been done."""
+    apart.install(PEER, "--no-deps", PACKAGE, module=MODULE)
+    source, compiled = HERE / "Match.java", _classes() / "Match.class"
+    if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
+        subprocess.run(["javac", "-cp", _classpath(), "-d", compiled.parent, source], check=True)
+
+
+def _classes() -> Path:
+    return apart.home(PEER) / "classes"
+
+
+def _jars() -> list[Path]:
+    return sorted(apart.home(PEER).glob("lib/python*/site-packages/pyflink/lib/*.jar"))
+
+
+def _classpath() -> str:
+    return ":".join(map(str, (_classes(), *_jars())))
+
+
+def _write_events(work: dict[str, Any], query: Query, path: Path) -> None:
+    """Write the columns of a query, then the time in milliseconds."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyarrow import csv
+
+    time = work["query"]["time"]
+    table = pq.read_table(work["path"], columns=[*query.columns, time])
+    times = table[time].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+    table = table.drop_columns([time]).append_column("ms", times)
+    csv.write_csv(table, path, csv.WriteOptions(include_header=False))
+    if path.stat().st_size > SPLIT_BYTES:
+        raise SystemExit(f"the CSV file has more than {SPLIT_BYTES:,} bytes: give Flink SQL fewer events")
+
+
+def _table(query: Query, path: Path) -> str:
+    columns = ", ".join(f"{name} {kind}" for name, kind in query.columns.values())
+    return (
+        f"CREATE TABLE events ({columns}, ms BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3), "
+        "WATERMARK FOR ts AS ts - INTERVAL '0.001' SECOND) "  # events of equal time may follow
+        f"WITH ('connector' = 'filesystem', 'path' = 'file://{path}', 'format' = 'csv')"
+    )
+
+
+def _select(query: Query) -> str:
+    last = re.findall(r"[A-Z](?=\))", query.pattern)[0]
+    return (
+        f"SELECT began FROM (SELECT * FROM events WHERE {query.where}) "
+        f"MATCH_RECOGNIZE ({query.order} MEASURES A.ms AS began, {last}.ms AS ended ONE ROW PER MATCH "
+        f"AFTER MATCH SKIP TO NEXT ROW PATTERN {query.pattern} DEFINE {query.define})"
+    )
+
+
+if __name__ == "__main__":
+    if (reason := why_not({"options": {"install": True}})) is not None:
+        sys.exit(reason)
+    install()

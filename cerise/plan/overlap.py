@@ -1,0 +1,210 @@
+"""How a stream is cut so that tasks can match its parts, and every match is found once.
+
+A match belongs to the part that its first event is in. So a part needs the events of its own time, those
+up to one window after it, and, where a NOT looks back, those up to one window before it; only its own
+events may start a match (`EventBatch.opens`). Nothing else keeps parts apart: a run that started in one
+has expired before the next part of the same task begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from cerise.events import Path
+from cerise.pattern.bound import Bound
+from cerise.pattern.query import Output, Unit, Window
+
+Ints = npt.NDArray[np.int64]
+SHARE = 8  # a part is so many windows long
+AMPLIFIED = 1.25  # how much more than all events the parts may read together
+MIN_TIME, MAX_TIME = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Halo:
+    """What a part needs beyond its own events.
+
+    Attributes:
+        before: how much time before it.
+        after: how much time after it.
+        events: how many events after it, where a window counts events.
+    """
+
+    before: int = 0
+    after: int = 0
+    events: int = 0
+
+
+def halo(bounds: Sequence[Bound]) -> Halo | str:
+    """Return what parts of a stream need beyond their own time, or say why it cannot be cut by time."""
+    found = [_halo(bound) for bound in bounds]
+    for number, each in enumerate(found, 1):
+        if isinstance(each, str):
+            return each if len(found) == 1 else f"query {number}: {each}"
+    halos = [each for each in found if isinstance(each, Halo)]
+    return Halo(*(max(getattr(each, name) for each in halos) for name in ("before", "after", "events")))
+
+
+def _halo(bound: Bound) -> Halo | str:
+    if bound.query.output is Output.NON_OVERLAPPING:
+        return "which matches overlap is known only from the first event on"
+    if bound.query.limit is not None:
+        return "LIMIT chooses among matches that start anywhere"
+    if bound.within is None:
+        return "without WITHIN a match may span all events"
+    negations = [each for branch in bound.branches for each in branch.negations]
+    if bound.within.unit is not Unit.EVENTS:
+        looks_back = any(each.absence.anywhere or not each.absence.after for each in negations)
+        return Halo(_size(bound.within) if looks_back else 0, _size(bound.within))
+    if bound.partition:
+        return "the window counts the events of each partition"
+    if bound.slide is not None:
+        return "SLIDE counts events from the first one on"
+    if negations:
+        return "a NOT looks as many events back as the window has"
+    return Halo(events=_size(bound.within))
+
+
+def _size(window: Window) -> int:
+    assert isinstance(window.size, int)
+    return window.size
+
+
+# ---- time in parts of one length
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Where events go when they are exchanged: by key, by time, or by both at once.
+
+    An event of key k at time t belongs to target (hash(k) + t // length) mod count. So many keys share a
+    task, and one key that has most of the events is cut by time.
+
+    Attributes:
+        count: how many there are.
+        length: how long a part is; None: time does not matter.
+        halo: what a part needs beyond its own time.
+    """
+
+    count: int
+    length: int | None
+    halo: Halo
+
+    def of(self, times: Ints, keys: npt.NDArray[np.uint64] | None) -> list[tuple[Ints, Ints]]:
+        """Return pairs of rows and the targets they go to: each event's own, and those of its neighbours."""
+        rows = np.arange(len(times))
+        base = (
+            np.zeros(len(times), np.int64)
+            if keys is None
+            else (keys % np.uint64(self.count)).astype(np.int64)
+        )
+        if self.length is None or self.count == 1:
+            return [(rows, base)]
+        part, inside = np.divmod(times, self.length)
+        sent = [(rows, (base + part) % self.count)]
+        if self.halo.after:
+            late = np.flatnonzero(inside < self.halo.after)
+            sent.append((late, (base[late] + part[late] - 1) % self.count))
+        if self.halo.before:
+            early = np.flatnonzero(inside >= self.length - self.halo.before)
+            sent.append((early, (base[early] + part[early] + 1) % self.count))
+        return sent
+
+
+def targets(bounds: Sequence[Bound], count: int) -> Targets | str:
+    """Return how events are exchanged between tasks, or say why one task must have them all."""
+    found = halo(bounds)
+    if isinstance(found, Halo) and not found.events:
+        return Targets(count, SHARE * max(found.after, found.before, 1), found)
+    if common_partition(bounds):
+        return Targets(count, None, Halo())
+    return found if isinstance(found, str) else "the window counts events, and their positions are not known"
+
+
+def common_partition(bounds: Sequence[Bound]) -> tuple[Path, ...]:
+    """Return what all queries partition the events by; nothing where they differ."""
+    return bounds[0].partition if len({bound.partition for bound in bounds}) == 1 else ()
+
+
+# ---- files in the order of time
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A row group: the time it covers and how many events it has."""
+
+    first: int
+    last: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of a stream: the matches that start from `start` on and before `stop` are its own.
+
+    Attributes:
+        start: its first time.
+        stop: the first time after it.
+        reads: the numbers of the row groups that it needs, those with earlier events first.
+    """
+
+    start: int
+    stop: int
+    reads: tuple[int, ...]
+
+
+def slices(spans: Sequence[Span], needs: Halo, most: int, *, amplified: float = AMPLIFIED) -> list[Slice]:
+    """Cut a stream into at most so many slices of about as many events each, which read not much twice.
+
+    Args:
+        spans: the row groups.
+        needs: what a slice needs beyond its own events.
+        most: how many slices there may be.
+        amplified: how much more than all events they may read together.
+
+    Returns:
+        One slice or more. One only: the stream is small, or its row groups all overlap in time.
+    """
+    order = sorted(range(len(spans)), key=lambda i: (spans[i].first, spans[i].last))
+    total = sum(span.rows for span in spans)
+    count = min(most, len(spans))
+    while count > 1:
+        cut = _cut(spans, order, needs, count)
+        if len(cut) == 1 or sum(spans[i].rows for each in cut for i in each.reads) <= amplified * total:
+            return cut
+        count = count * 2 // 3
+    return _cut(spans, order, needs, 1)
+
+
+def _cut(spans: Sequence[Span], order: Sequence[int], needs: Halo, count: int) -> list[Slice]:
+    total = sum(span.rows for span in spans)
+    borders: list[int] = []
+    seen = 0
+    for i in order:
+        if seen >= total * (len(borders) + 1) / count and spans[i].first > (
+            borders[-1] if borders else MIN_TIME
+        ):
+            borders.append(spans[i].first)
+        seen += spans[i].rows
+    ends = [MIN_TIME, *borders, MAX_TIME]
+    return [Slice(start, stop, _reads(spans, order, needs, start, stop)) for start, stop in pairwise(ends)]
+
+
+def _reads(
+    spans: Sequence[Span], order: Sequence[int], needs: Halo, start: int, stop: int
+) -> tuple[int, ...]:
+    low = start if start == MIN_TIME else start - needs.before
+    high = stop if stop == MAX_TIME else stop + needs.after
+    chosen: list[int] = []
+    more = 0  # events that are surely after the slice
+    for i in (each for each in order if spans[each].last >= low):
+        if spans[i].first >= high and more >= needs.events:
+            break
+        chosen.append(i)
+        more += spans[i].rows if spans[i].first >= stop else 0
+    return tuple(chosen)

@@ -1,0 +1,329 @@
+"""Parquet files, folders of them with hive partitions, and Delta tables, known by their footers alone.
+
+Nothing here reads events. What cannot be read by Python rightly is `NotDirect`, and is left to Spark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from cerise.errors import DataError, StoreError
+from cerise.events import Path as Attribute
+from cerise.events import Schema
+from cerise.kinds import Kind, kind_of
+from cerise.plan.filters import Needed, Range, may_hold
+from cerise.plan.overlap import MAX_TIME, MIN_TIME, Span
+from cerise.store import table as delta
+from cerise.store.files import PARQUET, TEXT, suffix
+from cerise.store.types import common_schema, spark_type
+
+HIVE = re.compile(r"^([^=]+)=(.*)$")
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+THREADS = 8
+CODED = 4  # bytes a row: strings that take less are worth reading as codes
+
+
+class NotDirect(Exception):
+    """Events that Python cannot read by itself; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A Parquet file: where it is, and the values of the columns that its folders' names give."""
+
+    path: str
+    hive: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A row group that may hold events of a query.
+
+    Attributes:
+        file: the number of its file.
+        number: its number in the file.
+        place: its number among all row groups, in arrival order.
+        span: the time it covers, and how many events it has.
+    """
+
+    file: int
+    number: int
+    place: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """Files that are one table, in arrival order: by name (S1.2).
+
+    Attributes:
+        root: the path that was given.
+        files: the files.
+        columns: the columns of all of them together.
+        footers: what each file says of itself; not pickled.
+    """
+
+    root: str
+    files: tuple[File, ...]
+    columns: pa.Schema
+    footers: tuple[pq.FileMetaData, ...] = field(default=(), repr=False)
+
+    @property
+    def rows(self) -> int:
+        """How many events there are."""
+        return sum(footer.num_rows for footer in self.footers)
+
+    @property
+    def groups(self) -> int:
+        """How many row groups there are."""
+        return sum(footer.num_row_groups for footer in self.footers)
+
+    def coded(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the columns whose strings are few, so that they are best read as codes."""
+        wanted = {name for name in names if kind_of(self.columns.field(name).type) is Kind.STRING}
+        return tuple(name for name in wanted if all(_is_coded(footer, name) for footer in self.footers))
+
+    def wanted(self, schema: Schema, needed: Needed | None) -> list[Group]:
+        """Return the row groups that may hold needed events, as far as statistics tell."""
+        found: list[Group] = []
+        place = 0
+        for number, (file, footer) in enumerate(zip(self.files, self.footers, strict=True)):
+            paths = _columns_of(footer)
+            _reject_null_times(file, footer, paths, schema.time)
+            for i in range(footer.num_row_groups):
+                group = footer.row_group(i)
+                if needed is None or may_hold(needed, self._ranges(needed, group, paths, file)):
+                    span = Span(*_times(group, paths.get((schema.time,)), schema), group.num_rows)
+                    found.append(Group(number, i, place, span))
+                place += 1
+        return found
+
+    def size(self, groups: Iterable[Group], names: Iterable[str]) -> int:
+        """Return how many bytes some columns of row groups take."""
+        total = 0
+        for each in groups:
+            footer = self.footers[each.file]
+            held = {path[0]: index for path, index in _columns_of(footer).items()}
+            row_group = footer.row_group(each.number)
+            total += sum(row_group.column(held[n]).total_compressed_size for n in names if n in held)
+        return total
+
+    def _ranges(
+        self, needed: Needed, group: Any, paths: Mapping[Attribute, int], file: File
+    ) -> dict[Attribute, Range]:
+        known: dict[Attribute, Range] = {}
+        for path in {test.path for tests in needed for test in tests}:
+            if len(path) == 1 and file.hive.get(path[0]) is not None:
+                known[path] = Range(file.hive[path[0]], file.hive[path[0]])
+            elif path in paths and (found := _range(group.column(paths[path]))) is not None:
+                known[path] = found
+        return known
+
+
+def open_lake(path: str | Path, version: int | None = None) -> Lake:
+    """Return the table that lies at a path.
+
+    Raises:
+        NotDirect: only Spark can read it.
+        StoreError: nobody can: there is nothing, or its files contradict each other.
+    """
+    text = str(path)
+    local = Path(text) if "://" not in text else None
+    if local is not None and delta.is_table(local):
+        root, files, declared = _delta_files(local, version)
+    else:
+        if version is not None:
+            raise StoreError(f"{text} is no Delta table, so it has no version {version}")
+        root, files, declared = *_parquet_files(text), None
+    footers = _footers(root, files)
+    schemas = [footer.schema.to_arrow_schema() for footer in footers]
+    columns = common_schema([(file.path, s) for file, s in zip(files, schemas, strict=True)])
+    columns, files = _with_hive(declared or columns, files)
+    columns = pa.schema([pa.field(each.name, spark_type(each.type)) for each in columns])
+    return Lake(text, files, columns, footers)
+
+
+def opened(root: str) -> fs.FileSystem:
+    """Return the file system that a path is on."""
+    try:
+        if "://" in root:
+            return fs.FileSystem.from_uri(root)[0]
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise NotDirect(f"Python cannot open {root}: {str(error).splitlines()[0]}") from error
+    return fs.LocalFileSystem()
+
+
+# ---- which files
+
+
+def _parquet_files(root: str) -> tuple[str, tuple[File, ...]]:
+    system = opened(root)
+    base = fs.FileSystem.from_uri(root)[1] if "://" in root else str(Path(root).absolute())
+    found = system.get_file_info(base)
+    if found.type == fs.FileType.NotFound:
+        raise StoreError(f"there is nothing at {root}", hint="is the path right, and seen from here?")
+    if found.type == fs.FileType.File:
+        _reject_other(base)
+        return root, (File(base),)
+    held = system.get_file_info(fs.FileSelector(base, recursive=True))
+    files = []
+    for each in sorted(held, key=lambda info: str(info.path)):
+        inside = each.path[len(base) :].strip("/").split("/")
+        if each.type == fs.FileType.File and not any(part.startswith((".", "_")) for part in inside):
+            _reject_other(each.path)
+            files.append(File(each.path, _hive(inside[:-1], root)))
+    if not files:
+        raise StoreError(
+            f"{root} holds no Parquet files", hint="give a Parquet file, a folder or a Delta table"
+        )
+    return root, tuple(files)
+
+
+def _reject_other(path: str) -> None:
+    kind = suffix(Path(path))
+    if kind in TEXT:
+        raise StoreError(
+            f"{path} is text, which Cerise reads by path only on the command line",
+            hint="give spark.read.csv(…) or pyarrow.csv.read_csv(…), or convert it to Parquet",
+        )
+    if kind and kind not in PARQUET and not kind.removeprefix(".").isdigit():
+        raise StoreError(f"{path} is no Parquet file", hint="move it out, or read it with Spark")
+
+
+def _hive(folders: Sequence[str], root: str) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for folder in folders:
+        parts = HIVE.match(folder)
+        if parts is None:
+            raise StoreError(
+                f"{root} has a folder '{folder}' inside that is no partition (name=value)",
+                hint="give that folder itself, or name its folders name=value",
+            )
+        text = unquote(parts[2])
+        values[unquote(parts[1])] = None if text == NO_VALUE else text
+    return values
+
+
+def _with_hive(columns: pa.Schema, files: Sequence[File]) -> tuple[pa.Schema, tuple[File, ...]]:
+    """Add the columns that folders' names give; they are integers where all values are."""
+    for name in dict.fromkeys(name for file in files for name in file.hive):
+        values = [file.hive[name] for file in files if file.hive.get(name) is not None]
+        whole = bool(values) and all(re.fullmatch(r"-?\d{1,18}", str(each)) for each in values)
+        if name not in columns.names:
+            columns = columns.append(pa.field(name, pa.int64() if whole else pa.string()))
+    typed = [
+        File(file.path, {n: _as(v, columns.field(n).type) for n, v in file.hive.items()}) for file in files
+    ]
+    return columns, tuple(typed)
+
+
+def _as(value: Any, kind: pa.DataType) -> Any:
+    return int(value) if isinstance(value, str) and pa.types.is_integer(kind) else value
+
+
+def _delta_files(root: Path, version: int | None) -> tuple[str, tuple[File, ...], pa.Schema]:
+    try:
+        held = delta.live_files(root, version)
+    except delta.UnknownFeature as error:
+        raise NotDirect(str(error)) from error
+    files = tuple(File(path, values) for path, values in held.files)
+    return str(root), files, held.columns
+
+
+# ---- footers
+
+
+def _footers(root: str, files: Sequence[File]) -> tuple[pq.FileMetaData, ...]:
+    system = opened(root)
+
+    def footer(file: File) -> pq.FileMetaData:
+        try:
+            with system.open_input_file(file.path) as source:
+                return pq.read_metadata(source)
+        except (pa.ArrowException, OSError) as error:
+            if "encrypt" in str(error).lower():
+                raise NotDirect(f"{file.path} is encrypted") from error
+            reason = str(error).strip().split("\n")[0]
+            raise StoreError(
+                f"cannot read {file.path}: {reason}", hint="is it a whole Parquet file?"
+            ) from error
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return tuple(pool.map(footer, files))
+
+
+def _columns_of(footer: pq.FileMetaData) -> dict[Attribute, int]:
+    """Return where each column stands; those whose path could be read two ways are left out."""
+    found: dict[Attribute, int] = {}
+    for i in range(footer.num_columns):
+        column = footer.schema.column(i)
+        found[tuple(column.path.split("."))] = i
+    return found
+
+
+def _is_coded(footer: pq.FileMetaData, name: str) -> bool:
+    index = _columns_of(footer).get((name,))
+    if index is None:
+        return True
+    for i in range(footer.num_row_groups):
+        column = footer.row_group(i).column(index)
+        if not column.has_dictionary_page or column.total_uncompressed_size > CODED * (
+            column.num_values + 256
+        ):
+            return False
+    return True
+
+
+def _reject_null_times(
+    file: File, footer: pq.FileMetaData, paths: Mapping[Attribute, int], time: str
+) -> None:
+    index = paths.get((time,))
+    if index is None:
+        if time in file.hive:
+            return
+        raise DataError(f"{file.path} has no column '{time}', which says when its events happened")
+    for i in range(footer.num_row_groups):
+        found = footer.row_group(i).column(index).statistics
+        if found is not None and found.has_null_count and found.null_count:
+            raise DataError(
+                f"{found.null_count} events have no time: '{time}' is null in {file.path}, row group {i}",
+                hint=f"filter them out first: spark.read.parquet(…).where('{time} IS NOT NULL')",
+            )
+
+
+def _range(column: Any) -> Range | None:
+    found = column.statistics
+    if found is None or not found.has_min_max or column.physical_type == "INT96":
+        return None
+    return Range(found.min, found.max)
+
+
+def _times(group: Any, index: int | None, schema: Schema) -> tuple[int, int]:
+    """Return the first and the last time of a row group, as far apart as can be where that is not known."""
+    column = None if index is None else group.column(index)
+    found = None if column is None else column.statistics
+    if column is None or found is None or not found.has_min_max or column.physical_type == "INT96":
+        return MIN_TIME, MAX_TIME
+    if schema.kind((schema.time,)) is Kind.INT:
+        return int(found.min), int(found.max)
+    named = str(found.logical_type)
+    low, high = int(found.min_raw), int(found.max_raw)
+    if "Date" in named:
+        return low * 86_400_000_000, high * 86_400_000_000
+    if "milliseconds" in named:
+        return low * 1000, high * 1000
+    if "microseconds" in named:
+        return low, high
+    if "nanoseconds" in named:
+        return low // 1000, -(-high // 1000)
+    return MIN_TIME, MAX_TIME

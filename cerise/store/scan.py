@@ -1,0 +1,315 @@
+"""Events read where they lie: the row groups of a slice, in stream order, one at a time.
+
+Matching reads only the columns that it needs. What is returned besides is read afterwards, for matched
+events only: each event knows its row by a number, the place of its row group and its row in it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cerise.errors import CeriseError, DataError, StoreError
+from cerise.events import EventBatch, Schema, read_times
+from cerise.plan.overlap import MAX_TIME, MIN_TIME, Halo, Slice
+from cerise.store.lake import File, Group, opened
+
+Ints = npt.NDArray[np.int64]
+ROW = "__cerise_row"  # where an event lies: the place of its row group, and its row
+BITS = 32
+OPEN_FILES = 8
+AT_ONCE = 1 << 20  # events that are matched at once, where row groups are smaller
+KEPT_GROUPS = 2  # row groups whose returned columns stay in memory
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a task has read."""
+
+    groups: int = 0
+    rows: int = 0
+    bytes: int = 0
+    late_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a task must know to read events: a description, to be sent to where it runs.
+
+    Attributes:
+        root: the path that was given.
+        files: the files of the row groups, by number.
+        schema: which column plays which part.
+        reads: the columns that matching reads.
+        late: the columns that are only returned.
+        coded: those of them whose strings are read as codes.
+    """
+
+    root: str
+    files: dict[int, File]
+    schema: Schema
+    reads: tuple[str, ...]
+    late: tuple[str, ...] = ()
+    coded: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Events in stream order, with the numbers of their rows where these are needed."""
+
+    table: pa.Table
+    times: Ints
+    rows: Ints | None
+
+    def slice(self, start: int, stop: int) -> _Piece:
+        """Return some of the events."""
+        rows = None if self.rows is None else self.rows[start:stop]
+        return _Piece(self.table.slice(start, stop - start), self.times[start:stop], rows)
+
+
+@dataclass(slots=True)
+class Scan:
+    """One task's reading."""
+
+    reading: Reading
+    groups: Sequence[Group]
+    counts: Counts = field(default_factory=Counts)
+    _open: OrderedDict[int, pq.ParquetFile] = field(default_factory=OrderedDict)
+    _kept: OrderedDict[int, pa.Table] = field(default_factory=OrderedDict)
+
+    def events(self, part: Slice | None, needs: Halo) -> Iterator[EventBatch]:
+        """Yield the events of a slice in stream order; of all row groups, where no slice is given.
+
+        The row groups must be given with those of earlier events first. What is held back in memory are
+        the events that a row group yet to be read may still precede.
+        """
+        waiting: list[_Piece] = []
+        ready: list[_Piece] = []
+        numbered = bool(self.reading.late) or any(
+            a.span.last >= b.span.first for a, b in pairwise(self.groups)
+        )
+        for i, group in enumerate(self.groups):
+            waiting.append(_limited(self._piece(group, numbered=numbered), part, needs))
+            border = self.groups[i + 1].span.first if i + 1 < len(self.groups) else None
+            waiting, before = _split(waiting, border)
+            ready += before
+            if sum(len(each.times) for each in ready) >= AT_ONCE:
+                yield self._batch(_joined(ready), part)
+                ready = []
+        if ready:
+            yield self._batch(_joined(ready), part)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the row groups as they are, with the numbers of their rows."""
+        for group in self.groups:
+            piece = self._piece(group, numbered=True)
+            yield piece.table.append_column(ROW, pa.array(piece.rows))
+
+    def complete(self, events: EventBatch) -> EventBatch:
+        """Return events with the columns that are only returned, in the order and types of the schema."""
+        late = self.reading.late
+        table = events.table
+        columns = {name: table.column(name) for name in self.reading.reads}
+        if late:
+            fetched = self._fetched(table.column(ROW).to_numpy())
+            columns |= {name: fetched.column(name) for name in late}
+        schema = self.reading.schema.columns
+        names = [name for name in schema.names if name in columns]
+        fields = [schema.field(name) for name in names]
+        whole = pa.table({name: columns[name] for name in names}).cast(pa.schema(fields))
+        return replace(events, table=whole)
+
+    # ---- pieces
+
+    def _batch(self, piece: _Piece, part: Slice | None) -> EventBatch:
+        table = piece.table
+        if self.reading.late:
+            table = table.append_column(ROW, pa.array(piece.rows))
+        opens = None
+        if part is not None and not (
+            part.start <= piece.times[0] and _before(piece.times[-1:], part.stop).all()
+        ):
+            opens = (piece.times >= part.start) & _before(piece.times, part.stop)
+        if self.reading.schema.order:  # they break ties before arrival does
+            return replace(EventBatch.of(table, self.reading.schema), opens=opens)
+        positions = np.broadcast_to(np.int64(0), len(table))
+        return EventBatch(self.reading.schema, table, piece.times, positions, opens=opens)
+
+    def _piece(self, group: Group, *, numbered: bool) -> _Piece:
+        table = self._read(group, self.reading.reads, late=False)
+        try:
+            times = read_times(table, self.reading.schema)
+        except CeriseError as error:
+            raise DataError(f"{self._named(group)}: {error.problem}", hint=error.hint) from error
+        rows = (group.place << BITS) + np.arange(len(table)) if numbered else None
+        if not bool(np.all(times[1:] >= times[:-1])):
+            return _ordered(_Piece(table, times, rows), np.argsort(times, kind="stable"))
+        return _Piece(table, times, rows)
+
+    # ---- columns
+
+    def _fetched(self, rows: Ints) -> pa.Table:
+        """Return the late columns of some events, by the numbers of their rows."""
+        places = rows >> BITS
+        found, order = [], []
+        for place in np.unique(places).tolist():
+            at = np.flatnonzero(places == place)
+            found.append(self._late(place).take(pa.array(rows[at] & ((1 << BITS) - 1))))
+            order.append(at)
+        joined = pa.concat_tables(found) if found else self._empty(self.reading.late)
+        back = np.empty(len(rows), np.int64)
+        if order:
+            back[np.concatenate(order)] = np.arange(len(rows))
+        return joined.take(pa.array(back))
+
+    def _late(self, place: int) -> pa.Table:
+        if place not in self._kept:
+            group = next(each for each in self.groups if each.place == place)
+            self._kept[place] = self._read(group, self.reading.late, late=True)
+            while len(self._kept) > KEPT_GROUPS:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(place)
+        return self._kept[place]
+
+    def _read(self, group: Group, names: Sequence[str], *, late: bool) -> pa.Table:
+        file = self.reading.files[group.file]
+        source = self._file(group.file)
+        held = [name for name in names if name in source.schema_arrow.names]
+        table = _guarded(
+            self._named(group), lambda: source.read_row_group(group.number, columns=held, use_threads=False)
+        )
+        self.counts.groups += not late
+        self.counts.rows += 0 if late else len(table) if held else group.span.rows
+        size = _size(source.metadata.row_group(group.number), held)
+        if late:
+            self.counts.late_bytes += size
+        else:
+            self.counts.bytes += size
+        return self._shaped(table, names, file, group)
+
+    def _shaped(self, table: pa.Table, names: Sequence[str], file: File, group: Group) -> pa.Table:
+        """Return columns in the types of the schema; what a file has not is null, or in its folder's name."""
+        columns = []
+        for name in names:
+            kind = self.reading.schema.columns.field(name).type
+            if name in table.schema.names:
+                column = table.column(name)
+                if not (pa.types.is_dictionary(column.type) and kind == pa.string()):
+                    column = _guarded(f"column '{name}' of {self._named(group)}", _caster(column, kind))
+                columns.append(column)
+            else:
+                value = pa.scalar(file.hive.get(name), kind)
+                columns.append(pa.repeat(value, group.span.rows))
+        return pa.table(columns, names=list(names))
+
+    def _empty(self, names: Sequence[str]) -> pa.Table:
+        return pa.schema([self.reading.schema.columns.field(name) for name in names]).empty_table()
+
+    def _file(self, number: int) -> pq.ParquetFile:
+        if number not in self._open:
+            path = self.reading.files[number].path
+            source = _guarded(path, lambda: self._opened(path))
+            self._open[number] = source
+            while len(self._open) > OPEN_FILES:
+                self._open.popitem(last=False)[1].close()
+        self._open.move_to_end(number)
+        return self._open[number]
+
+    def _opened(self, path: str) -> pq.ParquetFile:
+        local = "://" not in self.reading.root
+        source = pa.memory_map(path) if local else opened(self.reading.root).open_input_file(path)
+        return pq.ParquetFile(source, read_dictionary=list(self.reading.coded), pre_buffer=not local)
+
+    def _named(self, group: Group) -> str:
+        return f"{self.reading.files[group.file].path}, row group {group.number}"
+
+
+def _caster(column: pa.ChunkedArray, kind: pa.DataType) -> Callable[[], pa.ChunkedArray]:
+    return lambda: column if column.type == kind else column.cast(kind)
+
+
+def _guarded(what: str, action: Callable[[], Any]) -> Any:
+    try:
+        return action()
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        raise StoreError(
+            f"cannot read {what}: {reason}", hint="is the file whole, and still there?"
+        ) from error
+
+
+def _size(row_group: Any, names: Sequence[str]) -> int:
+    wanted = set(names)
+    columns = (row_group.column(i) for i in range(row_group.num_columns))
+    return sum(c.total_compressed_size for c in columns if c.path_in_schema.split(".")[0] in wanted)
+
+
+def _before(times: Ints, stop: int) -> npt.NDArray[np.bool_]:
+    return np.ones(len(times), bool) if stop == MAX_TIME else times < stop
+
+
+def _limited(piece: _Piece, part: Slice | None, needs: Halo) -> _Piece:
+    """Leave out the events that a slice does not need."""
+    if part is None or not len(piece.times):
+        return piece
+    low = 0 if part.start == MIN_TIME else int(np.searchsorted(piece.times, part.start - needs.before))
+    high = len(piece.times)
+    if part.stop != MAX_TIME and not needs.events:
+        high = int(np.searchsorted(piece.times, part.stop + needs.after))
+    if low == 0 and high == len(piece.times):
+        return piece
+    return piece.slice(low, high)
+
+
+def _ordered(piece: _Piece, order: Ints) -> _Piece:
+    rows = None if piece.rows is None else piece.rows[order]
+    return _Piece(piece.table.take(pa.array(order)), piece.times[order], rows)
+
+
+def _split(pieces: Sequence[_Piece], border: int | None) -> tuple[list[_Piece], list[_Piece]]:
+    """Return what must wait for events that come from a time on, and what is before it; None: nothing waits.
+
+    Nothing is merged before it must be: files of one time are sorted once, not once for each.
+    """
+    pieces = [each for each in pieces if len(each.times)]
+    if border is not None and not any(each.times[0] < border for each in pieces):
+        return pieces, []
+    after, before = [], []
+    for each in _merged(pieces):
+        at = len(each.times) if border is None else int(np.searchsorted(each.times, border))
+        before += [each.slice(0, at)] if at else []
+        after += [each.slice(at, len(each.times))] if at < len(each.times) else []
+    return after, before
+
+
+def _merged(pieces: Sequence[_Piece]) -> list[_Piece]:
+    """Put pieces into stream order; events of equal time in the order of their rows (S1.2).
+
+    Where the last piece only touches the others, most of it stays as it is.
+    """
+    if len(pieces) <= 1:
+        return list(pieces)
+    *others, last = pieces
+    at = int(np.searchsorted(last.times, max(each.times[-1] for each in others), "right"))
+    joined = _joined([*others, last.slice(0, at)])
+    assert joined.rows is not None
+    merged = _ordered(joined, np.lexsort((joined.rows, joined.times)))
+    return [merged, last.slice(at, len(last.times))] if at < len(last.times) else [merged]
+
+
+def _joined(pieces: Sequence[_Piece]) -> _Piece:
+    """Return pieces one after another; their columns are not copied."""
+    if len(pieces) == 1:
+        return pieces[0]
+    table = pa.concat_tables([each.table for each in pieces]).unify_dictionaries()
+    rows = [each.rows for each in pieces if each.rows is not None]
+    times = np.concatenate([each.times for each in pieces])
+    return _Piece(table, times, np.concatenate(rows) if rows else None)

@@ -1,0 +1,79 @@
+"""One schema for files that were written at different times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from cerise.errors import StoreError
+from cerise.kinds import plain
+
+WIDTHS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+
+
+def common_schema(files: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
+    """Return the columns of all files together, in the wider one of two types.
+
+    Raises:
+        StoreError: a column has types that have no wider one; both files are named.
+    """
+    types: dict[str, tuple[str, pa.DataType]] = {}
+    for path, schema in files:
+        for field in schema:
+            kind = plain(field.type)
+            if pa.types.is_dictionary(kind):
+                kind = kind.value_type
+            first, before = types.setdefault(field.name, (path, kind))
+            wide = wider(before, kind)
+            if wide is None:
+                raise StoreError(
+                    f"column '{field.name}' has type {before} in {first} and {kind} in {path}",
+                    hint="write them with one type, or read them through Spark with a schema of your own",
+                )
+            types[field.name] = (first, wide)
+    return pa.schema([pa.field(name, kind) for name, (_, kind) in types.items()])
+
+
+def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """Return the type that holds all values of two types exactly; None where there is none."""
+    types = pa.types
+    if one == other or types.is_null(other):
+        return one
+    if types.is_null(one):
+        return other
+    if {one, other} <= set(WIDTHS):
+        return max(one, other, key=WIDTHS.index)
+    if types.is_floating(one) and types.is_floating(other):
+        return max(one, other, key=lambda each: each.bit_width)
+    narrow, wide = (one, other) if types.is_integer(one) else (other, one)
+    if types.is_integer(narrow) and wide == pa.float64() and narrow.bit_width <= 32:
+        return wide
+    if types.is_timestamp(one) and types.is_timestamp(other) and one.tz == other.tz:
+        return pa.timestamp("us", one.tz)
+    if types.is_decimal(one) and types.is_decimal(other) and one.scale == other.scale:
+        return max(one, other, key=lambda each: each.precision)
+    text = {pa.string(), pa.large_string()}
+    return pa.string() if {one, other} <= text else None
+
+
+def spark_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type in which Spark knows what a file holds; nothing that it holds is lost."""
+    types = pa.types
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", None if kind.tz is None else "UTC")
+    if types.is_date64(kind):
+        return pa.date32()
+    if types.is_unsigned_integer(kind):
+        return pa.int64() if kind.bit_width < 64 else pa.decimal128(20, 0)
+    if types.is_float16(kind):
+        return pa.float32()
+    if types.is_large_string(kind):
+        return pa.string()
+    if types.is_large_binary(kind):
+        return pa.binary()
+    if types.is_large_list(kind) or types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(spark_type(kind.value_type)))
+    if types.is_struct(kind):
+        return pa.struct([each.with_type(spark_type(each.type)) for each in kind])
+    return kind
