@@ -1,0 +1,93 @@
+"""Streams cut by time: every event belongs to one part, and every part has what it needs."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from cerise.events import Schema
+from cerise.lang.sase import parse
+from cerise.pattern.bind import bind
+from cerise.plan.overlap import MAX_TIME, MIN_TIME, Halo, Span, Targets, halo, slices
+
+SCHEMA = Schema(pa.schema([("t", pa.int64()), ("kind", pa.string()), ("k", pa.string())]), "t", "kind")
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("PATTERN SEQ(A a, B b) WITHIN 5", Halo(0, 5)),
+        ("PATTERN SEQ(A a, NOT C n, B b) WITHIN 5", Halo(0, 5)),
+        ("PATTERN SEQ(NOT C n, A a, B b) WITHIN 5", Halo(5, 5)),
+        ("PATTERN SEQ(A a, B b) WITHIN 5 EVENTS", Halo(events=5)),
+        ("PATTERN SEQ(A a, B b)", "without WITHIN"),
+        ("PATTERN SEQ(A a, B b) WITHIN 5 EVENTS PARTITION BY k", "of each partition"),
+        ("PATTERN SEQ(A a, B b) WITHIN 5 EVENTS SLIDE 2 EVENTS", "SLIDE"),
+        ("PATTERN SEQ(A a, B b) WITHIN 5 OUTPUT NON_OVERLAPPING", "overlap"),
+        ("PATTERN SEQ(A a, B b) WITHIN 5 LIMIT 2 PER EVENT", "LIMIT"),
+    ],
+)
+def test_what_a_part_needs(query: str, expected: Halo | str) -> None:
+    found = halo([bind(parse(query), SCHEMA)])
+    assert found == expected if isinstance(expected, Halo) else expected in str(found)
+
+
+def test_several_queries_need_the_most_of_each() -> None:
+    queries = [
+        "PATTERN SEQ(NOT C n, A a) WITHIN 5",
+        "PATTERN SEQ(A a, B b) WITHIN 9",
+        "PATTERN A a WITHIN 3 EVENTS",
+    ]
+    assert halo([bind(parse(f"PATTERN {each}"), SCHEMA) for each in queries]) == Halo(5, 9, 3)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_slice_reads_all_that_its_matches_may_hold(seed: int) -> None:
+    rng = random.Random(seed)
+    spans = []
+    for _ in range(rng.randrange(1, 30)):
+        first = rng.randrange(100)
+        spans.append(Span(first, first + rng.choice((0, 1, 5, 40)), rng.randrange(1, 9)))
+    needs = rng.choice([Halo(0, 7), Halo(7, 7), Halo(0, 0), Halo(events=6)])
+    cut = slices(spans, needs, rng.choice((1, 2, 3, 8)), amplified=rng.choice((1.25, 10.0)))
+    assert cut[0].start == MIN_TIME
+    assert cut[-1].stop == MAX_TIME
+    assert all(one.stop == two.start for one, two in pairwise(cut))
+    for part in cut:
+        for i, span in enumerate(spans):
+            overlaps = span.last >= part.start - needs.before and (
+                part.stop == MAX_TIME or span.first < part.stop + needs.after
+            )
+            assert not overlaps or i in part.reads
+        order = [spans[i].first for i in part.reads]
+        assert order == sorted(order)
+        after = sum(spans[i].rows for i in part.reads if spans[i].first >= part.stop)
+        there = sum(span.rows for span in spans if span.first >= part.stop)
+        assert after >= min(needs.events, there)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_an_event_reaches_every_target_that_may_need_it(count: int) -> None:
+    rng = np.random.default_rng(count)
+    times = np.sort(rng.integers(-500, 500, 300))
+    keys = rng.integers(0, 5, 300).astype(np.uint64)
+    targets = Targets(count, 80, Halo(10, 10))
+    sent = targets.of(times, keys)
+    own = dict(zip(sent[0][0].tolist(), sent[0][1].tolist(), strict=True))
+    assert sorted(own) == list(range(300))
+    got = {(row, target) for rows, to in sent for row, target in zip(rows.tolist(), to.tolist(), strict=True)}
+    assert len(got) == sum(len(rows) for rows, _ in sent)  # nothing is sent twice to one target
+    for start in range(300):
+        near = np.flatnonzero((keys == keys[start]) & (np.abs(times - times[start]) <= 10))
+        assert all((int(row), own[start]) in got for row in near)
+
+
+def test_without_time_an_event_goes_by_its_key() -> None:
+    keys = np.array([5, 6, 7, 5], np.uint64)
+    ((rows, to),) = Targets(3, None, Halo()).of(np.arange(4), keys)
+    assert rows.tolist() == [0, 1, 2, 3]
+    assert to.tolist() == [2, 0, 1, 2]
