@@ -59,12 +59,11 @@ def test_what_is_needed_is_what_some_variable_of_some_query_could_be() -> None:
 @pytest.mark.parametrize("op", ["=", "!=", "<", "<=", ">", ">=", "in"])
 def test_statistics_never_hide_a_value_that_holds(op: str) -> None:
     compare = {
-        "=": lambda v, c: v == c, "!=": lambda v, c: v != c, "<": lambda v, c: v < c, "<=": lambda v, c: v <= c,
-        ">": lambda v, c: v > c, ">=": lambda v, c: v >= c, "in": lambda v, c: v == c,
+        "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
+        ">=": operator.ge, "in": operator.eq,
     }[op]  # fmt: skip
-    for constant, (low, high) in itertools.product(
-        NUMBERS, itertools.combinations_with_replacement(NUMBERS, 2)
-    ):
+    ranges = list(itertools.combinations_with_replacement(NUMBERS, 2))
+    for constant, (low, high) in itertools.product(NUMBERS, ranges):
         for kind in (Kind.FLOAT, Kind.INT):
             test = ((Test(("y",), kind, op, (constant,)),),)
             inside = [value for value in NUMBERS if low <= value <= high]

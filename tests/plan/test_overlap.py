@@ -37,11 +37,7 @@ def test_what_a_part_needs(query: str, expected: Halo | str) -> None:
 
 
 def test_several_queries_need_the_most_of_each() -> None:
-    queries = [
-        "PATTERN SEQ(NOT C n, A a) WITHIN 5",
-        "PATTERN SEQ(A a, B b) WITHIN 9",
-        "PATTERN A a WITHIN 3 EVENTS",
-    ]
+    queries = ["SEQ(NOT C n, A a) WITHIN 5", "SEQ(A a, B b) WITHIN 9", "A a WITHIN 3 EVENTS"]
     assert halo([bind(parse(f"PATTERN {each}"), SCHEMA) for each in queries]) == Halo(5, 9, 3)
 
 
