@@ -21,6 +21,7 @@ from cerise.pattern.query import Count
 from cerise.plan import overlap
 from cerise.plan.filters import needed
 from cerise.plan.nodes import LakePlan, Slices
+from cerise.spark.chain import ORDER, CandidateTask, ChainTask, candidate_schema
 from cerise.spark.exchange import Cutter
 from cerise.spark.matching import MatchTask, ReadTask, SliceTask
 from cerise.spark.planner import plan_lake
@@ -105,6 +106,9 @@ def from_files(count: int) -> Runner:
 def _tasks_of(bound: Bound, plan: LakePlan, options: Options) -> Iterator[pa.RecordBatch]:
     queries = Queries.of([bound], options)
     reading = replace(plan.reading, schema=bound.schema)
+    if isinstance(plan.way, Slices) and plan.way.chained:
+        yield from _chained(bound, plan, plan.way, replace(options, threads=None))
+        return
     if isinstance(plan.way, Slices):
         task = SliceTask(queries, reading, plan.way.slices, plan.way.needs, Records())
         for number in range(len(plan.way.slices)):
@@ -118,6 +122,19 @@ def _tasks_of(bound: Bound, plan: LakePlan, options: Options) -> Iterator[pa.Rec
         by_task.setdefault(blob.column(0)[0].as_py(), []).append(blob)
     for blobs in by_task.values():
         yield from MatchTask(queries, Records())(blobs)
+
+
+def _chained(bound: Bound, plan: LakePlan, way: Slices, options: Options) -> Iterator[pa.RecordBatch]:
+    reading = replace(plan.reading, schema=bound.schema)
+    task = CandidateTask(bound, options, reading, way.slices, way.needs, Records())
+    empty = candidate_schema(bound).empty_table()
+    found = [
+        pa.Table.from_batches([b])
+        for i in range(len(way.slices))
+        for b in task([pa.record_batch({"id": [i]})])
+    ]
+    in_order = pa.concat_tables([empty, *found]).sort_by([(name, "ascending") for name in ORDER])
+    yield from ChainTask(bound, Records())(in_order.to_batches(max_chunksize=2))
 
 
 def _named(options: Options) -> Options:

@@ -28,7 +28,7 @@ def to_table(matches: Matches, bound: Bound) -> pa.Table:
     """Return matches as a table of `bound.output_schema`."""
     if isinstance(bound.query.returns, Count):
         return count_table(len(matches), bound)
-    first, last = _ends(matches)
+    first, last = ends_of(matches)
     columns = [_column(column, matches, bound, (first, last)) for column in bound.columns]
     return pa.Table.from_arrays(columns, schema=bound.output_schema)
 
@@ -67,7 +67,7 @@ def _column(column: OutColumn, matches: Matches, bound: Bound, ends: tuple[Rows,
     return _computed(column, column.fill, matches)
 
 
-def _ends(matches: Matches) -> tuple[Rows, Rows]:
+def ends_of(matches: Matches) -> tuple[Rows, Rows]:
     """Return the first and the last row of each match."""
     first = np.full(len(matches), np.iinfo(np.int64).max)
     last = np.full(len(matches), -1)

@@ -102,6 +102,7 @@ def _lake_facts(plan: LakePlan) -> dict[str, str]:
         count = len(plan.way.slices)
         read = sum(group.span.rows for _, groups in plan.way.slices for group in groups)
         told = f"{count} slices of time, one task each" if count > 1 else "one task"
+        told += "; one more chooses the matches that do not overlap" if plan.way.chained else ""
         facts["exchange"] = f"none: {told}" + (f" ({plan.way.why})" if plan.way.why else "")
         facts["rows"] = f"{all_rows:,} in files → {rows:,} after pruning → {read:,} read, overlaps included"
     else:

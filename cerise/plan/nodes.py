@@ -34,11 +34,13 @@ class Slices:
         slices: the stretches, with the row groups that each reads.
         needs: what each reads beyond its own time.
         why: why there are not more.
+        chained: whether they find candidates only, of which one task chooses those that do not overlap.
     """
 
     slices: tuple[tuple[Slice, tuple[Any, ...]], ...]
     needs: Halo
     why: str | None = None
+    chained: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.functions import expr
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from cerise.engines.base import Options
 from cerise.engines.several import TAG, Queries
@@ -24,6 +24,7 @@ from cerise.pattern.query import Count
 from cerise.plan.filters import as_sql
 from cerise.plan.nodes import FramePlan, LakePlan, Plan, Slices
 from cerise.plan.overlap import common_partition
+from cerise.spark.chain import ORDER, CandidateTask, ChainTask
 from cerise.spark.exchange import BLOBS, Cutter
 from cerise.spark.frames import quote_name, quoted, result_schema
 from cerise.spark.matching import CutTask, MatchTask, ReadTask, SliceTask
@@ -96,6 +97,8 @@ def _in_lake(
     schema = _schema(bounds, from_arrow_schema(plan.columns))
     queries = Queries.of(bounds, options)
     way = plan.way
+    if isinstance(way, Slices) and way.chained:
+        return _in_chain(spark, bounds[0], plan, way, options, records)
     if isinstance(way, Slices):
         task = SliceTask(queries, plan.reading, way.slices, way.needs, records)
         count = len(way.slices)
@@ -105,6 +108,22 @@ def _in_lake(
     count = len(way.reads)
     blobs = spark.range(0, count, 1, count).mapInArrow(read, BLOBS)
     return blobs.repartition(way.targets.count, "place").mapInArrow(MatchTask(queries, records), schema)
+
+
+def _in_chain(
+    spark: SparkSession, bound: Bound, plan: LakePlan, way: Slices, options: Options, records: Records
+) -> DataFrame:
+    """Matches that do not overlap: candidates by slices, then one task that chooses."""
+    schema = _schema([bound], from_arrow_schema(plan.columns))
+    counts = isinstance(bound.query.returns, Count)
+    places = [StructField(name, LongType(), False) for name in ORDER]
+    task = CandidateTask(bound, options, plan.reading, way.slices, way.needs, records)
+    count = len(way.slices)
+    candidates = spark.range(0, count, 1, count).mapInArrow(
+        task, StructType([*([] if counts else schema), *places])
+    )
+    in_order = candidates.repartition(1).sortWithinPartitions(*ORDER)
+    return in_order.mapInArrow(ChainTask(bound, records), schema)
 
 
 def _in_frame(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cerise.engines.base import Options
 from cerise.pattern.bound import Bound
+from cerise.pattern.query import Output
 from cerise.plan import filters
 from cerise.plan.nodes import Exchange, FramePlan, LakePlan, Slices
 from cerise.plan.overlap import Halo, Slice, Targets, common_partition, halo, slices, targets
+from cerise.spark.chain import unchained
 from cerise.store.lake import Group, Lake
 from cerise.store.scan import Reading
 
@@ -60,6 +63,8 @@ def plan_lake(bounds: Sequence[Bound], lake: Lake, options: Options, tasks: int)
 
 
 def _way(bounds: Sequence[Bound], groups: Sequence[Group], options: Options, tasks: int) -> Slices | Exchange:
+    if chains(bounds):
+        return _chained(bounds[0], groups, options, tasks)
     needs = halo(bounds)
     rows = sum(each.span.rows for each in groups)
     if isinstance(needs, Halo):
@@ -81,6 +86,21 @@ def _way(bounds: Sequence[Bound], groups: Sequence[Group], options: Options, tas
     found = targets(bounds, count)
     assert isinstance(found, Targets)
     return Exchange(found, f"{_by(bounds, found)}: {why}", _portions(groups, SLICES_PER_TASK * tasks))
+
+
+def chains(bounds: Sequence[Bound]) -> bool:
+    """Whether matches that do not overlap can be found in slices, and chained."""
+    (first, *others) = bounds
+    wants = first.query.output is Output.NON_OVERLAPPING
+    return not others and wants and not first.partition and isinstance(halo([unchained(first)]), Halo)
+
+
+def _chained(bound: Bound, groups: Sequence[Group], options: Options, tasks: int) -> Slices:
+    found = _way([unchained(bound)], groups, options, tasks)
+    if isinstance(found, Slices) and len(found.slices) > 1:
+        return replace(found, chained=True)
+    alone = slices([each.span for each in groups], Halo(), 1)
+    return Slices(_with_groups(alone, groups), Halo(), "the matches that do not overlap are chosen in order")
 
 
 def _by(bounds: Sequence[Bound], found: Targets) -> str:

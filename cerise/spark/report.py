@@ -57,7 +57,10 @@ class Records:
         return 0 if context is None else context.partitionId()
 
 
-STEPS = {"read": "reading and cutting", "hand over": "handing over and cutting", "match": "matching"}
+STEPS = {
+    "read": "reading and cutting", "hand over": "handing over and cutting", "match": "matching",
+    "chain": "choosing",
+}  # fmt: skip
 COUNTED = (
     "row groups read", "events read", "bytes read", "events handed over", "bytes exchanged",
     "events matched over", "matches", "values that could not be computed",

@@ -82,6 +82,22 @@ def test_files_out_of_order_are_exchanged_once(tmp_path: Path, spark: SparkSessi
     assert ids(found.matches) == ids(cerise.find(shuffled, query, **ROLES))
 
 
+@pytest.mark.parametrize("query", [RISES, RISES.replace("SEQ(A a, B b, A c)", "SEQ(A a, B+ b[], A c)")])
+def test_matches_that_do_not_overlap_are_chained(tmp_path: Path, spark: SparkSession, query: str) -> None:
+    table = stream(2_000)
+    path = write(table, tmp_path / "events")
+    query += " OUTPUT NON_OVERLAPPING"
+    options = Options(partitions=5)
+    assert "one more chooses the matches that do not overlap" in cerise.explain(
+        path, query, **ROLES, options=options
+    )
+    found = cerise.run(path, query, **ROLES, options=options)
+    assert ids(found.matches) == ids(cerise.find(table, query, **ROLES))
+    assert found.report.figures["matches"] == cerise.count(path, query, **ROLES, options=options)
+    rows = found.matches.toArrow().to_pylist()
+    assert sorted(map(str, rows)) == sorted(map(str, cerise.find(table, query, **ROLES).to_pylist()))
+
+
 def test_a_large_unordered_table_is_exchanged(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
