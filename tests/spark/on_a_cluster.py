@@ -33,7 +33,7 @@ class Fragile:
         assert context is not None
         first = context.attemptNumber() == 0
         if self.how == "slow" and first and context.partitionId() == 0:
-            time.sleep(20)
+            time.sleep(8)
         for number, found in enumerate(self.task(batches)):
             if self.how == "killed" and first and number == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -48,9 +48,8 @@ def main(path: str, how: str) -> None:
         spark_speculation_minTaskRuntime="100ms",
         spark_executorEnv_PYTHONPATH=os.environ["PYTHONPATH"],
     )  # fmt: skip
-    if how != "whole":
-        original = batch.SliceTask
-        batch.SliceTask = lambda *args: Fragile(original(*args), how)  # type: ignore[assignment, misc, return-value]
+    original = batch.SliceTask
+    batch.SliceTask = lambda *args: Fragile(original(*args), how)  # type: ignore[assignment, misc, return-value]
     query = "PATTERN SEQ(A a, B b, A c) WHERE b.x > a.x AND c.x > 3 WITHIN 20"
     found = cerise.run(path, query, time="t", type="kind", options=cerise.Options(partitions=4))
     ids = sorted(row[0] for row in found.matches.select("match_id").collect())

@@ -28,7 +28,7 @@ COUNTS = (1, 2, 7)
 
 
 @pytest.mark.filterwarnings("ignore::cerise.errors.CeriseWarning")
-@pytest.mark.parametrize(("number", "case"), enumerate(GOOD), ids=str)
+@pytest.mark.parametrize(("number", "case"), list(enumerate(GOOD)), ids=str)
 def test_case_on_spark(number: int, case: Case, spark: SparkSession, tmp_path: Path) -> None:
     rows = case.events.append_column(ARRIVAL, pa.array(range(len(case.events)), pa.int64()))
     options = Options(partitions=COUNTS[number % 3])
