@@ -44,6 +44,14 @@ class Slices:
 
 
 @dataclass(frozen=True, slots=True)
+class Estimate:
+    """How large a DataFrame is thought to be: in bytes and rows; None where Spark does not say."""
+
+    bytes: int | None = None
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FramePlan:
     """A query over a DataFrame: Catalyst prunes and filters, then rows are handed over and exchanged.
 

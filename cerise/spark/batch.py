@@ -22,7 +22,7 @@ from cerise.errors import UnsupportedError
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Count
 from cerise.plan.filters import as_sql
-from cerise.plan.nodes import FramePlan, LakePlan, Plan, Slices
+from cerise.plan.nodes import Estimate, FramePlan, LakePlan, Plan, Slices
 from cerise.plan.overlap import common_partition
 from cerise.spark.chain import ORDER, CandidateTask, ChainTask
 from cerise.spark.exchange import BLOBS, Cutter
@@ -32,6 +32,8 @@ from cerise.spark.planner import needs_of, plan_frame, plan_lake
 from cerise.spark.report import Records, SparkReport
 from cerise.spark.session import session
 from cerise.store.lake import Lake
+
+UNKNOWN_BYTES = 1 << 50  # what Spark says where it does not know
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,7 +87,7 @@ def plan_of(
         return plan_lake(bounds, events, options, _tasks(session()))
     if isinstance(events, StructType):
         raise UnsupportedError("a schema has no events to find anything in", hint="give the DataFrame itself")
-    return plan_frame(bounds, options, _tasks(events.sparkSession), _size(events), scan)
+    return plan_frame(bounds, options, _tasks(events.sparkSession), _estimated(events), scan)
 
 
 # ---- the tasks
@@ -187,9 +189,13 @@ def _tasks(spark: SparkSession) -> int:
     return int(context.defaultParallelism) if context is not None else 8
 
 
-def _size(events: DataFrame) -> int | None:
-    """Return how many bytes Spark expects a DataFrame to have; None where it does not say."""
+def _estimated(events: DataFrame) -> Estimate:
+    """Return how large Spark expects a DataFrame to be; it does not always say."""
     frame = getattr(events, "_jdf", None)
     if frame is None:
-        return None
-    return int(str(frame.queryExecution().optimizedPlan().stats().sizeInBytes()))
+        return Estimate()
+    known = frame.queryExecution().optimizedPlan().stats()
+    size, rows = int(str(known.sizeInBytes())), known.rowCount()
+    return Estimate(
+        size if size < UNKNOWN_BYTES else None, int(str(rows.get())) if rows.isDefined() else None
+    )

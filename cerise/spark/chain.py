@@ -9,7 +9,7 @@ events of a time, or none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +22,9 @@ from cerise.engines.choose import choose
 from cerise.engines.output import count_table, ends_of, to_table
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Count, Output
+from cerise.plan.overlap import Halo, Slice
 from cerise.spark.report import Note, Records
+from cerise.store.lake import Group
 from cerise.store.scan import Reading, Scan
 
 Ints = npt.NDArray[np.int64]
@@ -58,8 +60,8 @@ class CandidateTask:
     bound: Bound
     options: Options
     reading: Reading
-    slices: Any
-    needs: Any
+    slices: Sequence[tuple[Slice, tuple[Group, ...]]]
+    needs: Halo
     records: Records
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -73,7 +75,7 @@ class CandidateTask:
                 for table in found.best():
                     yield from table.to_batches()
 
-    def _match(self, scan: Scan, part: Any, found: Candidates, note: Note) -> None:
+    def _match(self, scan: Scan, part: Slice, found: Candidates, note: Note) -> None:
         bound = unchained(self.bound)
         matcher = choose(bound, self.options).start(bound, self.options)
         for events in scan.events(part if len(self.slices) > 1 else None, self.needs):

@@ -10,7 +10,7 @@ from cerise.engines.base import Options
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Output
 from cerise.plan import filters
-from cerise.plan.nodes import Exchange, FramePlan, LakePlan, Slices
+from cerise.plan.nodes import Estimate, Exchange, FramePlan, LakePlan, Slices
 from cerise.plan.overlap import Halo, Slice, Targets, common_partition, halo, slices, targets
 from cerise.spark.chain import unchained
 from cerise.store.lake import Group, Lake
@@ -19,13 +19,12 @@ from cerise.store.scan import Reading
 SMALL = 2_000_000  # events that one task may as well have alone
 PER_TARGET = 1_500_000  # events that are exchanged to one task
 TARGET_BYTES = 64 << 20
-UNKNOWN_BYTES = 1 << 50  # what Spark says where it does not know
 MOST_TASKS = 2_000
 SLICES_PER_TASK = 3  # more slices than cores, so that none waits long for the last
 
 
 def plan_frame(
-    bounds: Sequence[Bound], options: Options, tasks: int, size: int | None, scan: str | None
+    bounds: Sequence[Bound], options: Options, tasks: int, size: Estimate, scan: str | None
 ) -> FramePlan:
     """Plan a query over a DataFrame.
 
@@ -33,18 +32,18 @@ def plan_frame(
         bounds: the queries.
         options: how it is to be run.
         tasks: how many tasks run at once.
-        size: how many bytes the DataFrame is thought to have.
+        size: how large the DataFrame is thought to be.
         scan: why its files are not read directly, where it is files.
     """
     count = options.partitions
-    if count is None and size is not None and size < UNKNOWN_BYTES:
-        count = min(MOST_TASKS, max(tasks, -(-size // TARGET_BYTES)))
+    if count is None and size.bytes is not None:
+        count = min(MOST_TASKS, max(tasks, -(-size.bytes // TARGET_BYTES)))
     found = targets(bounds, count or 4 * tasks)
     if isinstance(found, str):
         exchange = Exchange(Targets(1, None, Halo()), f"all events in one task: {found}")
     else:
         exchange = Exchange(found, _by(bounds, found))
-    return FramePlan(exchange, filters.needed(bounds), filters.why_all(bounds), scan)
+    return FramePlan(exchange, filters.needed(bounds), filters.why_all(bounds), scan, size.rows)
 
 
 def plan_lake(bounds: Sequence[Bound], lake: Lake, options: Options, tasks: int) -> LakePlan:
