@@ -111,10 +111,14 @@ def count(
     given = Given.of(
         events, _counting(query), Roles(time, type, key, order, params), options, engine, version
     )
-    one(given)
-    matches = _found(given, noted=False).matches
-    table = matches if isinstance(matches, pa.Table) else _with_progress(matches)
-    return int(table.column(0)[0].as_py())
+    bound = one(given)
+    if not given.on_spark:
+        return int(_found(given, noted=False).matches.column(0)[0].as_py())
+    from cerise.spark import batch
+
+    reject_schema(given.events)
+    _warn(bound.warnings, given.options)
+    return batch.count(given.events, bound, given.options, scan=given.scan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,10 +286,3 @@ def _counting(query: AnyQuery) -> Query:
     """Return a query that counts the matches of another."""
     parsed = parse(query)
     return parsed if isinstance(parsed.returns, Count) else replace(parsed, returns=Count())
-
-
-def _with_progress(matches: Any) -> pa.Table:
-    from cerise.spark.progress import progress
-
-    with progress(matches.sparkSession):
-        return matches.toArrow()

@@ -413,3 +413,10 @@ def test_return_follows_ansi_rules() -> None:
     with pytest.raises(cerise.DataError, match=r"division by zero in RETURN 1 / a\.x"):
         cerise.find(events, "PATTERN a RETURN 1 / a.x AS y", time="t")
     assert len(cerise.find(events, "PATTERN a WHERE 1 / a.x > 0", time="t")) == 0
+
+
+def test_counting_is_not_one_of_several() -> None:
+    queries = ["PATTERN A a", "PATTERN A a RETURN COUNT(*)"]
+    with pytest.raises(cerise.BindError, match=r"cerise\.count"):
+        find(queries)
+    assert cerise.count(pa.table({"t": [1, 2]}), "PATTERN SEQ(a, b)", time="t") == 1

@@ -29,6 +29,7 @@ from cerise.spark.exchange import BLOBS, Cutter
 from cerise.spark.frames import quote_name, quoted, result_schema
 from cerise.spark.matching import CutTask, MatchTask, ReadTask, SliceTask
 from cerise.spark.planner import needs_of, plan_frame, plan_lake
+from cerise.spark.progress import progress
 from cerise.spark.report import Records, SparkReport
 from cerise.spark.session import session
 from cerise.store.lake import Lake
@@ -51,19 +52,30 @@ def find(
         scan: why files are read by Spark, where they are.
         noted: whether tasks note what they do, for the report that is returned as well.
     """
+    matches, bounds, report = _made(events, bounds, options, scan, noted=noted)
+    return _summed(matches, bounds), report if noted else None
+
+
+def count(events: DataFrame | Lake, bound: Bound, options: Options, *, scan: str | None) -> int:
+    """Return how many matches a query that counts has; the tasks' counts are summed here, without a stage."""
+    counts, _, _ = _made(events, [bound], options, scan, noted=False)
+    with progress(counts.sparkSession, "counting"):
+        return sum(counts.toArrow().column(0).to_pylist())
+
+
+def _made(
+    events: DataFrame | Lake, bounds: Sequence[Bound], options: Options, scan: str | None, *, noted: bool
+) -> tuple[DataFrame, Sequence[Bound], SparkReport]:
+    """Return what the tasks give, of which queries, and the report that they fill."""
     if any(bound.source is not None for bound in bounds):
         events, bounds = _matches_of_source(events, bounds, options, scan)
     plan = plan_of(events, bounds, options, scan)
     spark = session() if isinstance(events, Lake) else events.sparkSession
     records = Records.of(spark) if noted else Records()
     if isinstance(plan, LakePlan):
-        matches = _in_lake(spark, bounds, plan, options, records)
-        report = SparkReport(plan.known, records)
-    else:
-        assert not isinstance(events, Lake)
-        matches = _in_frame(events, bounds, plan, options, records)
-        report = SparkReport({}, records)
-    return _summed(matches, bounds), report if noted else None
+        return _in_lake(spark, bounds, plan, options, records), bounds, SparkReport(plan.known, records)
+    assert not isinstance(events, Lake)
+    return _in_frame(events, bounds, plan, options, records), bounds, SparkReport({}, records)
 
 
 def _matches_of_source(
