@@ -153,7 +153,8 @@ def test_peers_know_every_query_that_they_are_asked() -> None:
     known = {name: peer(name, "search").QUERIES for name in PEERS if importlib.util.find_spec(name)}
     known["flink_sql"] = peer("flink_sql", "adapter").QUERIES
     for name, query in QUERIES.items():
-        for subject in {*query["subjects"], *(each for them in query["also"].values() for each in them)}:
+        more = [each for them in query.get("also", {}).values() for each in them]
+        for subject in {*query["subjects"], *more}:
             of = SUITE["subject"][subject].get("peer")
             assert of not in known or name in known[of]
 
