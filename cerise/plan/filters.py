@@ -8,6 +8,7 @@ kept is always a superset.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -137,12 +138,12 @@ def _literal_sql(value: Value) -> str:
             return f"{value}L" if value != -(2**63) else "(-9223372036854775807L - 1L)"
         case float():
             return f"CAST('{value!r}' AS DOUBLE)"
-    escaped = "".join(
-        f"\\u{ord(char):04x}" if not char.isascii() and ord(char) < 0x10000 else "\\" + char
-        if char in "\\'" else char
-        for char in str(value)
-    )  # fmt: skip
-    return f"'{escaped}'"
+    text = str(value)
+    if re.fullmatch(r"[A-Za-z0-9 _.-]*", text):
+        return f"'{text}'"
+    return (
+        f"CAST(X'{text.encode().hex()}' AS STRING)"  # escapes depend on Spark's settings
+    )
 
 
 # ---- in Arrow
