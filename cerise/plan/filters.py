@@ -141,9 +141,7 @@ def _literal_sql(value: Value) -> str:
     text = str(value)
     if re.fullmatch(r"[A-Za-z0-9 _.-]*", text):
         return f"'{text}'"
-    return (
-        f"CAST(X'{text.encode().hex()}' AS STRING)"  # escapes depend on Spark's settings
-    )
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"  # escapes depend on Spark's settings
 
 
 # ---- in Arrow
