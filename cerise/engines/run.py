@@ -18,14 +18,16 @@ from cerise.engines.choose import choose
 from cerise.engines.output import to_result
 from cerise.engines.several import Queries
 from cerise.errors import did_you_mean
-from cerise.events import EventBatch
+from cerise.events import EventBatch, read_times
 from cerise.pattern.bound import Bound
 from cerise.pattern.nodes import negated
+from cerise.plan.filters import Sieve, needed
 from cerise.plan.overlap import AMPLIFIED, halo
 
 log = logging.getLogger(__name__)
 
 WORTH_A_THREAD = 500_000  # events
+WORTH_A_FILTER = 100_000
 
 
 def absent_types(bound: Bound, table: pa.Table) -> list[str]:
@@ -51,13 +53,25 @@ def run(bound: Bound, table: pa.Table, options: Options, report: Report | None =
     if bound.source is not None:
         table = run(bound.source, table, options)
     report = report if report is not None else Report()
-    events = EventBatch.of(table.select(list(bound.needs)), bound.schema, reads=bound.ties)
+    table = _filtered(table.select(list(bound.needs)), bound, report)
+    events = EventBatch.of(table, bound.schema, reads=bound.ties)
     parts = parts_of(events, bound, options)
     if len(parts) == 1:
         return to_result(_found(parts[0], bound, options, report), bound)
     with ThreadPoolExecutor(len(parts)) as pool:
         found = pool.map(lambda part: list(_found(part, bound, options, report)), parts)
         return to_result(chain.from_iterable(found), bound)
+
+
+def _filtered(table: pa.Table, bound: Bound, report: Report) -> pa.Table:
+    """Leave out events that fit no variable, where to order and to part all of them would cost more."""
+    wanted = needed([bound])
+    if wanted is None or not (bound.schema.order or bound.partition) or len(table) < WORTH_A_FILTER:
+        return table
+    read_times(table, bound.schema)  # an event without a time is an error, needed or not
+    filtered = table.filter(pa.array(Sieve(wanted, bound.schema).kept(table)))
+    report.events += len(table) - len(filtered)
+    return filtered
 
 
 def run_several(

@@ -8,8 +8,9 @@ kept is always a superset.
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cerise.events import Path, Schema, read_column
+from cerise.events import Path, Schema, raw_column, read_column
+from cerise.kernels.literals import Literals
 from cerise.kinds import Kind
 from cerise.pattern.bound import Bound
 from cerise.pattern.expr import COMPARISONS, Attr, Binary, Expr, In, Literal, Value
@@ -26,11 +28,13 @@ from cerise.pattern.query import Unit
 
 PLAIN = frozenset({Kind.INT, Kind.FLOAT, Kind.STRING, Kind.BOOL})
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+AT_ONCE = 1 << 16  # rows
+Codes = npt.NDArray[np.int64]
 EXACT_TEXT = 32  # bytes: statistics of longer strings may have been cut
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class Comparison:
     """An attribute compared with constants.
 
     Attributes:
@@ -54,7 +58,7 @@ class Range:
     most: Any
 
 
-Needed = tuple[tuple[Test, ...], ...]  # an event is needed where all tests of one of these hold
+Needed = tuple[tuple[Comparison, ...], ...]  # an event is needed where all tests of one of these hold
 
 
 def why_all(bounds: Sequence[Bound]) -> str | None:
@@ -79,11 +83,11 @@ def needed(bounds: Sequence[Bound]) -> Needed | None:
     return tuple(dict.fromkeys(_tests(exprs) for branch in branches for exprs in branch.filters.values()))
 
 
-def _tests(exprs: tuple[Expr, ...]) -> tuple[Test, ...]:
+def _tests(exprs: tuple[Expr, ...]) -> tuple[Comparison, ...]:
     return tuple(test for expr in exprs if (test := _test(expr)) is not None)
 
 
-def _test(expr: Expr) -> Test | None:
+def _test(expr: Expr) -> Comparison | None:
     match expr:
         case Binary(op, Attr() as attr, Literal() as literal) if op in COMPARISONS:
             return _compared(attr, op, (literal,))
@@ -95,15 +99,15 @@ def _test(expr: Expr) -> Test | None:
     return None
 
 
-def _compared(attr: Attr, op: str, literals: tuple[Literal, ...]) -> Test | None:
+def _compared(attr: Attr, op: str, literals: tuple[Literal, ...]) -> Comparison | None:
     values = tuple(each.value for each in literals)
     if attr.kind not in PLAIN or any(each.value is None or each.kind not in PLAIN for each in literals):
         return None
     kinds = {attr.kind, *(each.kind for each in literals)}
     if kinds <= {Kind.INT, Kind.FLOAT}:
         kind = Kind.FLOAT if Kind.FLOAT in kinds else Kind.INT
-        return Test(attr.path, kind, op, tuple(float(v) if kind is Kind.FLOAT else v for v in values))  # type: ignore[arg-type]
-    return Test(attr.path, attr.kind, op, values) if len(kinds) == 1 else None
+        return Comparison(attr.path, kind, op, tuple(float(v) if kind is Kind.FLOAT else v for v in values))  # type: ignore[arg-type]
+    return Comparison(attr.path, attr.kind, op, values) if len(kinds) == 1 else None
 
 
 # ---- as SQL
@@ -120,7 +124,7 @@ def as_sql(wanted: Needed, names: Mapping[Path, str]) -> str:
     return "(" + ") OR (".join(either) + ")"
 
 
-def _test_sql(test: Test, name: str) -> str:
+def _test_sql(test: Comparison, name: str) -> str:
     column = f"CAST({name} AS DOUBLE)" if test.kind is Kind.FLOAT else name
     if test.kind is Kind.STRING:
         column = f"{name} COLLATE UTF8_BINARY"
@@ -147,35 +151,106 @@ def _literal_sql(value: Value) -> str:
 # ---- in Arrow
 
 
-def kept(wanted: Needed, table: pa.Table, schema: Schema) -> npt.NDArray[np.bool_]:
-    """Return for each row whether it is needed."""
-    known: dict[Test, pa.Array] = {}
-    total = np.zeros(len(table), bool)
-    for tests in wanted:
-        part = np.ones(len(table), bool)
+class Sieve:
+    """Tells which rows of tables are needed."""
+
+    def __init__(self, wanted: Needed, schema: Schema) -> None:
+        self._wanted = wanted
+        self._schema = schema
+        tests = dict.fromkeys(test for tests in wanted for test in tests)
+        words: dict[Path, dict[str, None]] = {}  # the constants that a column of strings is asked to equal
         for test in tests:
-            if test not in known:
-                known[test] = _holds(test, table, schema)
-            part &= np.asarray(known[test])
-        total |= part
-    return total
+            if test.kind is Kind.STRING and test.op in ("=", "in"):
+                words.setdefault(test.path, {}).update(dict.fromkeys(map(str, test.values)))
+        self._words = {path: list(each) for path, each in words.items()}
+        self._literals = {
+            path: Literals([word.encode() for word in each]) for path, each in self._words.items()
+        }
+
+    def kept(self, table: pa.Table) -> npt.NDArray[np.bool_]:
+        """Return for each row whether it is needed."""
+        total = np.zeros(len(table), bool)
+        start = 0
+        for batch in table.to_batches(max_chunksize=AT_ONCE):
+            self._judge(pa.Table.from_batches([batch]), total[start : start + len(batch)])
+            start += len(batch)
+        return total
+
+    def _judge(self, table: pa.Table, total: npt.NDArray[np.bool_]) -> None:
+        known: dict[Comparison, npt.NDArray[np.bool_]] = {}
+        columns: dict[Path, pa.Array] = {}
+        codes: dict[Path, Codes] = {}
+        for tests in self._wanted:
+            part: npt.NDArray[np.bool_] | None = None
+            for test in tests:
+                if test not in known:
+                    known[test] = (
+                        self._equals(test, raw_column(table, test.path), codes)
+                        if self._is_equality(test)
+                        else _holds(test, self._column(test.path, table, columns))
+                    )
+                part = known[test] if part is None else part & known[test]
+            total |= True if part is None else part
+
+    def _is_equality(self, test: Comparison) -> bool:
+        return test.kind is Kind.STRING and test.op in ("=", "in") and self._literals[test.path].found
+
+    def _column(self, path: Path, table: pa.Table, columns: dict[Path, pa.Array]) -> pa.Array:
+        if path not in columns:
+            columns[path] = read_column(table, self._schema, path)
+        return columns[path]
+
+    def _equals(self, test: Comparison, column: pa.Array, codes: dict[Path, Codes]) -> npt.NDArray[np.bool_]:
+        """Judge strings by which of the query's own they are."""
+        values = column.dictionary if pa.types.is_dictionary(column.type) else column
+        if test.path not in codes:
+            codes[test.path] = self._codes(test.path, values)
+        words = self._words[test.path]
+        among = np.zeros(len(words) + 1, bool)  # the last is for all other strings: their code is -1
+        among[[words.index(str(value)) for value in test.values]] = True
+        of_values: npt.NDArray[np.bool_] = among[codes[test.path]]
+        if values is column:
+            return of_values
+        indices = column.indices.fill_null(len(values)) if column.null_count else column.indices
+        found: npt.NDArray[np.bool_] = np.append(of_values, False)[np.asarray(indices)]
+        return found
+
+    def _codes(self, path: Path, column: pa.Array) -> Codes:
+        """Return which of the constants each string is, or -1."""
+        codes = np.empty(len(column), np.int64)
+        text = column if column.type == pa.string() else column.cast(pa.string())
+        self._literals[path].codes(text, 0, np.arange(len(self._words[path])), codes)
+        if column.null_count:
+            codes[np.asarray(column.is_null())] = -1
+        return codes
 
 
-def _holds(test: Test, table: pa.Table, schema: Schema) -> pa.Array:
-    column = read_column(table, schema, test.path)
+def _holds(test: Comparison, column: pa.Array) -> npt.NDArray[np.bool_]:
+    if test.kind is Kind.STRING:
+        return np.asarray(_text_holds(test, column).fill_null(False))
+    known = column.fill_null(0) if column.null_count else column
+    numbers = known.to_numpy(zero_copy_only=False)
     if test.kind is Kind.FLOAT:
-        column = column.cast(pa.float64(), safe=False)  # as a comparison of both does
+        numbers = numbers.astype(np.float64, copy=False)  # as a comparison of both does
+    first, *others = test.values
+    found: npt.NDArray[np.bool_] = _COMPARE["=" if test.op == "in" else test.op](numbers, first)
+    for value in others:
+        found |= numbers == value
+    if test.kind is Kind.FLOAT and test.op in (">", ">="):  # NaN is above all
+        found |= np.isnan(numbers)
+    return found & np.asarray(column.is_valid()) if column.null_count else found
+
+
+def _text_holds(test: Comparison, column: pa.Array) -> pa.Array:
     if test.op == "in":
         return pc.is_in(column, value_set=pa.array(list(test.values), column.type))
-    found = _COMPARE[test.op](column, pa.scalar(test.values[0], column.type))
-    if test.kind is Kind.FLOAT and test.op in (">", ">="):  # NaN is above all
-        found = pc.or_(found, pc.is_nan(column))
-    return found.fill_null(False)
+    function = {"=": "equal", "!=": "not_equal", "<": "less", "<=": "less_equal", ">": "greater"}
+    return pc.call_function(function.get(test.op, "greater_equal"), [column, pa.scalar(test.values[0])])
 
 
-_COMPARE = {
-    "=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater,
-    ">=": pc.greater_equal,
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
+    ">=": operator.ge,
 }  # fmt: skip
 
 
@@ -189,7 +264,7 @@ def may_hold(wanted: Needed, ranges: Mapping[Path, Range]) -> bool:
     )
 
 
-def _may(test: Test, found: Range) -> bool:
+def _may(test: Comparison, found: Range) -> bool:
     least, most = found.least, found.most
     if test.kind is Kind.STRING and max(len(str(least).encode()), len(str(most).encode())) >= EXACT_TEXT:
         return True

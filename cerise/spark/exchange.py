@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from cerise.engines.identity import hash_rows
 from cerise.events import EventBatch, Path, Schema, read_times
-from cerise.plan.filters import Needed, kept
+from cerise.plan.filters import Needed, Sieve
 from cerise.plan.overlap import Targets
 from cerise.store.scan import ROW
 
@@ -45,18 +45,14 @@ class Cutter:
     def __call__(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         """Yield blobs, with the number by which Spark brings them to their target."""
         waiting: list[pa.Table] = []
+        sieve = None if self.needed is None else Sieve(self.needed, self.schema)
         for table in tables:
-            waiting.append(self._filtered(table))
+            waiting.append(table if sieve is None else table.filter(pa.array(sieve.kept(table))))
             if sum(map(len, waiting)) >= CUT_AT_ONCE:
                 yield from self._blobs(pa.concat_tables(waiting))
                 waiting = []
         if waiting:
             yield from self._blobs(pa.concat_tables(waiting))
-
-    def _filtered(self, table: pa.Table) -> pa.Table:
-        if self.needed is None:
-            return table
-        return table.filter(pa.array(kept(self.needed, table, self.schema)))
 
     def _blobs(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         keys = hash_rows(table, self.schema, self.partition) if self.partition else None

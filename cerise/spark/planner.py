@@ -134,7 +134,8 @@ def _reading(bounds: Sequence[Bound], lake: Lake, groups: Sequence[Group], *, la
     reads = tuple(name for name in names if name in roots or not late)
     rest = tuple(name for name in names if name not in reads)
     files = {each.file: lake.files[each.file] for each in groups}
-    return Reading(lake.root, files, schema, reads, rest, lake.coded(reads))
+    wanted = filters.needed(bounds) if late else None  # where events are exchanged, the cutter filters
+    return Reading(lake.root, files, schema, reads, rest, lake.coded(reads), wanted)
 
 
 def needs_of(bounds: Sequence[Bound]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from cerise.errors import CeriseError, DataError, StoreError
 from cerise.events import EventBatch, Schema, read_times
+from cerise.plan.filters import Needed, Sieve
 from cerise.plan.overlap import MAX_TIME, MIN_TIME, Halo, Slice
 from cerise.store.lake import File, Group, opened
 
@@ -26,7 +27,8 @@ Ints = npt.NDArray[np.int64]
 ROW = "__cerise_row"  # where an event lies: the place of its row group, and its row
 BITS = 32
 OPEN_FILES = 8
-AT_ONCE = 1 << 20  # events that are matched at once, where row groups are smaller
+AT_ONCE = 1 << 18  # events that are matched at once, where row groups are smaller
+WORTH_A_FILTER = 0.5  # of the events are kept at most, or the matcher may judge them itself
 KEPT_GROUPS = 2  # row groups whose returned columns stay in memory
 
 
@@ -51,6 +53,7 @@ class Reading:
         reads: the columns that matching reads.
         late: the columns that are only returned.
         coded: those of them whose strings are read as codes.
+        needed: which events are needed; None: all.
     """
 
     root: str
@@ -59,6 +62,7 @@ class Reading:
     reads: tuple[str, ...]
     late: tuple[str, ...] = ()
     coded: tuple[str, ...] = ()
+    needed: Needed | None = None
 
 
 @dataclass(slots=True)
@@ -82,8 +86,14 @@ class Scan:
     reading: Reading
     groups: Sequence[Group]
     counts: Counts = field(default_factory=Counts)
+    _sieve: Sieve | None = None
+    _filters: bool = True
     _open: OrderedDict[int, pq.ParquetFile] = field(default_factory=OrderedDict)
     _kept: OrderedDict[int, pa.Table] = field(default_factory=OrderedDict)
+
+    def __post_init__(self) -> None:
+        if self.reading.needed is not None:
+            self._sieve = Sieve(self.reading.needed, self.reading.schema)
 
     def events(self, part: Slice | None, needs: Halo) -> Iterator[EventBatch]:
         """Yield the events of a slice in stream order; of all row groups, where no slice is given.
@@ -93,17 +103,18 @@ class Scan:
         """
         waiting: list[_Piece] = []
         ready: list[_Piece] = []
-        numbered = bool(self.reading.late) or any(
-            a.span.last >= b.span.first for a, b in pairwise(self.groups)
-        )
+        borders = _borders(self.groups)
+        overlap = any(border <= group.span.last for group, border in zip(self.groups, borders, strict=False))
+        numbered = bool(self.reading.late) or overlap
         for i, group in enumerate(self.groups):
-            waiting.append(_limited(self._piece(group, numbered=numbered), part, needs))
-            border = self.groups[i + 1].span.first if i + 1 < len(self.groups) else None
-            waiting, before = _split(waiting, border)
-            ready += before
-            if sum(len(each.times) for each in ready) >= AT_ONCE:
-                yield self._batch(_joined(ready), part)
-                ready = []
+            piece = _limited(self._piece(group, numbered=numbered), part, needs)
+            waiting.append(self._filtered(piece))
+            waiting, before = _split(waiting, borders[i] if i < len(borders) else None)
+            for piece in before:
+                ready.append(piece)
+                if sum(len(each.times) for each in ready) >= AT_ONCE:
+                    yield self._batch(_joined(ready), part)
+                    ready = []
         if ready:
             yield self._batch(_joined(ready), part)
 
@@ -153,6 +164,15 @@ class Scan:
         if not bool(np.all(times[1:] >= times[:-1])):
             return _ordered(_Piece(table, times, rows), np.argsort(times, kind="stable"))
         return _Piece(table, times, rows)
+
+    def _filtered(self, piece: _Piece) -> _Piece:
+        """Leave out events that are not needed, as long as that leaves out many."""
+        if self._sieve is None or not self._filters:
+            return piece
+        keep = self._sieve.kept(piece.table)
+        self._filters = int(keep.sum()) <= WORTH_A_FILTER * len(keep)
+        rows = None if piece.rows is None else piece.rows[keep]
+        return _Piece(piece.table.filter(pa.array(keep)), piece.times[keep], rows)
 
     # ---- columns
 
@@ -230,6 +250,15 @@ class Scan:
 
     def _named(self, group: Group) -> str:
         return f"{self.reading.files[group.file].path}, row group {group.number}"
+
+
+def _borders(groups: Sequence[Group]) -> list[int]:
+    """Return for each row group but the last the time from which events must wait for the next one.
+
+    Where row groups follow one another as their rows do, events of equal time are in order already (S1.2).
+    """
+    in_order = all(a.place < b.place for a, b in pairwise(groups))
+    return [min(each.span.first, MAX_TIME - 1) + in_order for each in groups[1:]]
 
 
 def _caster(column: pa.ChunkedArray, kind: pa.DataType) -> Callable[[], pa.ChunkedArray]:
