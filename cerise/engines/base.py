@@ -20,6 +20,7 @@ class Options:
     Args:
         engine: the engine's name; None lets Cerise choose.
         max_runs: how many runs may be alive at once before the query is given up with an error.
+        max_steps: how many steps the search for one row match may take before it is given up with an error.
         partitions: into how many parts, each a Spark task, the events are cut; None lets Cerise choose.
         threads: how many threads match a table in this process; None lets Cerise choose.
         strict: whether a warning about the query is an error.
@@ -27,12 +28,13 @@ class Options:
 
     engine: str | None = None
     max_runs: int = 1_000_000
+    max_steps: int = 50_000_000
     partitions: int | None = None
     threads: int | None = None
     strict: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("max_runs", "partitions", "threads"):
+        for name in ("max_runs", "max_steps", "partitions", "threads"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise PlanError(f"{name} is {value}", hint="it must be at least 1")

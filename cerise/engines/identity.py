@@ -119,9 +119,15 @@ def _taken(batch: EventBatch, rows: npt.NDArray[np.int64]) -> EventBatch:
 
 def hash_rows(table: pa.Table, schema: Schema, paths: Iterable[Path]) -> UInts:
     """Return a hash of some attributes of each row; rows that SQL groups together hash alike."""
-    hashed = np.zeros(len(table), dtype=np.uint64)
-    for path in paths:
-        hashed = _mix(hashed * STEP_EVENT + _hash_column(read_column(table, schema, path), schema.kind(path)))
+    columns = ((read_column(table, schema, path), schema.kind(path)) for path in paths)
+    return hash_columns(columns, len(table))
+
+
+def hash_columns(columns: Iterable[tuple[pa.Array, Kind]], rows: int) -> UInts:
+    """Return a hash of the values of each row, which are in canonical form."""
+    hashed = np.zeros(rows, dtype=np.uint64)
+    for column, kind in columns:
+        hashed = _mix(hashed * STEP_EVENT + _hash_column(column, kind))
     return hashed
 
 

@@ -20,12 +20,12 @@ class Formulas(NamedTuple):
 
     Attributes:
         edge: its formulas, as the kernels take them.
-        fits: fills in which variables each event of a chunk could be.
+        fits: fills in which variables each event of a chunk could be, where there is such a function.
         keeps: what keeps the code in memory.
     """
 
     edge: Any
-    fits: Callable[[int, int, int], None]
+    fits: Callable[[int, int, int], None] | None
     keeps: Any
 
 
@@ -39,12 +39,13 @@ def _compiled(source: str) -> Formulas:
     from cerise.kernels import machine_code
 
     code = machine_code.compile_source(source, values)
-    fits = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(code.addresses["fits"])
-    return Formulas(code.addresses["edge"], fits, code)
+    fits = code.addresses.get("fits")
+    function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+    return Formulas(code.addresses["edge"], None if fits is None else function(fits), code)
 
 
 def _interpreted(source: str) -> Formulas:
     names: dict[str, Any] = {**vars(values), "INF": math.inf, "NAN": math.nan, "np": np}
     names |= {name: getattr(jit, name) for name in ("load", "load_float", "store", "store_float")}
     exec(compile(source, "<query>", "exec"), names)
-    return Formulas(names["edge"], names["fits"], None)
+    return Formulas(names["edge"], names.get("fits"), None)

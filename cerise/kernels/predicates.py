@@ -113,6 +113,8 @@ def value(expr: Expr, scope: Scope, writer: Writer) -> Value:
             return _negated(arg, scope, writer)
         case Binary(op) if op not in COMPARISONS and op not in ("and", "or"):
             return _arithmetic(expr, scope, writer)
+        case Call("if"):
+            return _choice(expr, scope, writer)
         case Call(function) if function in LENIENT:
             return _lenient(expr, scope, writer)
         case Call():
@@ -272,6 +274,22 @@ def _better(function: str, new: str, old: str, *, float_kind: bool) -> str:
 def better(function: str, new: str, old: str, kind: Kind) -> str:
     """Return the test that a value takes the place of the min or max so far."""
     return _better(function, new, old, float_kind=kind is Kind.FLOAT)
+
+
+def _choice(expr: Call, scope: Scope, writer: Writer) -> Value:
+    """One of two values; only that one is computed, so that the other counts no faults."""
+    float_kind = kind_of(expr) is Kind.FLOAT
+    taken = truth(expr.args[0], scope, writer).true
+    result = writer.name("0.0 + 0.0" if float_kind else "0 + 0")
+    missing = writer.name("True or False")
+    for head, arg in zip((f"if {taken}:", "else:"), expr.args[1:], strict=True):
+        with writer.block(head):
+            found = value(arg, scope, writer)
+            if float_kind:
+                found = _as_float(found, kind_of(arg), writer)
+            writer.line(f"{result} = {found.code}")
+            writer.line(f"{missing} = {found.null}")
+    return Value(result, missing)
 
 
 _FLOAT_CALLS: dict[str, str] = {

@@ -80,6 +80,11 @@ def _common(kinds: Kinds) -> Kind | None:
     return result if len(kinds) >= 2 else None
 
 
+def _choice(kinds: Kinds) -> Kind | None:
+    """A predicate, and two values that meet in one kind."""
+    return _common(kinds[1:]) if len(kinds) == 3 and kinds[0] in (Kind.BOOL, Kind.NULL) else None
+
+
 FUNCTIONS: dict[str, Callable[[Kinds], Kind | None]] = {
     "abs": _absolute,
     "ceil": _whole,
@@ -87,6 +92,7 @@ FUNCTIONS: dict[str, Callable[[Kinds], Kind | None]] = {
     "exp": _double,
     "floor": _whole,
     "greatest": _common,
+    "if": _choice,
     "least": _common,
     "length": _length,
     "ln": _double,

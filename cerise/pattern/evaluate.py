@@ -81,6 +81,8 @@ def compiled(expr: Expr, on_fault: OnFault) -> Compiled:
             return _contained(expr, on_fault)
         case Like(arg, pattern):
             return _apply(like(pattern), [arg], on_fault)
+        case Call("if"):
+            return _choice(expr, on_fault)
         case Call(function, args) if function in LENIENT_FUNCTIONS:
             return _lenient(expr, on_fault)
         case Call(function, args):
@@ -155,6 +157,14 @@ def _lenient(expr: Call, on_fault: OnFault) -> Compiled:
     if kind_of(expr) is Kind.FLOAT:
         return lambda *scope: function([None if (x := arg(*scope)) is None else float(x) for arg in args])
     return lambda *scope: function([arg(*scope) for arg in args])
+
+
+def _choice(expr: Call, on_fault: OnFault) -> Compiled:
+    """One of two values, in the kind in which they meet; only that one is computed. Null is not true."""
+    truth, then, other = (compiled(arg, on_fault) for arg in expr.args)
+    if kind_of(expr) is not Kind.FLOAT:
+        return lambda *scope: (then if truth(*scope) else other)(*scope)
+    return lambda *scope: None if (x := (then if truth(*scope) else other)(*scope)) is None else float(x)
 
 
 def _apply(function: Callable[..., Any], operands: list[Expr], on_fault: OnFault) -> Compiled:

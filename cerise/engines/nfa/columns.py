@@ -104,12 +104,12 @@ class Columns:
             if pa.types.is_dictionary(column.type):
                 self.texts.add(column.dictionary.cast(pa.string()).drop_null(), renumber)
         self._arrays = [
-            _numbers(column, kind) if kind is not Kind.STRING
+            numbers(column, kind) if kind is not Kind.STRING
             else self._codes(column) if pa.types.is_dictionary(column.type)
             else _Strings(column, np.empty(min(CHUNK, len(column)), np.int64))
             for column, (_, kind) in zip(coded, self.paths, strict=True)
         ]  # fmt: skip
-        self._nulls = _null_bits(coded, len(events))
+        self._nulls = null_bits(coded, len(events))
 
     def at(self, start: int, seq: int, points: Ints) -> None:
         """Point at the chunk that starts with an event of the batch; `points` are those of the chunk."""
@@ -161,7 +161,7 @@ class _Strings:
     codes: Ints
 
 
-def _numbers(column: pa.Array, kind: Kind) -> npt.NDArray[Any]:
+def numbers(column: pa.Array, kind: Kind) -> npt.NDArray[Any]:
     """Return numbers in a row of memory, without a copy where that can be."""
     if column.null_count:
         column = column.fill_null(False if kind is Kind.BOOL else 0)
@@ -170,7 +170,7 @@ def _numbers(column: pa.Array, kind: Kind) -> npt.NDArray[Any]:
     return np.ascontiguousarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def _null_bits(columns: list[pa.Array], length: int) -> Ints | None:
+def null_bits(columns: list[pa.Array], length: int) -> Ints | None:
     """Return one word for each event, with a bit for each column that is null there."""
     if not any(column.null_count or _null_in_dictionary(column) for column in columns):
         return None

@@ -57,7 +57,7 @@ def plain(expr: Expr, derived: dict[Path, Derived]) -> Expr:
     Raises:
         Mixed: where a text function joins several events.
     """
-    if not _computes_text(expr):
+    if not computes_text(expr):
         return rebuild(expr, lambda each: plain(each, derived))
     inner = attributes(expr)
     if any(isinstance(each, Agg) for each in walk(expr)) or len({(a.var, a.at) for a in inner}) > 1:
@@ -73,7 +73,8 @@ def plain(expr: Expr, derived: dict[Path, Derived]) -> Expr:
     return Attr(inner[0].var, path, inner[0].at, kind)
 
 
-def _computes_text(expr: Expr) -> bool:
+def computes_text(expr: Expr) -> bool:
+    """Whether an expression is beyond kernels, which compute with numbers only."""
     match expr:
         case Like():
             return True

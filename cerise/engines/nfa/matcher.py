@@ -204,6 +204,7 @@ class NfaMatcher:
     def _chunk(self, start: int, part: Ints, points: Ints) -> Iterator[Matches]:
         seq = self._retained.start + start
         mask = self._mask[: len(part)]
+        assert self._formulas.fits is not None
         self._formulas.fits(len(mask), self._columns.address, mask.ctypes.data)
         self._bar(start, mask)
         given = (mask.ctypes.data, part.ctypes.data, points.ctypes.data)

@@ -21,6 +21,11 @@ def _predicates(branches: Iterable[Branch]) -> list[Expr]:
 
 def only_literals(branches: Iterable[Branch]) -> frozenset[Path]:
     """Return the string attributes that are only ever compared with strings of the query."""
+    return compared_with_literals(_predicates(branches))
+
+
+def compared_with_literals(exprs: Iterable[Expr]) -> frozenset[Path]:
+    """Return the attributes that some predicates only ever ask to equal constants."""
     found: set[Path] = set()
     others: set[Path] = set()
 
@@ -38,7 +43,7 @@ def only_literals(branches: Iterable[Branch]) -> frozenset[Path]:
                 for child in children(expr):
                     visit(child)
 
-    for root in _predicates(branches):
+    for root in exprs:
         visit(root)
     return frozenset(found - others)
 

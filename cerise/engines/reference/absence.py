@@ -21,21 +21,30 @@ class Absences:
 
     def veto(self, binding: Binding, stream: Stream) -> bool:
         """Whether an event that must not occur does."""
-        return any(self._occurs(absence, tests, binding, stream) for absence, tests in self.parts)
+        return self.vetoing(binding, stream) is not None
+
+    def vetoing(self, binding: Binding, stream: Stream) -> tuple[Absence, int] | None:
+        """Return the first negated variable that occurs, and the position of the event that is it."""
+        for absence, tests in self.parts:
+            if (position := self._occurs(absence, tests, binding, stream)) is not None:
+                return absence, position
+        return None
 
     @staticmethod
     def _tests(negation: Negation, bound: Bound, on_fault: OnFault) -> list[Test]:
         return [Test.of(test, bound.kleene, on_fault) for test in negation.tests]
 
-    def _occurs(self, absence: Absence, tests: Iterable[Test], binding: Binding, stream: Stream) -> bool:
+    def _occurs(
+        self, absence: Absence, tests: Iterable[Test], binding: Binding, stream: Stream
+    ) -> int | None:
         own = {position for positions in binding.values() for position in positions}
         for position in self._where(absence, binding, stream):
             if position in own:
                 continue
             candidate = {**binding, absence.var.name: (position,)}
             if all(test.holds(stream.columns, candidate) for test in tests):
-                return True
-        return False
+                return position
+        return None
 
     def _where(self, absence: Absence, binding: Binding, stream: Stream) -> Iterator[int]:
         """Yield the positions at which the negated event must not be."""

@@ -90,7 +90,7 @@ class ReferenceMatcher:
         self._tables, self._opens = [], []
         columns = events.columns(self.bound.reads)
         found: list[Positions] = []
-        for rows in _partitions(events, self.bound):
+        for rows in partitions_of(events, self.bound):
             picked = {path: _pick(values, rows) for path, values in columns.items()}
             matches = self._all_matches(Stream(picked, events.times[rows].tolist()))
             matches = {each for each in matches if opens[rows[_order(each)[1]]]}
@@ -180,7 +180,7 @@ def _limited(matches: Iterable[Positions], limit: int) -> list[Positions]:
     return chosen
 
 
-def _partitions(events: EventBatch, bound: Bound) -> list[Rows]:
+def partitions_of(events: EventBatch, bound: Bound) -> list[Rows]:
     """Return the rows of each partition, in stream order (S8)."""
     columns = [events.column(path).to_pylist() for path in bound.partition]
     required = [path in bound.not_null for path in bound.partition]

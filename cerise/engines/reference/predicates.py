@@ -53,9 +53,10 @@ class Test:
 
     def holds(self, columns: Columns, binding: Binding, *, newest: str | None = None) -> bool:
         """Whether it holds for all events it runs over; of variable `newest`, for its newest event only."""
-        return all(self.function(columns, binding, step) is True for step in self._steps(binding, newest))
+        return all(self.function(columns, binding, step) is True for step in self.steps(binding, newest))
 
-    def _steps(self, binding: Binding, newest: str | None) -> Iterator[dict[str, int]]:
+    def steps(self, binding: Binding, newest: str | None) -> Iterator[dict[str, int]]:
+        """Yield the numbers of the events that it is judged for; of variable `newest`, of its newest only."""
         ranges = []
         for var, first in self.runs_over.items():
             count = len(binding.get(var, ()))
@@ -80,13 +81,22 @@ def newly_hold(
         left: the variables left before and after.
         var: the variable that has the new event.
     """
+    judged = newly_judged(tests, moved, left, var)
+    return all(test.holds(columns, moved[1], newest=newest) for test, newest in judged)
+
+
+def newly_judged(
+    tests: Iterable[Test],
+    moved: tuple[Binding, Binding],
+    left: tuple[frozenset[str], frozenset[str]],
+    var: str,
+) -> Iterator[tuple[Test, str | None]]:
+    """Yield what binding one more event has made judgeable, and the variable whose newest event it is for."""
     before, after = moved
     for test in tests:
         if not test.determined(after, left[1]):
             continue
         if not test.determined(before, left[0]):
-            if not test.holds(columns, after):
-                return False
-        elif var in test.runs_over and not test.holds(columns, after, newest=var):
-            return False
-    return True
+            yield test, None
+        elif var in test.runs_over:
+            yield test, var

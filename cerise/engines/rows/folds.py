@@ -1,0 +1,135 @@
+"""Aggregates that grow with each mapped row: the parts they are kept in, and what comes of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cerise.kernels.predicates import Value, Writer, _guarded, better
+from cerise.kinds import Kind
+from cerise.pattern.rows import RowAgg
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A number that an aggregate is kept in: its register, and whether it is a double."""
+
+    register: int
+    kind: Kind
+
+    @property
+    def zero(self) -> str:
+        """What is added to it to make a name of its own."""
+        return "0.0" if self.kind is Kind.FLOAT else "0"
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """How an aggregate is kept, grows and is read."""
+
+    parts: tuple[Part, ...]
+    add: Callable[[list[str], str, Writer], None]
+    result: Callable[[list[str], Writer], Value]
+
+
+def fold_of(agg: RowAgg, kind: Kind, register: int) -> Fold | str:
+    """Return how an aggregate over values of a kind is kept from a register on, or say why it cannot be."""
+    if agg.distinct or agg.function not in FOLDS:
+        return f"{agg.function}{' of DISTINCT values' if agg.distinct else ''} stands in DEFINE"
+    kinds, add, result = FOLDS[agg.function](kind)
+    parts = tuple(Part(register + i, each) for i, each in enumerate(kinds))
+    return Fold(parts, add, result)
+
+
+_Made = tuple[
+    tuple[Kind, ...], Callable[[list[str], str, Writer], None], Callable[[list[str], Writer], Value]
+]
+
+
+def _count(_kind: Kind) -> _Made:
+    def add(parts: list[str], _value: str, writer: Writer) -> None:
+        writer.line(f"{parts[0]} += 1")
+
+    return (Kind.INT,), add, lambda parts, _writer: Value(parts[0])
+
+
+def _sum(kind: Kind) -> _Made:
+    return _sum_of_doubles(kind) if kind is Kind.FLOAT else _exact_sum(kind)
+
+
+def _exact_sum(_kind: Kind) -> _Made:
+    def add(parts: list[str], value: str, writer: Writer) -> None:
+        high, low, count = parts
+        writer.line(f"{high} += {value} >> 32")
+        writer.line(f"{low} += {value} & (HALF - 1)")
+        writer.line(f"{count} += 1")
+
+    def result(parts: list[str], writer: Writer) -> Value:
+        joined = ", ".join(parts[:2])
+        empty = writer.name(f"{parts[2]} == 0")
+        return _guarded(f"sum_value({joined})", empty, f"sum_faults({joined})", writer)
+
+    return (Kind.INT, Kind.INT, Kind.INT), add, result
+
+
+def _sum_of_doubles(_kind: Kind) -> _Made:
+    def result(parts: list[str], writer: Writer) -> Value:
+        return Value(parts[0], writer.name(f"{parts[1]} == 0"))
+
+    return (Kind.FLOAT, Kind.INT), _add_double, result
+
+
+def _avg(_kind: Kind) -> _Made:
+    def result(parts: list[str], writer: Writer) -> Value:
+        return Value(writer.name(f"{parts[0]} / max({parts[1]}, 1)"), writer.name(f"{parts[1]} == 0"))
+
+    return (Kind.FLOAT, Kind.INT), _add_double, result
+
+
+def _add_double(parts: list[str], value: str, writer: Writer) -> None:
+    """Sum from first to last: the first value is taken as it is."""
+    number = writer.name(f"float({value})")
+    writer.line(f"{parts[0]} = {number} if {parts[1]} == 0 else {parts[0]} + {number}")
+    writer.line(f"{parts[1]} += 1")
+
+
+def _stddev(_kind: Kind) -> _Made:
+    def add(parts: list[str], value: str, writer: Writer) -> None:
+        count, mean, squares = parts
+        number = writer.name(f"float({value})")
+        delta = writer.name(f"{number} - {mean}")
+        writer.line(f"{count} += 1")
+        writer.line(f"{mean} = {mean} + {delta} / {count}")
+        writer.line(f"{squares} = {squares} + {delta} * ({number} - {mean})")
+
+    def result(parts: list[str], writer: Writer) -> Value:
+        spread = writer.name(f"square_root({parts[2]} / max({parts[0]} - 1, 1))")
+        return Value(spread, writer.name(f"{parts[0]} < 2"))
+
+    return (Kind.INT, Kind.FLOAT, Kind.FLOAT), add, result
+
+
+def _extreme(function: str) -> Callable[[Kind], _Made]:
+    def made(kind: Kind) -> _Made:
+        def add(parts: list[str], value: str, writer: Writer) -> None:
+            best, count = parts
+            with writer.block(f"if {count} == 0 or {better(function, value, best, kind)}:"):
+                writer.line(f"{best} = {value}")
+            writer.line(f"{count} += 1")
+
+        def result(parts: list[str], writer: Writer) -> Value:
+            return Value(parts[0], writer.name(f"{parts[1]} == 0"))
+
+        return (kind if kind is Kind.FLOAT else Kind.INT, Kind.INT), add, result
+
+    return made
+
+
+FOLDS: dict[str, Callable[[Kind], _Made]] = {
+    "avg": _avg,
+    "count": _count,
+    "max": _extreme("max"),
+    "min": _extreme("min"),
+    "stddev": _stddev,
+    "sum": _sum,
+}

@@ -1,0 +1,386 @@
+"""The search for row matches, compiled: depth first in preferment order, with what failed remembered.
+
+A search stands at an instruction and a row, with the counts and sums that conditions ask for (registers).
+What it has still to try lies on a stack. Rows of a match are neighbours, so the labels so far are an array
+by row; going back overwrites it. Two searches with equal instruction, row and registers have equal futures:
+once a search has been long, places are remembered, and none is searched from twice. So `(A+)+ B` is linear.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cerise.engines.rows.instructions import (
+    ACCEPT,
+    CHECK,
+    END,
+    FIRST,
+    I_A,
+    I_B,
+    I_HIDDEN,
+    I_OP,
+    I_WORDS,
+    MARK,
+    ROW,
+    SPLIT,
+)
+from cerise.engines.rows.layout import (
+    ANY_TIME,
+    C_HIGH,
+    C_LOW,
+    C_NUMBER,
+    DEEP,
+    DONE,
+    ENDLESS,
+    FITS,
+    FORGETFUL,
+    FROM_END,
+    FULL,
+    G_BUDGET,
+    G_COLS,
+    G_CUT,
+    G_DEPENDENT,
+    G_EPOCH,
+    G_FIRST,
+    G_KEYS,
+    G_LABELLED,
+    G_LABELS,
+    G_MATCHES,
+    G_NO_TIME,
+    G_NULLABLE,
+    G_NUMBER,
+    G_PARTITION,
+    G_PARTITIONS,
+    G_PATIENCE,
+    G_REGISTERS,
+    G_REGS,
+    G_REMEMBERED,
+    G_ROW,
+    G_SHARES,
+    G_SKIP,
+    G_SKIP_TO,
+    G_STRIDE,
+    G_TIMEOUTS,
+    G_TOUCHED,
+    G_UPDATES,
+    G_WITHIN,
+    HIDDEN,
+    K_KIND,
+    K_N,
+    K_SET,
+    K_WORDS,
+    NO_MATCH,
+    O_LENGTH,
+    O_NUMBER,
+    O_PARTITION,
+    O_START,
+    O_TIMEOUT,
+    O_WORDS,
+    PAST_LAST,
+    R_EPOCH,
+    R_KEYS,
+    R_PC,
+    R_PROGRESS,
+    R_ROW,
+    REGISTER,
+    S_PC,
+    S_PROGRESS,
+    S_REGISTERS,
+    S_ROW,
+    SPENT,
+    T_CODE,
+    T_CUT,
+    T_KEYS,
+    T_LABELS,
+    T_MASKS,
+    T_MEMORY,
+    T_MEMORY_SIZE,
+    T_OFFSETS,
+    T_OUT,
+    T_OUT_LABELS,
+    T_OUT_LABELS_SIZE,
+    T_OUT_SIZE,
+    T_PLACES,
+    T_STACK,
+    T_STACK_SIZE,
+    T_TIMES,
+    TO_FIRST,
+    TO_NEXT,
+    UNMAPPED,
+)
+from cerise.kernels.jit import ask, get, int64, kernel, put
+
+
+@kernel()
+def key_of(m: int, i: int) -> int:
+    """Return the i-th value on which the future of a search depends."""
+    key = get(m, T_KEYS) + 8 * K_WORDS * i
+    which, n = get(key, K_SET), get(key, K_N)
+    count = get(get(m, G_REGS), which)
+    if get(key, K_KIND) == REGISTER:
+        return count
+    at = count - 1 - n if get(key, K_KIND) == FROM_END else n
+    if at < 0 or at >= count:
+        return -1
+    return get(get(m, T_PLACES), which * get(m, G_STRIDE) + at)
+
+
+@kernel()
+def remembers(m: int, pc: int, row: int, progress: int) -> int:
+    """Note that a search goes on from here; return 1 where one has before, -1 where there is no room."""
+    size, keys, epoch = get(m, T_MEMORY_SIZE), get(m, G_KEYS), get(m, G_EPOCH)
+    width = 8 * (R_KEYS + keys)
+    hashed = (pc * 0x9E3779B1 + row * 0x85EBCA77 + progress * 0xC2B2AE3D) & 0x7FFFFFFFFFFF
+    for i in range(keys):
+        hashed = ((hashed ^ (key_of(m, i) & 0xFFFFFFFF)) * 0x9E3779B1) & 0x7FFFFFFFFFFF
+    at = (hashed ^ (hashed >> 17)) & (size - 1)
+    entry = get(m, T_MEMORY) + width * at
+    while get(entry, R_EPOCH) == epoch:
+        same = get(entry, R_PC) == pc and get(entry, R_ROW) == row and get(entry, R_PROGRESS) == progress
+        i = 0
+        while same and i < keys:
+            same = get(entry, R_KEYS + i) == key_of(m, i)
+            i += 1
+        if same:
+            return 1
+        at = (at + 1) & (size - 1)
+        entry = get(m, T_MEMORY) + width * at
+    if 2 * get(m, G_REMEMBERED) >= size:
+        return -1
+    put(m, G_REMEMBERED, get(m, G_REMEMBERED) + 1)
+    put(entry, R_EPOCH, epoch)
+    put(entry, R_PC, pc)
+    put(entry, R_ROW, row)
+    put(entry, R_PROGRESS, progress)
+    for i in range(keys):
+        put(entry, R_KEYS + i, key_of(m, i))
+    return 0
+
+
+@kernel()
+def fails(code: int, masks: int, pc: int, row: int, low: int, high: int) -> bool:
+    """Whether a row, which is there, can be seen not to have the label that an instruction asks for."""
+    line = code + 8 * I_WORDS * pc
+    if get(line, I_OP) != ROW or row >= high:
+        return False
+    return (get(masks, row - low) >> get(line, I_A)) & 1 == 0
+
+
+@kernel()
+def expired(m: int, start: int, row: int) -> bool:
+    """Whether a row is not in the window that the first row of a match opens (M42)."""
+    within, times, none = get(m, G_WITHIN), get(m, T_TIMES), get(m, G_NO_TIME)
+    if within == ANY_TIME or row == start:
+        return False
+    first, last = get(times, start), get(times, row)
+    passed = last - first  # below zero where it does not fit into 64 bits
+    return passed > within or passed < 0 or none in (first, last)
+
+
+@kernel()
+def copies(source: int, target: int, count: int) -> None:
+    """Copy some words."""
+    for i in range(count):
+        put(target, i, get(source, i))
+
+
+@kernel()
+def maps(m: int, edge: Any, line: int, row: int, progress: int, steps: int, start: int, low: int) -> int:
+    """Map a row to the label of an instruction: 1 where it can be, 0 where not, else why the search stops."""
+    label = get(line, I_A)
+    if (get(get(m, T_MASKS), row - low) >> label) & 1 == 0:
+        return 0
+    if steps > get(m, G_PATIENCE):
+        if steps > get(m, G_BUDGET):
+            return -SPENT
+        known = remembers(m, line, row, progress)
+        if known != 0:
+            return 0 if known > 0 else -FORGETFUL
+    regs, cols = get(m, G_REGS), get(m, G_COLS)
+    if (get(m, G_DEPENDENT) >> label) & 1 and ask(edge, label, regs, start, row, cols, 0) == 0:
+        return 0
+    if get(m, G_UPDATES):
+        ask(edge, get(m, G_LABELS) + label, regs, start, row, cols, 0)
+    put(get(m, T_LABELS), row - low, label + HIDDEN * get(line, I_HIDDEN))
+    return 1
+
+
+@kernel()
+def cuts(m: int, length: int, offset: int) -> None:
+    """Keep the labels of the first way that found no further row (M46)."""
+    if get(m, G_TIMEOUTS) and get(m, G_CUT) == 0 and length > 0:
+        copies(get(m, T_LABELS) + 8 * offset, get(m, T_CUT), length)
+        put(m, G_CUT, length)
+
+
+@kernel()
+def attempt(m: int, edge: Any, low: int, high: int, start: int) -> int:
+    """Return where the first match in preferment order that starts at a row ends, or NO_MATCH."""
+    code, masks = get(m, T_CODE), get(m, T_MASKS)
+    regs, registers, stack = get(m, G_REGS), get(m, G_REGISTERS), get(m, T_STACK)
+    width = 8 * (S_REGISTERS + registers)
+    pc, row, progress, depth, steps = 0, start, -1, 0, 0
+    for i in range(registers):
+        put(regs, i, 0)
+    put(m, G_CUT, 0)
+    put(m, G_TOUCHED, 0)
+    while True:
+        steps += 1
+        line = code + 8 * I_WORDS * pc
+        op, a, b = get(line, I_OP), get(line, I_A), get(line, I_B)
+        if op == ROW:
+            beyond = row < high and expired(m, start, row)
+            if row >= high or beyond:
+                if beyond:
+                    put(m, G_TOUCHED, 1)
+                cuts(m, row - start, start - low)
+            else:
+                mapped = maps(m, edge, line, row, progress, steps, start, low)
+                if mapped < 0:
+                    return mapped - 1
+                if mapped > 0:
+                    pc, row, progress = b, row + 1, -1
+                    continue
+        elif op == SPLIT:
+            seen = high  # a row beyond the window does not fail: it may be what a time-out lacks
+            if get(m, G_TIMEOUTS) and row < high and expired(m, start, row):
+                seen = row
+            if fails(code, masks, a, row, low, seen):
+                pc = b
+                continue
+            if not fails(code, masks, b, row, low, seen):
+                if depth >= get(m, T_STACK_SIZE):
+                    return -DEEP - 1
+                entry = stack + width * depth
+                put(entry, S_PC, b)
+                put(entry, S_ROW, row)
+                put(entry, S_PROGRESS, progress)
+                copies(regs, entry + 8 * S_REGISTERS, registers)
+                depth += 1
+            pc = a
+            continue
+        elif op == MARK:
+            pc, progress = b, progress & (-1 ^ (1 << a))
+            continue
+        elif op == CHECK:
+            pc = a if (progress >> get(line, I_HIDDEN)) & 1 else b
+            continue
+        elif op == ACCEPT:
+            return row
+        elif (op == FIRST and row == low) or (op == END and row == high):
+            pc = a
+            continue
+        if depth == 0:
+            return NO_MATCH
+        depth -= 1
+        entry = stack + width * depth
+        pc, row, progress = get(entry, S_PC), get(entry, S_ROW), get(entry, S_PROGRESS)
+        copies(entry + 8 * S_REGISTERS, regs, registers)
+
+
+@kernel()
+def emits(m: int, labels: int, length: int, timeout: int) -> bool:
+    """Write a match down, unless there is no room."""
+    at, first = get(m, G_MATCHES), get(m, G_LABELLED)
+    if at >= get(m, T_OUT_SIZE) or first + length > get(m, T_OUT_LABELS_SIZE):
+        return False
+    put(m, G_NUMBER, get(m, G_NUMBER) + 1)
+    match = get(m, T_OUT) + 8 * O_WORDS * at
+    put(match, O_START, get(m, G_ROW))
+    put(match, O_LENGTH, length)
+    put(match, O_NUMBER, get(m, G_NUMBER))
+    put(match, O_PARTITION, get(m, G_PARTITION))
+    put(match, O_TIMEOUT, timeout)
+    copies(labels, get(m, T_OUT_LABELS) + 8 * first, length)
+    put(m, G_MATCHES, at + 1)
+    put(m, G_LABELLED, first + length)
+    return True
+
+
+@kernel()
+def resumes(m: int, labels: int, start: int, end: int) -> int:
+    """Return the row at which the search goes on after a match (M39), or minus why it cannot (M40)."""
+    skip = get(m, G_SKIP)
+    if end == start or skip == TO_NEXT:
+        return start + 1
+    if skip == PAST_LAST:
+        return end
+    found = -1
+    for i in range(end - start):
+        if (get(m, G_SKIP_TO) >> (get(labels, i) & (HIDDEN - 1))) & 1:
+            found = i
+            if skip == TO_FIRST:
+                break
+    return -UNMAPPED if found < 0 else -ENDLESS if found == 0 else start + found
+
+
+@kernel()
+def forgets(m: int) -> None:
+    """Let nothing that was remembered hold any longer."""
+    put(m, G_EPOCH, get(m, G_EPOCH) + 1)
+    put(m, G_REMEMBERED, 0)
+
+
+@kernel()
+def enters(m: int, edge: Any, low: int, high: int) -> None:
+    """Begin with a partition: find out which labels its rows could have."""
+    put(m, G_ROW, low)
+    put(m, G_NUMBER, 0)
+    put(get(m, G_COLS), C_LOW, low)
+    put(get(m, G_COLS), C_HIGH, high)
+    ask(edge, FITS, 0, 0, 0, get(m, G_COLS), 0)
+    forgets(m)
+
+
+@kernel()
+def steps_on(m: int, edge: Any, low: int, high: int, start: int) -> int:
+    """Search from one row; return why the search must stop here, or DONE."""
+    put(get(m, G_COLS), C_NUMBER, get(m, G_NUMBER) + 1)
+    end = attempt(m, edge, low, high, start)
+    if end < NO_MATCH:
+        return -end - 1
+    if end == NO_MATCH:
+        if get(m, G_CUT) and not emits(m, get(m, T_CUT), get(m, G_CUT), 1):
+            return FULL
+        put(m, G_ROW, start + 1)
+        if get(m, G_TOUCHED) or get(m, G_SHARES) == 0:
+            forgets(m)
+        return DONE
+    labels = get(m, T_LABELS) + 8 * (start - low)
+    after = resumes(m, labels, start, end)
+    if after < 0:
+        return -after
+    if not emits(m, labels, end - start, 0):
+        return FULL
+    put(m, G_ROW, after)
+    forgets(m)
+    return DONE
+
+
+@kernel(int64(int64, int64))
+def scan(m: int, edge: Any) -> int:
+    """Search partition after partition, from where the last call stopped; return why this one stops."""
+    first, nullable, masks = get(m, G_FIRST), get(m, G_NULLABLE), get(m, T_MASKS)
+    while get(m, G_PARTITION) < get(m, G_PARTITIONS):
+        bounds = get(m, T_OFFSETS) + 8 * get(m, G_PARTITION)
+        low, high = get(bounds, 0), get(bounds, 1)
+        if get(m, G_ROW) < low:
+            enters(m, edge, low, high)
+        while get(m, G_ROW) < high:
+            start = get(m, G_ROW)
+            if nullable == 0 and get(masks, start - low) & first == 0:
+                put(m, G_ROW, start + 1)
+                continue
+            why = steps_on(m, edge, low, high, start)
+            if why != DONE:
+                forgets(m)  # what is on the way has not failed, and will be searched again
+                return why
+        put(m, G_PARTITION, get(m, G_PARTITION) + 1)
+        put(m, G_ROW, -1)
+    return DONE
+
+
+@kernel(int64(int64, int64))
+def judges(edge: Any, cols: int) -> int:
+    """Find out which labels the rows of a partition could have."""
+    return ask(edge, FITS, 0, 0, 0, cols, 0)
