@@ -1,0 +1,324 @@
+"""SQL with MATCH_RECOGNIZE: clauses are cut out by their words, bound to their input, and replaced by views.
+
+The text around a clause stays as users wrote it, for Spark to read (design D9). What is inside is read here:
+the clause by `match_recognize_clause`, its pattern by rows.lark, its expressions by sqlglot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+
+from cerise.errors import BindError, CeriseError, ParseError, Span, UnsupportedError
+from cerise.lang.match_recognize_bind import Input, bind_parts
+from cerise.lang.match_recognize_clause import Parts, parse_parts
+from cerise.lang.match_recognize_rows import Host
+from cerise.lang.match_recognize_scopes import Scope, find_scopes
+from cerise.lang.match_recognize_words import (
+    CLOSE,
+    OPEN,
+    Word,
+    Words,
+    name_of,
+    outside_brackets,
+    pair_brackets,
+    placed,
+    read_words,
+)
+from cerise.pattern.rows import BoundRows
+
+__all__ = [
+    "Clause", "Cut", "Host", "Statement", "bind_rows", "mentions_match_recognize", "parse_alone",
+    "parse_statement",
+]  # fmt: skip
+
+DIALECTS = ("standard", "flink")
+_NAME = "MATCH_RECOGNIZE"
+_ALONE = re.compile(r"SELECT\s+\*\s+FROM\s+_0(\s+(AS\s+)?\w+)?\s*;?", re.IGNORECASE)
+_TABLE = re.compile(r"(\w+|`[^`]+`|\"[^\"]+\")(\s+(AS\s+)?\w+)?", re.IGNORECASE)
+_INSIDE = frozenset({"PARTITION", "ORDER", "MEASURES", "ONE", "ALL", "AFTER", "PATTERN"})
+_BEFORE_TABLE = frozenset({"FROM", "JOIN", "USING", ","})
+_AFTER_TABLE = frozenset("SELECT WHERE GROUP HAVING ORDER ON LIMIT UNION SET WINDOW QUALIFY PIVOT".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One MATCH_RECOGNIZE clause.
+
+    Attributes:
+        index: its number among the clauses of its statement, in the order in which they are to be run.
+        span: what its view replaces: its input and the clause, without the alias after it.
+        source: its input, as it stands after FROM.
+        word: the word MATCH_RECOGNIZE.
+        parts: what it says.
+        dialect: whose defaults it has.
+        tables: the names by which its input could be called.
+        ctes: the names of WITH that its input can read, and its subqueries cannot.
+        text: the statement.
+    """
+
+    index: int
+    span: Span
+    source: Span
+    word: Span
+    parts: Parts = field(repr=False)
+    dialect: str
+    tables: tuple[str, ...]
+    ctes: frozenset[str]
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A text made from pieces of the statement; `pieces` says where each began, here and there."""
+
+    sql: str
+    pieces: tuple[tuple[int, int, bool], ...]
+
+    def place(self, offset: int) -> int:
+        """Return where in the statement a character of this text stood."""
+        here, there, kept = max((each for each in self.pieces if each[0] <= offset), default=(0, 0, False))
+        return there + (offset - here if kept else 0)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """An SQL text and its MATCH_RECOGNIZE clauses, inner ones first.
+
+    For each clause in turn run its `input`, find its matches and register them as a view; then run the
+    `rest`. Both take the names of the views so far, by the index of their clause.
+    """
+
+    text: str
+    clauses: tuple[Clause, ...] = ()
+    scopes: tuple[Scope, ...] = field(default=(), repr=False)
+
+    def input(self, index: int, names: Mapping[int, str]) -> Cut:
+        """Return the SELECT that gives the rows of a clause, with the CTEs that it may name."""
+        source = self.clauses[index].source
+        pieces: list[tuple[str, int | None]] = []
+        closing = ""
+        for scope in self.scopes:
+            if not (items := scope.visible(source.start)):
+                continue
+            pieces.append(("SELECT * FROM (" if closing else "", None))
+            closing += ")" if pieces[-1][0] else " "
+            pieces.append(("WITH RECURSIVE " if scope.recursive else "WITH ", None))
+            for i, item in enumerate(items):
+                pieces.append((", " if i else "", None))
+                pieces.extend(self._slice(item.span, names))
+            pieces.append((" ", None))
+        pieces.append(("SELECT * FROM ", None))
+        pieces.extend(self._slice(source, names))
+        pieces.append((closing.strip(), None))
+        return _joined(pieces, source.start)
+
+    def rest(self, names: Mapping[int, str]) -> Cut:
+        """Return the statement with every clause replaced by its view."""
+        return _joined(list(self._slice(Span(0, len(self.text)), names)))
+
+    @cached_property
+    def _in_order(self) -> list[Clause]:
+        return sorted(self.clauses, key=lambda each: (each.span.start, -each.span.end))
+
+    def _slice(self, span: Span, names: Mapping[int, str]) -> Iterator[tuple[str, int | None]]:
+        """Yield the text of a span, with the outermost clauses in it replaced."""
+        place = span.start
+        for clause in self._in_order:
+            if place <= clause.span.start and clause.span.end <= span.end:
+                yield self.text[place : clause.span.start], place
+                yield names[clause.index], -clause.span.start - 1
+                place = clause.span.end
+        yield self.text[place : span.end], place
+
+
+def _joined(pieces: list[tuple[str, int | None]], last: int = 0) -> Cut:
+    """Put pieces together; a negative place is that of a clause which a name replaces."""
+    sql, places = "", []
+    for text, place in pieces:
+        if text:
+            kept = place is not None and place >= 0
+            last = last if place is None else place if kept else -place - 1
+            places.append((len(sql), last, kept))
+        sql += text
+    return Cut(sql, tuple(places))
+
+
+def mentions_match_recognize(text: str) -> bool:
+    """Whether a text has a MATCH_RECOGNIZE clause: not the word in a string, a comment or a quoted name."""
+    if not re.search(_NAME, text, re.IGNORECASE):
+        return False
+    try:
+        words = read_words(text)
+    except ParseError:
+        return True  # parse_statement says what is not closed
+    return any(True for _ in _clauses(words))
+
+
+def _clauses(words: Words) -> Iterator[int]:
+    """Yield the number of each word MATCH_RECOGNIZE that starts a clause, also one without parentheses."""
+    for i, word in enumerate(words[:-1]):
+        if word.key == _NAME and (i == 0 or words[i - 1].key not in (".", "AS")):
+            after = words[i + 1]
+            if after.key == "(" or after.key in _INSIDE:
+                yield i
+
+
+def parse_statement(text: str, dialect: str = "standard") -> Statement:
+    """Find and parse the MATCH_RECOGNIZE clauses of an SQL text.
+
+    Args:
+        text: one SQL statement; all but the clauses is left to Spark.
+        dialect: whose defaults clauses have: 'standard' or 'flink' (M3, M42).
+
+    Raises:
+        ParseError: with the place and a hint.
+    """
+    if dialect not in DIALECTS:
+        raise ParseError(f"unknown dialect '{dialect}'", hint=f"known: {', '.join(DIALECTS)}")
+    if not mentions_match_recognize(text):
+        return Statement(text)
+    try:
+        words = read_words(text)
+        sheet = _Sheet(text, dialect, words, pair_brackets(words))
+        scopes = find_scopes(words, sheet.partners, len(text))
+        found = sorted(_clauses(words), key=lambda i: sheet.partners.get(i + 1, len(words)))
+        _refuse_nesting(sheet, found)
+        clauses = [_clause(sheet, i, number, scopes) for number, i in enumerate(found)]
+        _refuse_recursion(words, clauses, scopes)
+        return Statement(text, tuple(clauses), scopes)
+    except CeriseError as error:
+        raise error.located(text) from None
+
+
+def parse_alone(text: str, dialect: str = "standard") -> Clause:
+    """Parse a statement that is no more than one clause: SELECT * FROM t MATCH_RECOGNIZE (…).
+
+    Raises:
+        UnsupportedError: where there is more.
+    """
+    statement = parse_statement(text, dialect)
+    rest = statement.rest({each.index: f"_{each.index}" for each in statement.clauses}).sql.strip()
+    if not _ALONE.fullmatch(rest):
+        raise UnsupportedError(
+            "the statement is more than SELECT * FROM … MATCH_RECOGNIZE (…)",
+            hint="cerise.sql(spark, …) runs any statement; here, select and join from the result",
+        )
+    (clause,) = statement.clauses
+    source = text[clause.source.start : clause.source.end]
+    if not _TABLE.fullmatch(source):
+        raise UnsupportedError(
+            "the rows to look in are given, and stand here for one table", span=clause.source, text=text,
+            hint="name one table before MATCH_RECOGNIZE; cerise.sql(spark, …) runs any statement",
+        )  # fmt: skip
+    return clause
+
+
+@dataclass(frozen=True, slots=True)
+class _Sheet:
+    """A text with its words, and which brackets belong together."""
+
+    text: str
+    dialect: str
+    words: Words
+    partners: Mapping[int, int]
+
+
+def _clause(sheet: _Sheet, i: int, number: int, scopes: tuple[Scope, ...]) -> Clause:
+    words, opening = sheet.words, i + 1
+    if words[opening].key != "(":
+        hint = "write MATCH_RECOGNIZE ( … )"
+        raise ParseError("MATCH_RECOGNIZE needs parentheses", span=words[i].span, hint=hint)
+    if (closing := sheet.partners.get(opening)) is None:
+        hint = "close it with )"
+        raise ParseError("the parenthesis is not closed", span=words[opening].span, hint=hint)
+    start = _start_of_input(words, sheet.partners, i)
+    source = Span(words[start].start, words[i - 1].end)
+    parts = parse_parts(sheet.text, words[opening + 1 : closing], words[i].span)
+    names = frozenset(item.name for scope in scopes for item in scope.visible(source.start))
+    return Clause(
+        number, Span(source.start, words[closing].end), source, words[i].span, parts, sheet.dialect,
+        _tables(words[start:i]), names, sheet.text,
+    )  # fmt: skip
+
+
+def _start_of_input(words: Words, partners: Mapping[int, int], i: int) -> int:
+    """Return the first word of the table, subquery or join side that a clause follows."""
+    start = i
+    while start and words[start - 1].key not in _BEFORE_TABLE and words[start - 1].key not in OPEN:
+        before = start - 1
+        start = partners.get(before, before) if words[before].key in CLOSE else before
+    beyond = any(words[start + j].key in _AFTER_TABLE for j in outside_brackets(words[start:i]))
+    joined = words[start - 1].key == "USING" and start + 1 < i and words[start + 1].kind != "mark"
+    if start in (0, i) or beyond or (joined and words[start].key == "(" and not _is_query(words[start + 1])):
+        raise ParseError(
+            "MATCH_RECOGNIZE follows no table", span=words[i].span,
+            hint="write FROM table MATCH_RECOGNIZE (…), or a subquery in parentheses before it",
+        )  # fmt: skip
+    if words[start].key == "LATERAL":
+        raise UnsupportedError(
+            "MATCH_RECOGNIZE over a LATERAL subquery", span=words[start].span,
+            hint="its rows depend on another table: join first, in a subquery, and PARTITION BY",
+        )  # fmt: skip
+    return start
+
+
+def _is_query(word: Word) -> bool:
+    return word.key in ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
+
+
+def _tables(words: Words) -> tuple[str, ...]:
+    """Return the names by which an input could be called: of the table and its alias."""
+    depth, found = 0, []
+    for word in words:
+        depth += (word.key == "(") - (word.key == ")")
+        name = name_of(word)
+        if depth == 0 and name is not None and word.key not in ("AS", _NAME):
+            found.append(name.text.lower())
+    return tuple(found)
+
+
+def _refuse_nesting(sheet: _Sheet, found: list[int]) -> None:
+    for outer in found:
+        for inner in found:
+            if outer + 1 < inner < sheet.partners.get(outer + 1, 0):
+                raise BindError(
+                    "MATCH_RECOGNIZE inside MATCH_RECOGNIZE", span=sheet.words[inner].span,
+                    hint="chain them: FROM (SELECT … FROM t MATCH_RECOGNIZE (…)) MATCH_RECOGNIZE (…)",
+                )  # fmt: skip
+
+
+def _refuse_recursion(words: Words, clauses: list[Clause], scopes: tuple[Scope, ...]) -> None:
+    for scope in scopes:
+        for item in scope.items if scope.recursive else ():
+            for clause in clauses:
+                if item.is_recursive(words) and item.span.start < clause.span.start < item.span.end:
+                    raise BindError(
+                        "MATCH_RECOGNIZE in a recursive query", span=clause.word,
+                        hint="find the matches outside of it",
+                    )  # fmt: skip
+
+
+def bind_rows(clause: Clause, columns: pa.Schema, host: Host | None = None) -> BoundRows:
+    """Bind a clause to the columns of its input.
+
+    Args:
+        clause: a clause of `parse_statement`.
+        columns: those of the rows that its `input` gives.
+        host: who knows the types of expressions that only the database computes; None: nobody.
+
+    Raises:
+        BindError: for what the clause means by no column, or may not say (semantics.md §10).
+        UnsupportedError: for what cannot be computed, with what can.
+    """
+    try:
+        given = Input(columns, host, clause.tables, clause.ctes, clause.text)
+        return bind_parts(clause.parts, given, flink=clause.dialect == "flink")
+    except CeriseError as error:
+        raise placed(error, clause.word).located(clause.text) from None
+    except RecursionError:
+        raise BindError("an expression nests too deeply", span=clause.word, text=clause.text) from None

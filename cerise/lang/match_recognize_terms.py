@@ -1,0 +1,252 @@
+"""sqlglot trees as Cerise expressions, where Cerise can compute the same as Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from sqlglot import exp
+
+from cerise.errors import CeriseError, Span, UnsupportedError
+from cerise.kinds import Kind
+from cerise.lang.match_recognize_exprs import Function, Node, function_of
+from cerise.lang.sase_exprs import UNITS_US, check_like
+from cerise.pattern.check import FUNCTIONS
+from cerise.pattern.expr import Binary, Call, Cast, Expr, In, IsNull, Like, Literal, Param, Unary
+from cerise.pattern.resolve import literal
+
+Convert = Callable[[Node], Expr]
+
+
+class Beyond(Exception):
+    """Cerise cannot compute it as it stands; the error is what to say if Spark cannot either."""
+
+    def __init__(self, error: CeriseError) -> None:
+        super().__init__(error.problem)
+        self.error = error
+
+
+_BINARY: dict[type[Node], str] = {
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.And: "and", exp.Or: "or",
+    exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+}  # fmt: skip
+_CASTS = {  # not to narrower types: those round or overflow where 64 bits do not
+    exp.DataType.Type.INT: Kind.INT,
+    exp.DataType.Type.BIGINT: Kind.INT,
+    exp.DataType.Type.DOUBLE: Kind.FLOAT,
+    exp.DataType.Type.TEXT: Kind.STRING,
+    exp.DataType.Type.BOOLEAN: Kind.BOOL,
+}
+_MOMENTS = {
+    exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ,
+    exp.DataType.Type.TIMESTAMPNTZ, exp.DataType.Type.DATE,
+}  # fmt: skip
+_ALIASES = {
+    "ceiling": "ceil", "char_length": "length", "character_length": "length", "ifnull": "coalesce",
+    "lcase": "lower", "len": "length", "log": "ln", "nvl": "coalesce", "power": "pow", "ucase": "upper",
+}  # fmt: skip
+
+
+def convert(node: Node, inner: Convert, span: Span | None) -> Expr:
+    """Return a node as an expression.
+
+    Args:
+        node: what to convert.
+        inner: converts its operands.
+        span: its place.
+
+    Raises:
+        Beyond: where Cerise has nothing that means the same.
+    """
+    if (op := _BINARY.get(type(node))) is not None:
+        return Binary(op, inner(node.this), inner(node.expression), span)
+    if (function := function_of(node)) is not None:
+        return _call(function, inner, span)
+    match node:
+        case exp.Literal() | exp.Boolean() | exp.Null() | exp.Interval() | exp.Concat():
+            return _constant(node, span)
+        case exp.Paren():
+            return inner(node.this)
+        case exp.Not():
+            return Unary("not", inner(node.this), span)
+        case exp.Neg():
+            return _negative(inner(node.this), span)
+        case exp.Is():
+            return _is(node, inner, span)
+        case exp.NullSafeEQ() | exp.NullSafeNEQ():
+            same = _same(inner(node.this), inner(node.expression), span)
+            return same if isinstance(node, exp.NullSafeEQ) else Unary("not", same, span)
+        case exp.In() if node.expressions:
+            return In(inner(node.this), tuple(map(inner, node.expressions)), span)
+        case exp.Between() if not node.args.get("symmetric"):
+            value, low, high = inner(node.this), inner(node.args["low"]), inner(node.args["high"])
+            return Binary("and", Binary(">=", value, low, span), Binary("<=", value, high, span), span)
+        case exp.Like():
+            return _like(node, inner, span)
+        case exp.Cast():
+            return _cast(node, inner, span)
+        case exp.Case():
+            return _case(node, inner, span)
+    raise beyond(node, span)
+
+
+def beyond(node: Node, span: Span | None) -> Beyond:
+    """Return the exception for a node that Cerise does not compute."""
+    function = function_of(node)
+    what = f"the function {function.name}" if function else "this expression"
+    return _needs_spark(what, span)
+
+
+def _needs_spark(what: str, span: Span | None) -> Beyond:
+    hint = "run the statement with cerise.sql on a Spark session, or compute the column before"
+    return Beyond(UnsupportedError(f"{what} needs Spark", span=span, hint=hint))
+
+
+def _constant(node: Node, span: Span | None) -> Expr:
+    match node:
+        case exp.Null():
+            return Literal(None, Kind.NULL, span)
+        case exp.Boolean():
+            return Literal(bool(node.this), Kind.BOOL, span)
+        case exp.Interval():
+            size = microseconds(node)
+            if size is None:
+                raise beyond(node, span)
+            return Literal(size, Kind.DURATION, span)
+        case exp.Literal() if node.is_string:
+            return Literal(str(node.this), Kind.STRING, span)
+        case exp.Concat() if all(isinstance(each, exp.Literal) for each in node.expressions):
+            text = "".join(str(each.this) for each in node.expressions)  # 'a' 'b' is one text
+            return Literal(text, Kind.STRING, span)
+        case exp.Literal() if str(node.this).isdigit():
+            return Literal(int(node.this), Kind.INT, span)
+        case exp.Literal():
+            return Literal(float(node.this), Kind.FLOAT, span)
+    raise beyond(node, span)
+
+
+def _negative(value: Expr, span: Span | None) -> Expr:
+    if isinstance(value, Literal) and value.kind in (Kind.INT, Kind.FLOAT, Kind.DURATION):
+        assert isinstance(value.value, int | float)
+        return Literal(-value.value, value.kind, span)
+    return Unary("-", value, span)
+
+
+def _is(node: exp.Is, inner: Convert, span: Span | None) -> Expr:
+    value, truth = inner(node.this), node.expression
+    if isinstance(truth, exp.Null):
+        return IsNull(value, span)
+    if isinstance(truth, exp.Boolean):
+        test = value if truth.this else Unary("not", value, span)
+        return Call("coalesce", (test, Literal(False, Kind.BOOL, span)), span)
+    raise beyond(node, span)
+
+
+def _same(left: Expr, right: Expr, span: Span | None) -> Expr:
+    """IS NOT DISTINCT FROM: two nulls are the same."""
+    nulls = Binary("and", IsNull(left, span), IsNull(right, span), span)
+    return Call("coalesce", (Binary("=", left, right, span), nulls), span)
+
+
+def _like(node: exp.Like, inner: Convert, span: Span | None) -> Expr:
+    pattern = node.expression
+    if not (isinstance(pattern, exp.Literal) and pattern.is_string):
+        raise beyond(node, span)
+    try:
+        check_like(str(pattern.this), span)
+    except CeriseError:
+        raise beyond(node, span) from None
+    found = Like(inner(node.this), str(pattern.this), span)
+    return Unary("not", found, span) if node.args.get("negate") else found
+
+
+def _cast(node: exp.Cast, inner: Convert, span: Span | None) -> Expr:
+    target = node.to.this
+    if target in _MOMENTS and isinstance(node.this, exp.Literal) and node.this.is_string:
+        return _moment(str(node.this.this), target, node, span)
+    if target not in _CASTS or node.to.expressions:
+        raise beyond(node, span)
+    return Cast(inner(node.this), _CASTS[target], span)
+
+
+def _moment(text: str, target: Any, node: Node, span: Span | None) -> Expr:
+    """TIMESTAMP '…' and DATE '…'; without zone it is a local time, which an instant does not meet."""
+    try:
+        value = (dt.date if target is exp.DataType.Type.DATE else dt.datetime).fromisoformat(text.strip())
+    except ValueError:
+        raise beyond(node, span) from None
+    if target is exp.DataType.Type.TIMESTAMPNTZ and isinstance(value, dt.datetime) and value.tzinfo:
+        raise beyond(node, span)
+    return literal(Param("moment", span), {"moment": value})
+
+
+def _case(node: exp.Case, inner: Convert, span: Span | None) -> Expr:
+    default = node.args.get("default")
+    found: Expr = inner(default) if default is not None else Literal(None, Kind.NULL, span)
+    for branch in reversed(node.args["ifs"]):
+        test = inner(branch.this)
+        if node.this is not None:
+            test = Binary("=", inner(node.this), test, span)
+        found = Call("if", (test, inner(branch.args["true"]), found), span)
+    return found
+
+
+def _call(function: Function, inner: Convert, span: Span | None) -> Expr:
+    name = _ALIASES.get(function.name, function.name)
+    args = tuple(map(inner, function.args))
+    match name, args:
+        case "isnull", (arg,):
+            return IsNull(arg, span)
+        case "isnotnull", (arg,):
+            return Unary("not", IsNull(arg, span), span)
+        case "nullif", (value, other):
+            return Call("if", (Binary("=", value, other, span), Literal(None, Kind.NULL, span), value), span)
+        case "mod", (left, right):
+            return Binary("%", left, right, span)
+        case "coalesce", (arg,):
+            return arg
+    if name not in FUNCTIONS:
+        raise _needs_spark(f"the function {function.name}", span)
+    return Call(name, args, span)
+
+
+# ---- durations
+
+_SPAN_UNITS = ("DAY", "HOUR", "MINUTE", "SECOND")
+
+
+def microseconds(node: Node) -> int | None:
+    """Return the length of an INTERVAL, or of a sum of them; None where it has none, as a month."""
+    if isinstance(node, exp.Add):
+        parts = [microseconds(node.this), microseconds(node.expression)]
+        return None if None in parts else sum(part for part in parts if part is not None)
+    if not isinstance(node, exp.Interval) or not isinstance(node.this, exp.Literal):
+        return None
+    unit = node.args.get("unit")
+    if isinstance(unit, exp.IntervalSpan):
+        return _several_units(str(node.this.this), unit.this.name.upper(), unit.expression.name.upper())
+    return _one_unit(str(node.this.this), unit.name.lower()) if isinstance(unit, exp.Var) else None
+
+
+def _one_unit(number: str, unit: str) -> int | None:
+    size = UNITS_US.get(unit) or UNITS_US.get(unit.removesuffix("s"))
+    try:
+        exact = Decimal(number) * size if size else None
+    except InvalidOperation:
+        return None
+    return int(exact) if exact is not None and exact == int(exact) else None
+
+
+def _several_units(text: str, first: str, last: str) -> int | None:
+    """INTERVAL '1 02:03:04' DAY TO SECOND: each number in its unit."""
+    if first not in _SPAN_UNITS or last not in _SPAN_UNITS:
+        return None
+    units = _SPAN_UNITS[_SPAN_UNITS.index(first) : _SPAN_UNITS.index(last) + 1]
+    sign, numbers = (-1 if text.strip().startswith("-") else 1), re.findall(r"\d+(?:\.\d+)?", text)
+    if len(numbers) != len(units):
+        return None
+    parts = [_one_unit(number, unit.lower()) for number, unit in zip(numbers, units, strict=True)]
+    return None if None in parts else sign * sum(part for part in parts if part is not None)

@@ -1,0 +1,204 @@
+"""The words of an SQL text with their places: enough to cut clauses out without reading the rest of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from cerise.errors import CeriseError, ParseError, Span, closest
+from cerise.lang.sase_exprs import Name
+
+OPEN = {"(": ")", "[": "]", "{": "}"}
+CLOSE = {closing: opening for opening, closing in OPEN.items()}
+CLAUSE_WORDS = (
+    "PARTITION", "ORDER", "MEASURES", "ONE ROW PER MATCH", "ALL ROWS PER MATCH", "AFTER", "MATCH", "SKIP",
+    "PATTERN", "WITHIN", "SUBSET", "DEFINE",
+)  # fmt: skip
+
+# Spark's lexer: strings know \' and '', raw strings know neither; names stand in backticks.
+_LEXER = re.compile(
+    r"""(?P<space>\s+|--[^\n]*)
+      | (?P<comment>/\*)
+      | (?P<string>[rR]'[^']*'|[rR]"[^"]*"|'(?:[^'\\]|\\.|'')*')
+      | (?P<quoted>"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`)
+      | (?P<word>\w+)
+      | (?P<mark>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_UNCLOSED = {"'": "string", '"': "name", "`": "name"}
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word, a number, a quoted name, a string or a mark; `key` is what keywords are compared with."""
+
+    kind: str
+    text: str
+    start: int
+    key: str
+
+    @property
+    def end(self) -> int:
+        """Where the text goes on."""
+        return self.start + len(self.text)
+
+    @property
+    def span(self) -> Span:
+        """Its place."""
+        return Span(self.start, self.end)
+
+
+Words = Sequence[Word]
+
+
+def read_words(text: str) -> list[Word]:
+    """Return the words of a text, without comments.
+
+    Raises:
+        ParseError: where a string, a name or a comment is not closed.
+    """
+    found, place = [], 0
+    while match := _LEXER.match(text, place):
+        kind, piece = str(match.lastgroup), match.group()
+        if kind == "comment":
+            place = _end_of_comment(text, place)
+            continue
+        if kind == "mark" and piece in _UNCLOSED:
+            raise _unclosed(_UNCLOSED[piece], piece, place, text)
+        if kind != "space":
+            key = piece.upper() if kind == "word" else piece if kind == "mark" else ""
+            found.append(Word(kind, piece, place, key))
+        place = match.end()
+    return found
+
+
+def _end_of_comment(text: str, start: int) -> int:
+    """Comments nest in Spark."""
+    depth = 0
+    for match in re.finditer(r"/\*|\*/", text[start:]):
+        depth += 1 if match.group() == "/*" else -1
+        if depth == 0:
+            return start + match.end()
+    raise _unclosed("comment", "*/", start, text)
+
+
+def _unclosed(what: str, closing: str, start: int, text: str) -> ParseError:
+    place = Span(start, len(text))
+    return ParseError(f"the {what} is not closed", span=place, text=text, hint=f"close it with {closing}")
+
+
+def pair_brackets(words: Words) -> dict[int, int]:
+    """Return which word closes each opening bracket, and which opens each closing one."""
+    partners: dict[int, int] = {}
+    waiting: dict[str, list[int]] = {opening: [] for opening in OPEN}
+    for i, word in enumerate(words):
+        if word.key in OPEN:
+            waiting[word.key].append(i)
+        elif word.key in CLOSE and waiting[CLOSE[word.key]]:
+            opening = waiting[CLOSE[word.key]].pop()
+            partners[opening], partners[i] = i, opening
+    return partners
+
+
+def outside_brackets(words: Words) -> Iterator[int]:
+    """Yield the numbers of the words that stand in no bracket, opening ones among them."""
+    partners = pair_brackets(words)
+    i = 0
+    while i < len(words):
+        yield i
+        i = partners[i] if words[i].key in OPEN and i in partners else i + 1
+
+
+def split_at_commas(words: Words) -> list[Words]:
+    """Return the items of a list."""
+    commas = [i for i in outside_brackets(words) if words[i].key == ","]
+    starts = [0, *(i + 1 for i in commas)]
+    return [words[start:end] for start, end in zip(starts, [*commas, len(words)], strict=True)]
+
+
+def span_of_words(words: Words) -> Span:
+    """Return the place of words that stand side by side."""
+    return Span(words[0].start, words[-1].end)
+
+
+def name_of(word: Word) -> Name | None:
+    """Return a word as a name, if it can be one."""
+    if word.kind == "quoted":
+        mark = word.text[0]
+        return Name(word.text[1:-1].replace(mark * 2, mark), True, word.span)
+    if word.kind == "word" and not word.text[0].isdigit():
+        return Name(word.text, False, word.span)
+    return None
+
+
+def fold(name: Name) -> str:
+    """Return the variable that a name means: upper case unless quoted (M22)."""
+    return name.text if name.quoted else name.text.upper()
+
+
+def misspelt(words: Words) -> ParseError | None:
+    """Return the error of the first word that is nearly the name of a clause."""
+    for i in outside_brackets(words):
+        word = words[i]
+        meant = closest(word.text, CLAUSE_WORDS) if word.kind == "word" and len(word.text) > 3 else None
+        if meant is not None and word.key not in CLAUSE_WORDS:
+            return ParseError(
+                f"did not expect '{word.text}'", span=word.span, hint=f"did you mean '{meant}'?"
+            )
+    return None
+
+
+def placed(error: CeriseError, span: Span) -> CeriseError:
+    """Return an error with a place, if it had none."""
+    if error.span is not None:
+        return error
+    return type(error)(error.problem, span=span, text=error.text, hint=error.hint)
+
+
+@contextmanager
+def pointing_at(span: Span) -> Iterator[None]:
+    """Give errors without a place that of the expression they are about."""
+    try:
+        yield
+    except CeriseError as error:
+        raise placed(error, span) from None
+
+
+class Reader:
+    """Words read one after another, with errors that point at the next."""
+
+    def __init__(self, words: Words, end: int) -> None:
+        self.words = words
+        self.place = 0
+        self.end = end  # where the text goes on after the last word
+
+    @property
+    def rest(self) -> Words:
+        """The words still to be read."""
+        return self.words[self.place :]
+
+    def take(self, *keys: str) -> bool:
+        """Read some keywords if they are next."""
+        found = tuple(word.key for word in self.rest[: len(keys)]) == keys
+        self.place += len(keys) if found else 0
+        return found
+
+    def name(self, what: str) -> Name:
+        """Read a name."""
+        found = name_of(self.rest[0]) if self.rest else None
+        if found is None:
+            raise self.error(f"expected {what}")
+        self.place += 1
+        return found
+
+    def error(self, expected: str, hint: str | None = None) -> ParseError:
+        """Return the error that something else was expected here."""
+        if not self.rest:
+            return ParseError(expected, span=Span(self.end - 1, self.end), hint=hint)
+        word = self.rest[0]
+        near = misspelt([word])
+        return ParseError(
+            f"did not expect '{word.text}': {expected}", span=word.span, hint=near.hint if near else hint
+        )

@@ -1,0 +1,192 @@
+"""Cases of MATCH_RECOGNIZE: a statement, a table and the expected result; how they are read and compared."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from cerise.engines.base import Options
+from cerise.engines.reference.rows import find_rows, to_matches
+from cerise.engines.rows.output import to_table
+from cerise.engines.rows.prepare import partitions, prepare
+from cerise.engines.rows.run import run_rows
+from cerise.lang.match_recognize import bind_rows, parse_statement
+from cerise.pattern.rows import BoundRows
+from tests.harness import read_events, shown
+
+CASES = Path(__file__).parent / "cases" / "rows"
+DIRECTIVES = frozenset({"title", "rules", "error", "dialect", "spark", "table"})
+WORD = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|\S+""")
+SIZED = re.compile(r":(decimal\(\d+,\d+\)|int8|int16|int32|float32)(?=\s|$)")
+HEADING = re.compile(r"""(?:"[^"]*"|[^\s"])+""")
+Row = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a statement gives: its columns in order, and its rows in any (None: columns that are not said)."""
+
+    columns: Row | None
+    rows: Counter[Row]
+
+
+@dataclass(frozen=True)
+class RowCase:
+    """One case of a .mr file; `on_spark_only` has SQL around the clause."""
+
+    file: str
+    line: int
+    title: str
+    statement: str
+    input: pa.Table
+    expected: Result
+    rules: tuple[str, ...] = ()
+    error: tuple[str, str] | None = None
+    dialect: str = "standard"
+    table: str = "t"
+    on_spark_only: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} {self.title}"
+
+    def bound(self) -> BoundRows:
+        """Parse the statement, which must be no more than its clause, and bind it to the input."""
+        statement = parse_statement(self.statement, self.dialect)
+        rest = statement.rest({each.index: f"_{each.index}" for each in statement.clauses}).sql
+        plain = re.fullmatch(r"SELECT\s+\*\s+FROM\s+_0(\s+(AS\s+)?\w+)?\s*;?\s*", rest, re.IGNORECASE)
+        assert plain, f"{self} needs `# spark: only`: {rest}"
+        return bind_rows(statement.clauses[0], self.input.schema)
+
+
+def run_reference(bound: BoundRows, table: pa.Table) -> pa.Table:
+    """Answer by the reference."""
+    prepared = prepare(bound, table)
+    offsets = partitions(bound, prepared)
+    return to_table(bound, prepared, offsets, to_matches(bound, find_rows(bound, prepared), offsets))
+
+
+def run_compiled(bound: BoundRows, table: pa.Table) -> pa.Table:
+    """The compiled engine, where it can run the clause; else what is chosen in its place."""
+    return run_rows(bound, table, Options())
+
+
+def run_in_threads(bound: BoundRows, table: pa.Table) -> pa.Table:
+    """The compiled engine with the partitions shared out."""
+    return run_rows(bound, table, Options(threads=3))
+
+
+RUNNERS: dict[str, Callable[[BoundRows, pa.Table], pa.Table]] = {
+    "reference": run_reference,
+    "rows": run_compiled,
+    "rows, 3 threads": run_in_threads,
+}
+
+
+# ---- reading
+
+
+def load_row_cases() -> list[RowCase]:
+    """Read every case of tests/cases/rows."""
+    return [
+        case
+        for path in sorted(CASES.glob("*.mr"))
+        for case in read_row_cases(path.name, path.read_text("utf-8"))
+    ]
+
+
+def read_row_cases(file: str, text: str) -> list[RowCase]:
+    """Read the cases of one file; a case starts at its `# title:` line."""
+    lines = text.splitlines()
+    starts = [i for i, line in enumerate(lines) if line.startswith("# title:")]
+    ends = [*starts[1:], len(lines)]
+    return [_read_case(file, start + 1, lines[start:end]) for start, end in zip(starts, ends, strict=True)]
+
+
+def _read_case(file: str, line: int, lines: list[str]) -> RowCase:
+    given = dict(_directive(each) for each in lines if each.startswith("# "))
+    assert given.keys() <= DIRECTIVES, f"{file}:{line} has unknown directives: {given.keys() - DIRECTIVES}"
+    body = "\n".join(each for each in lines if not each.startswith("#"))
+    parts = re.split(r"^--$", body, flags=re.MULTILINE)
+    assert len(parts) <= 3, f"{file}:{line} has more than three parts"
+    assert len(parts) == 3 or "error" in given, f"{file}:{line} has no expected result"
+    statement, input_, expected = [*parts, "", ""][:3]
+    error = given["error"].partition(": ") if "error" in given else None
+    return RowCase(
+        file, line, given["title"], statement.strip(), read_table(input_), read_result(expected),
+        tuple(given.get("rules", "").split()), (error[0], error[2]) if error else None,
+        given.get("dialect", "standard"), given.get("table", "t"), given.get("spark") == "only",
+    )  # fmt: skip
+
+
+def _directive(line: str) -> tuple[str, str]:
+    name, _, value = line[2:].partition(":")
+    return name.strip(), value.strip()
+
+
+def read_table(text: str) -> pa.Table:
+    """Read a typed table as `harness.read_events` does; types of a size are read as text, then cast."""
+    header, newline, rows = text.strip("\n").partition("\n")
+    table = read_events(SIZED.sub(":str", header) + newline + rows)
+    for i, word in enumerate(HEADING.findall(header)):
+        if sized := SIZED.search(word):
+            column = table.column(i).cast(_type_named(sized[1]))
+            table = table.set_column(i, table.column_names[i], column)
+    return table
+
+
+def _type_named(name: str) -> pa.DataType:
+    if name.startswith("decimal"):
+        return pa.decimal128(*map(int, re.findall(r"\d+", name)))
+    return pa.type_for_alias(name)
+
+
+def read_result(text: str) -> Result:
+    """Read a header of column names and the rows under it; `(none)` alone says nothing of the columns."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines or lines[0].strip() == "(none)":
+        return Result(None, Counter())
+    columns = tuple(word.strip('"') for word in WORD.findall(lines[0]))
+    rows = [tuple(map(_expected, WORD.findall(line))) for line in lines[1:] if line.strip() != "(none)"]
+    assert all(len(row) == len(columns) for row in rows), f"a row is not as long as the header: {text}"
+    return Result(columns, Counter(rows))
+
+
+def _expected(word: str) -> str:
+    return cell(word[1:-1].replace("''", "'")) if word.startswith("'") else word
+
+
+# ---- comparing
+
+
+def result_of(table: pa.Table) -> Result:
+    """Return a table in the form of an expected result."""
+    columns = [map(cell, column.to_pylist()) for column in table.columns]
+    return Result(tuple(table.column_names), Counter(zip(*columns, strict=True)))
+
+
+def cell(value: Any) -> str:
+    """Return a value as case files write it."""
+    if isinstance(value, list):
+        return f"[{','.join(map(cell, value))}]"
+    if isinstance(value, dt.datetime):
+        return value.replace(tzinfo=None).isoformat(sep=" ")  # as SQL writes it
+    return "'null'" if value == "null" else shown(value)
+
+
+def difference(expected: Result, found: Result) -> str:
+    """Say what is missing, wrong or found too often; empty where the results are equal."""
+    lines = []
+    if expected.columns is not None and expected.columns != found.columns:
+        lines.append(f"columns: {found.columns} instead of {expected.columns}")
+    lines += [f"missing: {' '.join(row)} ×{n}" for row, n in sorted((expected.rows - found.rows).items())]
+    lines += [
+        f"not expected: {' '.join(row)} ×{n}" for row, n in sorted((found.rows - expected.rows).items())
+    ]
+    return "\n".join(lines)
