@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cerise.api import compressed, count, explain, find, parse, run, schema, show
+    from cerise.api import compressed, count, explain, find, parse, run, schema, show, sql
     from cerise.engines.base import Options
     from cerise.errors import (
         BindError,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from cerise.lang.builder import all_of, any_of, i, many, maybe, no, param, seq, var
+    from cerise.misses import explain_misses
     from cerise.pattern.query import Query
     from cerise.spark.progress import progress
     from cerise.spark.session import session
@@ -41,13 +42,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
-    "cerise.api": ("compressed", "count", "explain", "find", "parse", "run", "schema", "show"),
+    "cerise.api": (
+        "compressed", "count", "explain", "find", "parse", "run", "schema", "show", "sql",
+    ),
     "cerise.engines.base": ("Options",),
     "cerise.errors": (
         "BindError", "CeriseError", "CeriseWarning", "DataError", "ParseError", "PlanError", "StoreError",
         "UnsupportedError",
     ),
     "cerise.lang.builder": ("all_of", "any_of", "i", "many", "maybe", "no", "param", "seq", "var"),
+    "cerise.misses": ("explain_misses",),
     "cerise.pattern.query": ("Query",),
     "cerise.spark.progress": ("progress",),
     "cerise.spark.session": ("session",),
@@ -56,8 +60,9 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "BindError", "CeriseError", "CeriseWarning", "DataError", "Options", "ParseError", "PlanError", "Query",
-    "StoreError", "UnsupportedError", "all_of", "any_of", "compressed", "count", "explain", "find", "i",
-    "many", "maybe", "no", "param", "parse", "progress", "run", "schema", "seq", "session", "show", "var",
+    "StoreError", "UnsupportedError", "all_of", "any_of", "compressed", "count", "explain", "explain_misses",
+    "find", "i", "many", "maybe", "no", "param", "parse", "progress", "run", "schema", "seq", "session",
+    "show", "sql", "var",
 ]  # fmt: skip
 
 

@@ -13,11 +13,25 @@ from cerise.engines import nfa
 from cerise.engines.base import Options, Report
 from cerise.engines.choose import choose, reasons
 from cerise.engines.nfa.compressed import Compressed
+from cerise.engines.rows.run import explained as explained_rows
+from cerise.engines.rows.run import run_rows
 from cerise.engines.run import absent_types, run_several
 from cerise.engines.run import run as run_here
 from cerise.errors import BindError, CeriseWarning, UnsupportedError
 from cerise.events import EventBatch
-from cerise.given import AnyQuery, Columns, Given, Params, Roles, one, parse, reject_schema
+from cerise.given import (
+    AnyQuery,
+    Columns,
+    Given,
+    GivenRows,
+    Params,
+    Roles,
+    is_sql,
+    one,
+    parse,
+    reject_roles,
+    reject_schema,
+)
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Count, Query
 from cerise.pattern.show import show as show_query
@@ -25,14 +39,25 @@ from cerise.plan.explain import describe, plan_facts
 
 LOOKED_THROUGH = 100_000  # of more events the types are looked at only where there is no match
 
-__all__ = ["Found", "compressed", "count", "explain", "find", "parse", "run", "schema", "show"]
+__all__ = [
+    "Found",
+    "compressed",
+    "count",
+    "explain",
+    "find",
+    "parse",
+    "run",
+    "schema",
+    "show",
+    "sql",
+]
 
 
 def find(
     events: Any,
     query: AnyQuery | Sequence[AnyQuery],
     *,
-    time: str,
+    time: str | None = None,
     type: str | None = None,
     key: Columns = (),
     order: Columns = (),
@@ -40,6 +65,7 @@ def find(
     engine: str | None = None,
     options: Options | None = None,
     version: int | None = None,
+    dialect: str = "standard",
 ) -> Any:
     """Find the matches of a query in events.
 
@@ -48,6 +74,7 @@ def find(
             themselves; or any table that speaks Arrow (pyarrow, pandas, Polars, DuckDB), in process.
         query: SASE+ text, or a query written in Python; or a list of queries, which are looked for in one
             pass, their matches tagged in a column `query`: by the INTO name, else by number from 1.
+            Or SQL, `SELECT * FROM events MATCH_RECOGNIZE (…)`, which says itself what follows here.
         time: the column that says when an event happened: timestamp, date or integer.
         type: the column that says what kind of event it is, where the pattern names types.
         key: columns that partition the events, as PARTITION BY in the query.
@@ -57,6 +84,7 @@ def find(
         engine: the engine to use; Cerise chooses by default.
         options: how to run; see `Options`.
         version: which version of a Delta table; the newest by default.
+        dialect: of SQL, as in `sql`.
 
     Returns:
         A lazy Spark DataFrame for a Spark DataFrame or a path, else a pyarrow Table; `schema` tells its
@@ -66,15 +94,46 @@ def find(
         ParseError, BindError: the query is wrong, or does not fit the events.
         StoreError: the files cannot be read.
     """
-    given = Given.of(events, query, Roles(time, type, key, order, params), options, engine, version)
-    return _found(given, noted=False).matches
+    roles = Roles(time, type, key, order, params)
+    if is_sql(query):
+        reject_roles(roles)
+        return _matched(GivenRows.of(events, str(query), options, engine, version, dialect))
+    return _found(Given.of(events, query, roles, options, engine, version), noted=False).matches
+
+
+def _matched(given: GivenRows) -> Any:
+    if isinstance(given.events, pa.Table):
+        return run_rows(given.bound, given.events, given.options)
+    from cerise.spark import rows
+
+    return rows.found(given.events, given.bound, given.options)
+
+
+def sql(spark: Any, text: str, *, dialect: str = "standard", options: Options | None = None) -> Any:
+    """Run an SQL statement in which tables may carry MATCH_RECOGNIZE clauses.
+
+    Args:
+        spark: the session whose tables and views the statement names.
+        text: any statement of Spark SQL; one without MATCH_RECOGNIZE is passed on unchanged.
+        dialect: whose defaults clauses have: "standard", or "flink" (SKIP TO NEXT ROW, WITHIN exclusive).
+        options: how to run; see `Options`.
+
+    Returns:
+        A lazy Spark DataFrame. The types of measures are those that Spark gives the same expressions.
+
+    Raises:
+        ParseError, BindError: the statement is wrong; the error points into it.
+    """
+    from cerise.spark import sql as statements
+
+    return statements.sql(spark, text, dialect, options or Options())
 
 
 def run(
     events: Any,
     query: AnyQuery | Sequence[AnyQuery],
     *,
-    time: str,
+    time: str | None = None,
     type: str | None = None,
     key: Columns = (),
     order: Columns = (),
@@ -89,6 +148,8 @@ def run(
         `matches`, what `find` returns; and `report`, the figures. On Spark nothing has run yet, and the
         report fills with the first action on the matches.
     """
+    if is_sql(query):
+        raise UnsupportedError("there is no account of how SQL is run", hint="use find, or sql, and explain")
     return _found(
         Given.of(events, query, Roles(time, type, key, order, params), options, engine, version), noted=True
     )
@@ -98,7 +159,7 @@ def count(
     events: Any,
     query: AnyQuery,
     *,
-    time: str,
+    time: str | None = None,
     type: str | None = None,
     key: Columns = (),
     order: Columns = (),
@@ -107,7 +168,13 @@ def count(
     options: Options | None = None,
     version: int | None = None,
 ) -> int:
-    """Count the matches of a query without making them, as RETURN COUNT(*) does. Takes what `find` takes."""
+    """Count the matches of a query without making them, as RETURN COUNT(*) does. Takes what `find` takes.
+
+    Of SQL the rows of the result are counted.
+    """
+    if is_sql(query):
+        found = find(events, query, options=options, engine=engine, version=version)
+        return len(found) if isinstance(found, pa.Table) else int(found.count())
     given = Given.of(
         events, _counting(query), Roles(time, type, key, order, params), options, engine, version
     )
@@ -161,7 +228,7 @@ def compressed(
     events: Any,
     query: AnyQuery,
     *,
-    time: str,
+    time: str | None = None,
     type: str | None = None,
     key: Columns = (),
     order: Columns = (),
@@ -198,7 +265,7 @@ def schema(
     query: AnyQuery,
     events: Any,
     *,
-    time: str,
+    time: str | None = None,
     type: str | None = None,
     key: Columns = (),
     params: Params | None = None,
@@ -216,6 +283,9 @@ def schema(
     Returns:
         A Spark StructType where events are Spark's, else a pyarrow Schema.
     """
+    if is_sql(query):
+        found = find(_without_rows(events), query)
+        return found.schema
     given = Given.of(events, query, Roles(time, type, key, params=params))
     if given.on_spark:
         from cerise.spark import frames
@@ -224,11 +294,18 @@ def schema(
     return one(given).output_schema
 
 
+def _without_rows(events: Any) -> Any:
+    """Return a table of no rows for a schema, so that what needs no rows can be asked of it."""
+    if isinstance(events, pa.Schema):
+        return events.empty_table()
+    return events.slice(0, 0) if isinstance(events, pa.Table) else events
+
+
 def explain(
     events: Any,
     query: AnyQuery | Sequence[AnyQuery],
     *,
-    time: str,
+    time: str | None = None,
     type: str | None = None,
     key: Columns = (),
     order: Columns = (),
@@ -236,11 +313,14 @@ def explain(
     engine: str | None = None,
     options: Options | None = None,
     version: int | None = None,
+    dialect: str = "standard",
 ) -> str:
     """Say how a query would be run: what it means, what is read, left out and exchanged, by which engine.
 
     Takes what `find` takes, and runs nothing; of files only the footers are read.
     """
+    if is_sql(query):
+        return _explained_rows(GivenRows.of(events, str(query), options, engine, version, dialect))
     given = Given.of(events, query, Roles(time, type, key, order, params), options, engine, version)
     return "\n\n".join(_explained(given, bound) for bound in given.bounds)
 
@@ -254,6 +334,12 @@ def _explained(given: Given, bound: Bound) -> str:
         "options": ", ".join(f"{name}={getattr(options, name)}" for name in options.__slots__),
     }
     return describe(bound, facts)
+
+
+def _explained_rows(given: GivenRows) -> str:
+    here = isinstance(given.events, pa.Table)
+    facts = {"runs": "in this process" if here else "on Spark", **explained_rows(given.bound, given.options)}
+    return "\n".join(f"{name:<10} {text}" for name, text in facts.items())
 
 
 def _where(given: Given, bound: Bound) -> dict[str, str]:

@@ -18,6 +18,7 @@ from cerise.lang.builder import Draft, Variable, seq
 from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Query
+from cerise.pattern.rows import BoundRows
 
 Columns = str | Sequence[str]
 Params = Mapping[str, Any]
@@ -28,7 +29,7 @@ AnyQuery = str | Query | Draft
 class Roles:
     """Which columns play which part, and what parameters are worth."""
 
-    time: str
+    time: str | None
     type: str | None = None
     key: Columns | None = ()
     order: Columns | None = ()
@@ -80,6 +81,71 @@ class Given:
         return not isinstance(self.events, pa.Table | pa.Schema)
 
 
+@dataclass(frozen=True, slots=True)
+class GivenRows:
+    """Events and a MATCH_RECOGNIZE clause that fit each other; the rest as in `Given`."""
+
+    events: Any
+    bound: BoundRows
+    options: Options
+
+    @classmethod
+    def of(
+        cls,
+        events: Any,
+        text: str,
+        options: Options | None,
+        engine: str | None = None,
+        version: int | None = None,
+        dialect: str = "standard",
+    ) -> GivenRows:
+        """Settle events and bind the one clause of a statement to them."""
+        options = options or Options()
+        if engine is not None:
+            options = replace(options, engine=engine)
+        settled, _ = settle(events, version)
+        reject_schema(settled)
+        from cerise.lang import match_recognize  # brings sqlglot
+
+        clause = match_recognize.parse_alone(text, dialect)
+        if not is_spark(settled):
+            try:
+                bound = match_recognize.bind_rows(clause, _columns(settled))
+            except UnsupportedError:
+                if isinstance(settled, pa.Table):
+                    raise
+            else:
+                if isinstance(settled, pa.Table) or not bound.derived:
+                    return cls(settled, bound, options)
+            from cerise.spark import frames
+
+            settled = frames.read(str(events), version, "Spark computes some of its columns")
+        from cerise.spark.sql import SparkHost
+
+        bound = match_recognize.bind_rows(clause, _columns(settled), SparkHost(settled))
+        return cls(settled, bound, options)
+
+
+def is_sql(query: Any) -> bool:
+    """Whether a query is SQL with MATCH_RECOGNIZE; its parser is only loaded for what could be."""
+    if not isinstance(query, str) or "match_recognize" not in query.lower():
+        return False
+    from cerise.lang import match_recognize
+
+    return match_recognize.mentions_match_recognize(query)
+
+
+def reject_roles(roles: Roles) -> None:
+    """Refuse what SQL says itself."""
+    given = {"type": roles.type, "key": roles.key, "order": roles.order, "params": roles.params}
+    for name, value in given.items():
+        if value:
+            raise UnsupportedError(
+                f"{name}= has no meaning for MATCH_RECOGNIZE",
+                hint="say it in PARTITION BY, ORDER BY or DEFINE",
+            )
+
+
 def parse(query: Any) -> Query:
     """Return a query: text is parsed, one written in Python is finished, a Query is returned as it is."""
     match query:
@@ -125,16 +191,24 @@ def _at(path: str, version: int | None) -> tuple[Any, str | None]:
         return frames.read(path, version, str(reason)), str(reason)
 
 
-def _known(events: Any, roles: Roles) -> Schema:
-    """Return what is known of settled events: their columns, and the parts that these play."""
+def _columns(events: Any) -> pa.Schema:
+    """Return the columns of settled events."""
     if is_spark(events):
         from cerise.spark import frames
 
-        columns, arrival = frames.arrow_schema(events), False
-    elif isinstance(events, pa.Schema):
-        columns, arrival = events, True
-    else:
-        columns, arrival = (events.schema if isinstance(events, pa.Table) else events.columns), True
+        return frames.arrow_schema(events)
+    if isinstance(events, pa.Schema):
+        return events
+    return events.schema if isinstance(events, pa.Table) else events.columns
+
+
+def _known(events: Any, roles: Roles) -> Schema:
+    """Return what is known of settled events: their columns, and the parts that these play."""
+    columns, arrival = _columns(events), not is_spark(events)
+    if roles.time is None:
+        raise BindError(
+            "no column says when an event happened", hint="name it: time='…'; only SQL says it by ORDER BY"
+        )
     return Schema(columns, roles.time, roles.type, _names(roles.key), _names(roles.order), arrival=arrival)
 
 

@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cerise.events import Path, Schema, raw_column, read_column
-from cerise.kernels.literals import Literals
 from cerise.kinds import Kind
 from cerise.pattern.bound import Bound
 from cerise.pattern.expr import COMPARISONS, Attr, Binary, Expr, In, Literal, Value
@@ -155,6 +154,8 @@ class Sieve:
     """Tells which rows of tables are needed."""
 
     def __init__(self, wanted: Needed, schema: Schema) -> None:
+        from cerise.kernels.literals import Literals  # brings numba
+
         self._wanted = wanted
         self._schema = schema
         tests = dict.fromkeys(test for tests in wanted for test in tests)

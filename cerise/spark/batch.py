@@ -31,7 +31,7 @@ from cerise.spark.matching import CutTask, MatchTask, ReadTask, SliceTask
 from cerise.spark.planner import needs_of, plan_frame, plan_lake
 from cerise.spark.progress import progress
 from cerise.spark.report import Records, SparkReport
-from cerise.spark.session import session
+from cerise.spark.session import parallelism, session
 from cerise.store.lake import Lake
 
 UNKNOWN_BYTES = 1 << 50  # what Spark says where it does not know
@@ -96,10 +96,10 @@ def plan_of(
 ) -> Plan:
     """Return how queries would be run."""
     if isinstance(events, Lake):
-        return plan_lake(bounds, events, options, _tasks(session()))
+        return plan_lake(bounds, events, options, parallelism(session()))
     if isinstance(events, StructType):
         raise UnsupportedError("a schema has no events to find anything in", hint="give the DataFrame itself")
-    return plan_frame(bounds, options, _tasks(events.sparkSession), _estimated(events), scan)
+    return plan_frame(bounds, options, parallelism(events.sparkSession), _estimated(events), scan)
 
 
 # ---- the tasks
@@ -193,12 +193,6 @@ def _summed(matches: DataFrame, bounds: Sequence[Bound]) -> DataFrame:
 
 
 # ---- what Spark tells
-
-
-def _tasks(spark: SparkSession) -> int:
-    """Return how many tasks Spark runs at once, as far as it tells."""
-    context = getattr(spark, "_sc", None)
-    return int(context.defaultParallelism) if context is not None else 8
 
 
 def _estimated(events: DataFrame) -> Estimate:

@@ -69,10 +69,11 @@ class Cutter:
         for start, stop in pairwise(cut):
             for first in range(int(start), int(stop), BLOB_ROWS):
                 part = moved.slice(first, min(BLOB_ROWS, int(stop) - first))
-                yield _blob(numbers[int(targets[start])], part)
+                yield blob(numbers[int(targets[start])], part)
 
 
-def _blob(place: int, table: pa.Table) -> pa.RecordBatch:
+def blob(place: int, table: pa.Table) -> pa.RecordBatch:
+    """Return a table as one row of Spark's, with the number by which it is brought to its task."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table.unify_dictionaries().combine_chunks())

@@ -84,7 +84,7 @@ def _way(bounds: Sequence[Bound], groups: Sequence[Group], options: Options, tas
     count = options.partitions or min(MOST_TASKS, max(tasks, -(-rows // PER_TARGET)))
     found = targets(bounds, count)
     assert isinstance(found, Targets)
-    return Exchange(found, f"{_by(bounds, found)}: {why}", _portions(groups, SLICES_PER_TASK * tasks))
+    return Exchange(found, f"{_by(bounds, found)}: {why}", portions_of(groups, SLICES_PER_TASK * tasks))
 
 
 def chains(bounds: Sequence[Bound]) -> bool:
@@ -113,7 +113,7 @@ def _with_groups(
     return tuple((each, tuple(groups[i] for i in each.reads)) for each in cut)
 
 
-def _portions(groups: Sequence[Group], count: int) -> tuple[tuple[Group, ...], ...]:
+def portions_of(groups: Sequence[Group], count: int) -> tuple[tuple[Group, ...], ...]:
     """Split row groups into portions of about as many events each."""
     total = sum(each.span.rows for each in groups)
     portions: list[list[Group]] = [[]]

@@ -248,3 +248,18 @@ def _export(values: Mapping[str, str | None]) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
+
+
+def parallelism(spark: SparkSession) -> int:
+    """Return how many tasks Spark runs at once, as far as it tells."""
+    context = getattr(spark, "_sc", None)
+    return int(context.defaultParallelism) if context is not None else 8
+
+
+def unlogged(*, yes: bool) -> bool:
+    """Let PySpark not repeat as JSON what its errors say, or let it again; return how it was."""
+    from pyspark.logger import PySparkLogger
+
+    log = PySparkLogger.getLogger("SQLQueryContextLogger")
+    before, log.disabled = log.disabled, yes
+    return bool(before)

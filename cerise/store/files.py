@@ -21,15 +21,19 @@ KNOWN = "CSV (.csv, .tsv), JSON lines (.json, .jsonl, .ndjson), Parquet (.parque
 
 
 def read(
-    path: str | Path, *, layout: Layout = PLAIN, time: str | None = None, written: str | None = None
+    path: str | Path,
+    *,
+    layout: Layout = PLAIN,
+    time: str | Sequence[str] = (),
+    written: str | None = None,
 ) -> pa.Table:
     """Return the events of a file, a directory of files or a Delta table, in arrival order.
 
     Args:
         path: where they are; in a directory, names that start with . or _ are not events.
         layout: how CSV is laid out.
-        time: the time column, to be understood as time.
-        written: how its values are written; see `times.understood`.
+        time: the column or columns to be understood as time, where there are such columns.
+        written: how their values are written; see `times.understood`.
 
     Returns:
         A table; one without rows, and perhaps without columns or types, for empty files.
@@ -39,12 +43,13 @@ def read(
         DataError: the time column is not written as it should be.
     """
     path = Path(path)
+    times = (time,) if isinstance(time, str) else time
     if delta.is_table(path):
-        return _with_time(delta.read(path), time, written, typed=True)
+        return _with_times(delta.read(path), times, written, typed=True)
     files = data_files(path)
     tables = [(file, _read(file, layout)) for file in files]
     typed = not any(suffix(file) in TEXT for file in files)
-    return _with_time(_joined(tables, typed=typed), time, written, typed=typed)
+    return _with_times(_joined(tables, typed=typed), times, written, typed=typed)
 
 
 def data_files(path: Path) -> list[Path]:
@@ -183,8 +188,9 @@ def _cast(table: pa.Table, schema: pa.Schema, file: Path) -> pa.Table:
     return _guarded(file, lambda _: table.select(schema.names).cast(schema))
 
 
-def _with_time(table: pa.Table, time: str | None, written: str | None, *, typed: bool) -> pa.Table:
-    if time is None or time not in table.schema.names or not table.num_rows:
-        return table
-    times = understood(table[time], time, written, typed=typed)
-    return table.set_column(table.schema.get_field_index(time), time, times)
+def _with_times(table: pa.Table, times: Sequence[str], written: str | None, *, typed: bool) -> pa.Table:
+    for name in times if table.num_rows else ():
+        if name in table.schema.names:
+            column = understood(table[name], name, written, typed=typed)
+            table = table.set_column(table.schema.get_field_index(name), name, column)
+    return table

@@ -49,7 +49,7 @@ class Reading:
     Attributes:
         root: the path that was given.
         files: the files of the row groups, by number.
-        schema: which column plays which part.
+        schema: which column plays which part; only the columns, where none plays any.
         reads: the columns that matching reads.
         late: the columns that are only returned.
         coded: those of them whose strings are read as codes.
@@ -58,11 +58,22 @@ class Reading:
 
     root: str
     files: dict[int, File]
-    schema: Schema
+    schema: Schema | pa.Schema
     reads: tuple[str, ...]
     late: tuple[str, ...] = ()
     coded: tuple[str, ...] = ()
     needed: Needed | None = None
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns of all files together."""
+        return self.schema.columns if isinstance(self.schema, Schema) else self.schema
+
+    @property
+    def roles(self) -> Schema:
+        """Which column plays which part."""
+        assert isinstance(self.schema, Schema)
+        return self.schema
 
 
 @dataclass(slots=True)
@@ -93,7 +104,7 @@ class Scan:
 
     def __post_init__(self) -> None:
         if self.reading.needed is not None:
-            self._sieve = Sieve(self.reading.needed, self.reading.schema)
+            self._sieve = Sieve(self.reading.needed, self.reading.roles)
 
     def events(self, part: Slice | None, needs: Halo) -> Iterator[EventBatch]:
         """Yield the events of a slice in stream order; of all row groups, where no slice is given.
@@ -124,6 +135,13 @@ class Scan:
             piece = self._piece(group, numbered=True)
             yield piece.table.append_column(ROW, pa.array(piece.rows))
 
+    def rows(self) -> Iterator[pa.Table]:
+        """Yield the row groups as they are, with the numbers of their rows, whatever their times."""
+        for group in self.groups:
+            table = self._read(group, self.reading.reads, late=False)
+            numbers = (group.place << BITS) + np.arange(len(table))
+            yield table.append_column(ROW, pa.array(numbers))
+
     def complete(self, events: EventBatch) -> EventBatch:
         """Return events with the columns that are only returned, in the order and types of the schema."""
         late = self.reading.late
@@ -132,7 +150,7 @@ class Scan:
         if late:
             fetched = self._fetched(table.column(ROW).to_numpy())
             columns |= {name: fetched.column(name) for name in late}
-        schema = self.reading.schema.columns
+        schema = self.reading.columns
         names = [name for name in schema.names if name in columns]
         fields = [schema.field(name) for name in names]
         whole = pa.table({name: columns[name] for name in names}).cast(pa.schema(fields))
@@ -149,15 +167,15 @@ class Scan:
             part.start <= piece.times[0] and _before(piece.times[-1:], part.stop).all()
         ):
             opens = (piece.times >= part.start) & _before(piece.times, part.stop)
-        if self.reading.schema.order:  # they break ties before arrival does
-            return replace(EventBatch.of(table, self.reading.schema), opens=opens)
+        if self.reading.roles.order:  # they break ties before arrival does
+            return replace(EventBatch.of(table, self.reading.roles), opens=opens)
         positions = np.broadcast_to(np.int64(0), len(table))
-        return EventBatch(self.reading.schema, table, piece.times, positions, opens=opens)
+        return EventBatch(self.reading.roles, table, piece.times, positions, opens=opens)
 
     def _piece(self, group: Group, *, numbered: bool) -> _Piece:
         table = self._read(group, self.reading.reads, late=False)
         try:
-            times = read_times(table, self.reading.schema)
+            times = read_times(table, self.reading.roles)
         except CeriseError as error:
             raise DataError(f"{self._named(group)}: {error.problem}", hint=error.hint) from error
         rows = (group.place << BITS) + np.arange(len(table)) if numbered else None
@@ -219,7 +237,7 @@ class Scan:
         """Return columns in the types of the schema; what a file has not is null, or in its folder's name."""
         columns = []
         for name in names:
-            kind = self.reading.schema.columns.field(name).type
+            kind = self.reading.columns.field(name).type
             if name in table.schema.names:
                 column = table.column(name)
                 if not (pa.types.is_dictionary(column.type) and kind == pa.string()):
@@ -231,7 +249,7 @@ class Scan:
         return pa.table(columns, names=list(names))
 
     def _empty(self, names: Sequence[str]) -> pa.Table:
-        return pa.schema([self.reading.schema.columns.field(name) for name in names]).empty_table()
+        return pa.schema([self.reading.columns.field(name) for name in names]).empty_table()
 
     def _file(self, number: int) -> pq.ParquetFile:
         if number not in self._open:

@@ -1,0 +1,56 @@
+"""Which rows are asked about: `where=`, an SQL predicate over one row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from cerise.engines.base import Options
+from cerise.engines.rows.prepare import computed
+from cerise.errors import BindError, CeriseError, PlanError, Span
+
+CHOSEN = "__cerise_chosen"
+BEFORE, AFTER = "SELECT * FROM events MATCH_RECOGNIZE (ORDER BY (", "\n) ALL ROWS PER MATCH PATTERN (()))"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked: about which events, about how many at most, and how to run."""
+
+    where: str | None
+    limit: int | None
+    options: Options
+
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < 1:
+            raise PlanError(f"limit is {self.limit}", hint="it must be at least 1")
+
+
+def with_chosen(table: pa.Table, where: str | None) -> pa.Table:
+    """Return a table with a column that says which rows are asked about; without `where`, it has none.
+
+    Raises:
+        ParseError, BindError: where the predicate is wrong, pointing into it.
+        UnsupportedError: where only Spark could compute it.
+    """
+    if where is None:
+        return table
+    from cerise.lang.match_recognize import bind_rows, parse_alone  # brings sqlglot
+
+    try:
+        bound = bind_rows(parse_alone(f"{BEFORE}{where}{AFTER}"), table.schema)
+    except CeriseError as error:
+        span = error.span and Span(error.span.start - len(BEFORE), error.span.end - len(BEFORE))
+        raise type(error)(error.problem, span=span, text=where, hint=error.hint) from None
+    name = bound.order[0].column
+    made = next((each for each in bound.derived if each.name == name), None)
+    values = table.column(name) if made is None else computed(made, table)
+    if values.type != pa.bool_():
+        raise refuse(where)
+    return table.append_column(CHOSEN, values.fill_null(False))
+
+
+def refuse(where: str) -> BindError:
+    """Return the error for what is neither true nor false."""
+    return BindError(f"where={where!r} is no predicate", hint="write one over columns, as in price > 10")

@@ -1,0 +1,222 @@
+"""MATCH_RECOGNIZE on Spark: rows of a partition are brought together as Arrow blobs, and searched there.
+
+What measures are computed from comes back as columns; Spark itself computes the measures, so their types and
+their rules are Spark's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from cerise.engines.base import Options
+from cerise.engines.identity import hash_columns
+from cerise.engines.rows.matches import joined
+from cerise.engines.rows.output import MATCHED, to_atoms
+from cerise.engines.rows.prepare import derived, needed_columns, partitions, prepare, read_by
+from cerise.engines.rows.run import found_in
+from cerise.engines.rows.skipping import Skipper, why_not_skipping
+from cerise.events import raw_column
+from cerise.kinds import COMPUTABLE, Kind, canonical, kind_of
+from cerise.pattern.expr import attributes
+from cerise.pattern.rows import BoundRows, Nav, Order, Show
+from cerise.spark.exchange import BLOBS, NUMBERS, blob, gathered
+from cerise.spark.frames import quote_name
+from cerise.spark.matching import ROWS_AT_ONCE
+from cerise.spark.planner import portions_of
+from cerise.spark.session import parallelism, session
+from cerise.store.lake import Lake
+from cerise.store.scan import ROW, Reading, Scan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from cerise.store.lake import Group
+
+CUT_AT_ONCE = 1 << 20
+TASKS_PER_CORE = 2
+
+
+def found(events: DataFrame | Lake, bound: BoundRows, options: Options) -> DataFrame:
+    """Return the result of a clause over a DataFrame, or over files which tasks read themselves."""
+    if not isinstance(events, Lake):
+        return matched(events, bound, options, parallelism(events.sparkSession))
+    spark = session()
+    names = handed_columns(bound)
+    groups = events.every()
+    count = _targets(bound, options, parallelism(spark))
+    reading = Reading(events.root, dict(enumerate(events.files)), events.columns, names, coded=())
+    columns = pa.schema([events.columns.field(name) for name in names])
+    portions = portions_of(groups, TASKS_PER_CORE * parallelism(spark))
+    read = ReadRows(CutRows(bound, columns, count), reading, portions)
+    blobs = spark.range(0, len(portions), 1, len(portions)).mapInArrow(read, BLOBS)
+    task = RowsTask(bound, options)
+    schema = _schema(bound, columns, from_arrow_schema(events.columns))
+    return _measured(blobs.repartition(count, "place").mapInArrow(task, schema), bound)
+
+
+def matched(frame: DataFrame, bound: BoundRows, options: Options, tasks: int) -> DataFrame:
+    """Return the result of a clause over a DataFrame, lazily."""
+    names = handed_columns(bound)
+    columns = pa.schema([pa.field(name, bound.type_of(name)) for name in names])
+    sql = {each.name: each.sql for each in bound.derived}
+    handed = frame.selectExpr(
+        *(f"{sql.get(name) or quote_name(name)} AS c{i}" for i, name in enumerate(names))
+    )
+    count = _targets(bound, options, tasks)
+    task = RowsTask(in_full_order(bound, names), options)
+    cut = CutRows(bound, columns, count)
+    blobs = handed.mapInArrow(cut, BLOBS).repartition(count, "place")
+    return _measured(blobs.mapInArrow(task, _schema(bound, columns, frame.schema)), bound)
+
+
+def handed_columns(bound: BoundRows) -> tuple[str, ...]:
+    """Return the columns that Spark hands over: what is needed of the input, or derived from it by Spark.
+
+    What only conditions need, and Cerise can compute, is derived in the tasks: what cannot be computed is
+    null there, and no error (S4.6).
+    """
+    measured = {name for each in bound.measures for name in each.atoms}
+    shown = {column for name in measured for column in read_by(bound.atoms[name])}
+    shown |= {*bound.partition, *(each.column for each in bound.order)}
+    needed = set(needed_columns(bound))
+    for each in bound.derived:
+        if each.name in needed - shown and each.expr is not None:
+            needed -= {each.name}
+            needed |= {attr.path[0] for attr in attributes(each.expr)}
+    names = [*bound.columns.names, *(each.name for each in bound.derived)]
+    return tuple(name for name in names if name in needed)
+
+
+def in_full_order(bound: BoundRows, names: Sequence[str]) -> BoundRows:
+    """Return a clause whose ties are broken by all columns: a DataFrame has no order of its own."""
+    given = {each.column for each in bound.order}
+    rest = [name for name in names if name not in given and kind_of(bound.type_of(name)) in COMPUTABLE]
+    return replace(bound, order=(*bound.order, *map(Order, rest)))
+
+
+def _targets(bound: BoundRows, options: Options, tasks: int) -> int:
+    return (options.partitions or TASKS_PER_CORE * tasks) if bound.partition else 1
+
+
+def _schema(bound: BoundRows, columns: pa.Schema, given: StructType) -> StructType:
+    """Return what tasks give; columns of the input keep the type that they have in Spark."""
+    empty = columns.empty_table()
+    nothing = to_atoms(bound, prepare(bound, empty), np.zeros(1, np.int64), joined([]))
+    fields = list(from_arrow_schema(nothing.schema).fields)
+    shown = {f"_s{i}": each.name for i, each in enumerate(bound.output) if not each.measure}
+    known = {each.name: each.dataType for each in given.fields}
+    atoms = {name: atom.column for name, atom in bound.atoms.items() if isinstance(atom, Nav)}
+    return StructType(
+        [
+            StructField(each.name, known.get(shown.get(each.name, atoms.get(each.name, "")), each.dataType))
+            for each in fields
+        ]
+    )
+
+
+def _measured(found: DataFrame, bound: BoundRows) -> DataFrame:
+    """Let Spark compute the measures."""
+    sql = {each.name: each.sql for each in bound.measures}
+    if bound.show is Show.UNMATCHED:
+        sql = {name: f"CASE WHEN {MATCHED} THEN ({text}) END" for name, text in sql.items()}
+    return found.selectExpr(
+        *(
+            f"{f'({sql[each.name]})' if each.measure else f'_s{i}'} AS {quote_name(each.name)}"
+            for i, each in enumerate(bound.output)
+        )
+    )
+
+
+# ---- the tasks
+
+
+@dataclass(frozen=True, slots=True)
+class CutRows:
+    """Cuts rows into blobs, each for the task that searches their partition."""
+
+    bound: BoundRows
+    columns: pa.Schema
+    count: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield blobs, with the number by which Spark brings them to their task."""
+        waiting: list[pa.Table] = []
+        for batch in batches:
+            waiting.append(self._settled(batch))
+            if sum(map(len, waiting)) >= CUT_AT_ONCE:
+                yield from self.blobs(pa.concat_tables(waiting))
+                waiting = []
+        if waiting:
+            yield from self.blobs(pa.concat_tables(waiting))
+
+    def _settled(self, batch: pa.RecordBatch) -> pa.Table:
+        arrays = [
+            array if array.type == field.type else array.cast(field.type)
+            for array, field in zip(batch.columns, self.columns, strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, schema=self.columns)
+
+    def blobs(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Yield the blobs of a table."""
+        if why_not_skipping(self.bound) is None:
+            kept = Skipper(self.bound).kept(derived(self.bound, table))
+            table = table.filter(pa.array(kept))
+        numbers = NUMBERS(self.count)
+        if self.count == 1:
+            yield blob(numbers[0], table)
+            return
+        hashed = hash_columns((_hashable(table, name) for name in self.bound.partition), len(table))
+        target = (hashed % np.uint64(self.count)).astype(np.int32)
+        order = np.argsort(target.astype(np.int16) if self.count < 2**15 else target, kind="stable")
+        moved, target = table.take(pa.array(order)), target[order]
+        cut = np.append(np.flatnonzero(np.diff(target, prepend=-1)), len(target))
+        for start, stop in pairwise(cut.tolist()):
+            yield blob(numbers[int(target[start])], moved.slice(start, stop - start))
+
+
+def _hashable(table: pa.Table, name: str) -> tuple[pa.Array, Kind]:
+    column = raw_column(table, (name,))
+    kind = kind_of(column.type)
+    if kind in COMPUTABLE:
+        return canonical(column, kind, name), kind
+    return column.cast(pa.string()), Kind.STRING
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """Reads row groups, and cuts them into blobs."""
+
+    cut: CutRows
+    reading: Reading
+    groups: Sequence[tuple[Group, ...]]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the blobs of the row groups whose numbers are given."""
+        for number in (each for batch in batches for each in batch.column(0).to_pylist()):
+            for table in Scan(self.reading, self.groups[number]).rows():
+                yield from self.cut.blobs(table)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsTask:
+    """Searches the partitions that blobs bring."""
+
+    bound: BoundRows
+    options: Options
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield what measures are computed from, for each row of the result."""
+        for table in gathered(batches):
+            names = [name for name in table.column_names if name != ROW]
+            prepared = prepare(self.bound, table.select(names))
+            offsets = partitions(self.bound, prepared)
+            for matches in found_in(self.bound, prepared, offsets, self.options):
+                yield from to_atoms(self.bound, prepared, offsets, matches).to_batches(ROWS_AT_ONCE)

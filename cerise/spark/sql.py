@@ -1,0 +1,158 @@
+"""SQL statements with MATCH_RECOGNIZE on Spark: clauses become views, and Spark runs the rest."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import to_arrow_type
+
+from cerise.engines.base import Options
+from cerise.errors import BindError, Span, UnsupportedError
+from cerise.kinds import plain
+from cerise.lang.match_recognize import Cut, Statement, bind_rows, parse_statement
+from cerise.spark.frames import UTC, arrow_schema, quote_name
+from cerise.spark.rows import matched
+from cerise.spark.session import parallelism, unlogged
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cerise.pattern.rows import BoundRows
+
+VIEW = re.compile(
+    r"\s*CREATE\s+(?P<replace>OR\s+REPLACE\s+)?(?P<temp>(?:GLOBAL\s+)?TEMP(?:ORARY)?\s+)?VIEW\s+"
+    r"(?P<name>`[^`]+`|\w+)\s+AS\s+",
+    re.IGNORECASE,
+)
+
+
+def sql(spark: SparkSession, text: str, dialect: str, options: Options) -> DataFrame:
+    """Run a statement; what has no MATCH_RECOGNIZE is passed on as it is."""
+    if (view := VIEW.match(text)) is not None:
+        return _create_view(spark, text, view, dialect, options)
+    statement = parse_statement(text, dialect)
+    with _viewed(spark, statement, options) as (names, _):
+        return _run(spark, statement.rest(names), text)
+
+
+def clauses(spark: SparkSession, text: str, dialect: str, options: Options) -> list[BoundRows]:
+    """Return the clauses of a statement, bound to their inputs; nothing is run."""
+    with _viewed(spark, parse_statement(text, dialect), options) as (_, bounds):
+        return bounds
+
+
+@contextmanager
+def _viewed(
+    spark: SparkSession, statement: Statement, options: Options
+) -> Iterator[tuple[dict[int, str], list[BoundRows]]]:
+    """Let the clauses of a statement be views, under names that nobody else has, for a while."""
+    names: dict[int, str] = {}
+    bounds = []
+    try:
+        for clause in statement.clauses:
+            given = _run(spark, statement.input(clause.index, names), statement.text)
+            bounds.append(bind_rows(clause, arrow_schema(given), SparkHost(given)))
+            names[clause.index] = f"_cerise_{uuid.uuid4().hex}"
+            matched(given, bounds[-1], options, parallelism(spark)).createTempView(names[clause.index])
+        yield names, bounds
+    finally:
+        for name in names.values():  # plans that were made hold what they need
+            spark.catalog.dropTempView(name)
+
+
+def only_clause(spark: SparkSession, text: str, dialect: str) -> tuple[DataFrame, BoundRows]:
+    """Return the one clause of a statement, bound, and its input.
+
+    Raises:
+        UnsupportedError: where there are more, or none.
+    """
+    statement = parse_statement(text, dialect)
+    if len(statement.clauses) != 1:
+        raise UnsupportedError(
+            f"the statement has {len(statement.clauses)} MATCH_RECOGNIZE clauses, where one is asked for",
+            hint="take one at a time: make the result of the others a view",
+        )
+    given = _run(spark, statement.input(0, {}), text)
+    return given, bind_rows(statement.clauses[0], arrow_schema(given), SparkHost(given))
+
+
+class SparkHost:
+    """Spark, as the one who knows the types of expressions over a DataFrame."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self.frame = frame
+
+    def type_of(self, sql: str) -> pa.DataType:
+        """Return the type of an expression over one row."""
+        try:
+            found = self.frame.selectExpr(f"{sql} AS c").schema[0].dataType
+        except PySparkException as error:
+            raise BindError(_said(error)) from error
+        return plain(to_arrow_type(found, **UTC))
+
+
+def _create_view(
+    spark: SparkSession, text: str, view: re.Match[str], dialect: str, options: Options
+) -> DataFrame:
+    query = text[view.end() :]
+    if not parse_statement(query, dialect).clauses:
+        return _run(spark, parse_statement(text, dialect).rest({}), text)
+    if view["temp"] is None or view["temp"].upper().startswith("GLOBAL"):
+        raise UnsupportedError(
+            "a view that outlives the session cannot hold MATCH_RECOGNIZE, which Spark does not know",
+            span=Span(*view.span()), text=text, hint="CREATE TEMPORARY VIEW, or CREATE TABLE … AS SELECT …",
+        )  # fmt: skip
+    frame = sql(spark, query, dialect, options)
+    name = view["name"].strip("`")
+    if view["replace"]:
+        frame.createOrReplaceTempView(quote_name(name))
+    else:
+        frame.createTempView(quote_name(name))
+    return spark.createDataFrame([], "name string").where("false")
+
+
+def _run(spark: SparkSession, cut: Cut, text: str) -> DataFrame:
+    with _placed(cut, text):
+        return spark.sql(cut.sql)
+
+
+@contextmanager
+def _placed(cut: Cut, text: str) -> Iterator[None]:
+    """Let what Spark finds wrong point into what the user wrote; it need not be logged as well."""
+    before = unlogged(yes=True)
+    try:
+        yield
+    except PySparkException as error:
+        span = _span(error, cut)
+        raise BindError(_said(error), span=span, text=text) from error
+    finally:
+        unlogged(yes=before)
+
+
+def _said(error: PySparkException) -> str:
+    """Return what Spark says, without the statement that it shows below."""
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    said = lines[0] if lines else type(error).__name__
+    return re.sub(r"\s*\(line \d+, pos \d+\).*|;?\s*line \d+ pos \d+;?.*", "", said).rstrip(". ")
+
+
+def _span(error: PySparkException, cut: Cut) -> Span | None:
+    for context in error.getQueryContext() or []:
+        try:
+            start, stop = context.startIndex(), context.stopIndex()
+        except (AttributeError, PySparkException):
+            continue
+        if start >= 0:
+            return Span(cut.place(start), cut.place(stop) + 1)
+    found = re.search(r"line (\d+),? pos (\d+)", str(error))
+    if found is None:
+        return None
+    lines = cut.sql.splitlines(keepends=True)
+    at = cut.place(sum(map(len, lines[: int(found[1]) - 1])) + int(found[2]))
+    return Span(at, at + 1)
