@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -25,7 +26,7 @@ def query_text(query: str) -> str:
     """Return the text of a query given as text, as the path of a file, or as - for standard input."""
     if query == "-":
         return sys.stdin.read()
-    if len(query) < 1000 and "\n" not in query and Path(query).is_file():
+    if "\n" not in query and os.path.isfile(query):  # noqa: PTH113  Path fails on a long name, such as a query
         try:
             return Path(query).read_text("utf-8")
         except (OSError, UnicodeError) as error:
@@ -88,7 +89,7 @@ def names(given: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Events at a path, how they are written, and which column plays which part."""
+    """Events at a path, how they are written, and which column plays which part; `times` are more times."""
 
     path: str
     time: str
@@ -99,6 +100,7 @@ class Source:
     header: bool = True
     delimiter: str | None = None
     written: str | None = None
+    times: tuple[str, ...] = ()
 
     def roles(self) -> dict[str, Any]:
         """Return the arguments of `cerise.find` that say what the columns are."""
@@ -113,7 +115,18 @@ class Source:
         if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii()):
             raise typer.BadParameter(f"--delimiter is one character, or tab; not '{delimiter}'")
         layout = Layout(delimiter, self.header and not self.columns, self.columns)
-        return files.read(self.path, layout=layout, time=self.time, written=self.written)
+        return files.read(self.path, layout=layout, time=self._times, written=self.written)
+
+    @property
+    def _times(self) -> tuple[str, ...]:
+        return (self.time, *self.times)
+
+    def schema(self) -> pa.Schema | None:
+        """Return the columns of the events where that needs no reading: in Parquet."""
+        from cerise.store import files
+
+        parquet = self._parquet()
+        return files.parquet_schema([Path(file) for file in parquet]) if parquet else None
 
     def frame(self) -> Any:
         """Return the events as a Spark DataFrame.
@@ -140,7 +153,8 @@ class Source:
             return []
         found = files.data_files(path)
         schema = files.parquet_schema(found)
-        if schema is None or (self.time in schema.names and pa.types.is_string(schema.field(self.time).type)):
+        times = [name for name in self._times if schema is not None and name in schema.names]
+        if schema is None or any(pa.types.is_string(schema.field(name).type) for name in times):
             return []
         return [str(file.resolve()) for file in found]
 

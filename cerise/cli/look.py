@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Any
 
@@ -70,20 +70,40 @@ def _inside(event: Any, path: Sequence[str]) -> Any:
     return event
 
 
-def look(matches: pa.Table, view: View, rows: int) -> Table:
-    """Return the first matches as a table for people: a row per match, a cell per variable."""
+def look(matches: pa.Table, view: View | None, rows: int) -> Table:
+    """Return the first matches as a table for people: a row per match, a cell per variable.
+
+    Without a view it is a table as any other: every column is shown as it is.
+    """
+    if view is None:
+        return _looked(matches.schema, zip(*_plain_columns(matches.slice(0, rows)), strict=True))
     bound = any(map(_is_events, matches.schema.types))
     left_out = {"match_id", "last_time"} if bound else {"match_id"}
     view = view.without(matches.schema.names)
     chosen = [field for field in matches.schema if field.name not in left_out]
+    cells = (
+        [_cell(row[field.name], field.type, view, _day(row.get("first_time"))) for field in chosen]
+        for row in matches.slice(0, rows).to_pylist()
+    )
+    return _looked(chosen, cells)
+
+
+def _plain_columns(table: pa.Table) -> Iterator[list[str]]:
+    """Yield the columns by their place: two may have one name."""
+    return ([plain(value) for value in column.to_pylist()] for column in table.columns)
+
+
+def _looked(fields: Iterable[pa.Field], rows: Iterable[Iterable[str]]) -> Table:
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for field in chosen:
-        number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-        shown.add_column(field.name, overflow="fold", justify="right" if number else "left")
-    for row in matches.slice(0, rows).to_pylist():
-        day = _day(row.get("first_time"))
-        shown.add_row(*(Text(_cell(row[field.name], field.type, view, day)) for field in chosen))
+    for field in fields:
+        shown.add_column(field.name, overflow="fold", justify="right" if _is_number(field.type) else "left")
+    for row in rows:
+        shown.add_row(*map(Text, row))
     return shown
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    return any(test(type_) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal))
 
 
 def _cell(value: Any, type_: pa.DataType, view: View, day: dt.date | None) -> str:

@@ -4,20 +4,42 @@ from __future__ import annotations
 
 import sys
 import time as clock
-from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cerise.cli import inputs
+from cerise.cli.options import (
+    ROWS,
+    Columns,
+    Delimiter,
+    Dialect,
+    DialectName,
+    Engine,
+    Events,
+    Form,
+    Key,
+    Limit,
+    MaybeEvents,
+    MaybeTime,
+    NoHeader,
+    Order,
+    Output,
+    Param,
+    Query,
+    Statement,
+    Tables,
+    Time,
+    Times,
+    Type,
+    Written,
+)
 from cerise.cli.terminal import Commands, errors, working
 from cerise.errors import BindError, CeriseError, did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-ROWS = 20
 
 app = typer.Typer(
     cls=Commands,
@@ -27,71 +49,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-
-
-class Format(StrEnum):
-    """How matches are written."""
-
-    table = "table"
-    json = "json"
-    csv = "csv"
-    parquet = "parquet"
-
-
-Query = Annotated[
-    str, typer.Argument(metavar="QUERY", help="The query: its text, a file with it, or - for standard input.")
-]
-Events = Annotated[
-    str,
-    typer.Option(
-        metavar="PATH",
-        help="The events: a CSV, JSON lines or Parquet file, a directory of such files, or a Delta table.",
-    ),
-]
-Time = Annotated[str, typer.Option(metavar="COLUMN", help="The column that says when an event happened.")]
-MaybeEvents = Annotated[
-    str | None, typer.Option(metavar="PATH", help="Events to check the query against, as in run.")
-]
-MaybeTime = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="The column that says when an event happened.")
-]
-Type = Annotated[
-    str | None,
-    typer.Option("--type", metavar="COLUMN", help="The column that says what kind of event it is."),
-]
-Key = Annotated[
-    list[str] | None, typer.Option(metavar="COLUMNS", help="Columns that partition the events: a,b.")
-]
-Order = Annotated[
-    list[str] | None,
-    typer.Option(metavar="COLUMNS", help="Columns that break ties between equal times: a,b."),
-]
-Param = Annotated[
-    list[str] | None, typer.Option(metavar="NAME=VALUE", help="A value for :name in the query: name=value.")
-]
-Engine = Annotated[str | None, typer.Option(metavar="NAME", help="The engine; Cerise chooses by default.")]
-Written = Annotated[
-    str | None,
-    typer.Option(
-        "--timestamp-format",
-        metavar="FORMAT",
-        help="How times are written: %d.%m.%Y %H:%M; s, ms, us or ns since 1970; integer, to leave numbers.",
-    ),
-]
-NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line of a CSV file is an event.")]
-Columns = Annotated[
-    str | None,
-    typer.Option(metavar="NAMES", help="Names for the columns of a CSV file without header: a,b,c."),
-]
-Delimiter = Annotated[
-    str | None, typer.Option(metavar="CHAR", help="What separates CSV values; found out by default.")
-]
-Form = Annotated[
-    Format | None, typer.Option("--format", help="How to write the matches; a table by default.")
-]
-Output = Annotated[
-    str | None, typer.Option(metavar="FILE", help="A file to write to, instead of standard output.")
-]
 
 
 @app.callback(invoke_without_command=True)
@@ -104,6 +61,7 @@ def cerise(version: Annotated[bool, typer.Option("--version", help="Show the ver
       cerise run 'PATTERN SEQ(MSFT a, GOOG b) WHERE b.open < a.open WITHIN 5 minutes' \\
           --events trades.csv --time date --type ticker
       cerise check query.sase
+      cerise sql --table trades.csv
 
     Every command has its own --help. Exit codes: 0 fine, 1 the query or the events are wrong,
     2 the command is used wrongly, 130 interrupted.
@@ -125,9 +83,7 @@ def run(  # noqa: PLR0913  a command's options are its parameters
     param: Param = None,
     form: Form = None,
     output: Output = None,
-    limit_rows: Annotated[
-        int, typer.Option(min=0, metavar="N", help="How many matches the table shows; 0 for all.")
-    ] = ROWS,
+    limit_rows: Limit = ROWS,
     engine: Engine = None,
     spark: Annotated[
         bool, typer.Option("--spark", help="Run on a local Spark session, on all cores.")
@@ -240,6 +196,53 @@ def explain(  # noqa: PLR0913  a command's options are its parameters
         )
     values = inputs.params(param or ())
     typer.echo(api.explain(table, parsed, params=values, engine=engine, **source.roles()))
+
+
+@app.command()
+def sql(  # noqa: PLR0913  a command's options are its parameters
+    statement: Statement = None,
+    *,
+    table: Tables = None,
+    time: Times = None,
+    dialect: Dialect = DialectName.standard,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say how it would be run, and run nothing.")
+    ] = False,
+    form: Form = None,
+    output: Output = None,
+    limit_rows: Limit = ROWS,
+    engine: Engine = None,
+    timestamp_format: Written = None,
+    no_header: NoHeader = False,
+    columns: Columns = None,
+    delimiter: Delimiter = None,
+) -> None:
+    """Run SQL with MATCH_RECOGNIZE over files; without a statement, ask for some.
+
+    \b
+    Examples:
+      cerise sql --table trades.csv
+      cerise sql query.sql --table trades=trades.parquet --table users=users/
+      cerise sql 'SELECT * FROM trades MATCH_RECOGNIZE (
+          PARTITION BY ticker ORDER BY date MEASURES A.open AS high, LAST(B.open) AS low
+          PATTERN (A B+) DEFINE B AS open < PREV(open))' --table trades.csv --time date
+
+    SELECT * FROM table MATCH_RECOGNIZE (…) runs in this process, any other statement on local Spark.
+    """
+    from cerise.cli import output as out
+    from cerise.cli import prompt
+    from cerise.cli import sql as statements
+
+    layout = inputs.Source(
+        "", "", columns=inputs.names([columns or ""]), header=not no_header, delimiter=delimiter,
+        written=timestamp_format, times=inputs.names(time or ()),
+    )  # fmt: skip
+    desk = statements.Desk.of(table or (), layout, dialect.value, engine)
+    wanted = out.Wanted.of(form and form.value, output, limit_rows)
+    if statement is None and sys.stdin.isatty():
+        prompt.talk(desk, wanted, explain=explain)
+    else:
+        statements.answer(desk, inputs.query_text(statement or "-"), wanted, explain=explain)
 
 
 @app.command()

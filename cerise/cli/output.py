@@ -47,8 +47,8 @@ class Wanted:
         return cls(chosen, output, rows)
 
 
-def deliver(matches: pa.Table, wanted: Wanted, view: View) -> None:
-    """Show or write matches, to standard output or to a file."""
+def deliver(matches: pa.Table, wanted: Wanted, view: View | None) -> None:
+    """Show or write matches, to standard output or to a file; without a view, the rows of any table."""
     if wanted.format != "table":
         _to(wanted.output, lambda file: _WRITERS[wanted.format](matches, file))
     elif wanted.output is not None:

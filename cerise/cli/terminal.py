@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -33,13 +34,9 @@ class Commands(TyperGroup):
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
             raise  # typer ends quietly: whoever read our output has seen enough
-        except (CeriseError, OSError) as error:
-            _complain(error)
         except Exception as error:
-            told = _told_by_spark(error)
-            if told is None:
+            if not complain(error):
                 raise
-            typer.echo(told, err=True)
         raise typer.Exit(WRONG)
 
 
@@ -60,12 +57,19 @@ def errors() -> Console:
     return Console(stderr=True)
 
 
-def _complain(error: CeriseError | OSError) -> None:
-    if isinstance(error, OSError):
-        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        typer.echo(f"StoreError: {what}", err=True)
-    else:
-        typer.echo(f"{type(error).__name__}: {error}", err=True)
+def complain(error: Exception) -> bool:
+    """Say what is wrong with a query or with events; return False for an error that is nobody's mistake."""
+    match error:
+        case CeriseError():
+            told: str | None = f"{type(error).__name__}: {error}"
+        case OSError():
+            what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+            told = f"StoreError: {what}"
+        case _:
+            told = _told_by_spark(error)
+    if told is not None:
+        typer.echo(told, err=True)
+    return told is not None
 
 
 def _warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
@@ -74,9 +78,18 @@ def _warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -
 
 
 def _told_by_spark(error: Exception) -> str | None:
-    """Return the error of ours that a Spark task failed with, out of all that Spark says about it."""
+    """Return what Spark says is wrong: the error of ours that a task failed with, or its own."""
     if not type(error).__module__.startswith("pyspark."):
         return None
     _, ours, told = str(error).rpartition("cerise.errors.")
-    lines = [line for line in told.splitlines() if line.strip() and not line.startswith(("\tat ", "JVM"))]
-    return "\n".join(lines) if ours else None
+    if ours:
+        return _without_java(told)
+    # What Spark says of a statement starts with the name of a condition; all else is worth a traceback.
+    said = str(error).strip()
+    return _without_java(f"{type(error).__name__}: {said}") if said.startswith("[") else None
+
+
+def _without_java(told: str) -> str:
+    """Return what is said in a few lines: without the plan and the stack that Spark shows below."""
+    lines = (line for line in told.splitlines() if line.strip())
+    return "\n".join(takewhile(lambda line: not line.startswith(("\tat ", "JVM", "'", "+-")), lines))

@@ -1,0 +1,247 @@
+"""`cerise sql`: statements over files; MATCH_RECOGNIZE alone in this process, all else on Spark."""
+
+from __future__ import annotations
+
+import re
+import time as clock
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import typer
+
+from cerise import api
+from cerise.cli import output as out
+from cerise.cli.inputs import Source, is_untyped
+from cerise.cli.terminal import working
+from cerise.engines.base import Options
+from cerise.engines.rows.run import explained, run_rows
+from cerise.errors import BindError, CeriseError, ParseError, UnsupportedError, did_you_mean
+from cerise.kinds import plain_table
+from cerise.lang.match_recognize import Clause, bind_rows, parse_alone, parse_statement
+from cerise.lang.match_recognize_words import name_of, read_words
+from cerise.pattern.rows import BoundRows
+
+NAME = re.compile(r"[^\W\d]\w*")
+ASKS = frozenset("SELECT WITH FROM VALUES TABLE SHOW DESCRIBE DESC EXPLAIN".split())
+DONE = pa.table({})  # what a statement gives that has no result
+
+
+class _NeedsSpark(Exception):
+    """The statement is not one that this process can run."""
+
+
+def answer(desk: Desk, text: str, wanted: out.Wanted, *, explain: bool = False) -> None:
+    """Run the statements of a text, and show or write what the last one gives."""
+    complete, rest = statements(text)
+    *before, last = [*complete, *([rest.strip()] if rest.strip() else [])] or [""]
+    if not last:
+        raise ParseError("there is no statement", hint="write SELECT * FROM t MATCH_RECOGNIZE (…)")
+    for each in before:
+        desk.run(each)
+    show(desk, last, wanted, explain=explain)
+
+
+def show(desk: Desk, text: str, wanted: out.Wanted, *, explain: bool = False) -> None:
+    """Run one statement, show or write what it gives, and say how much that was."""
+    if explain:
+        typer.echo(desk.explain(text))
+        return
+    started = clock.perf_counter()
+    rows = desk.run(text)
+    elapsed = clock.perf_counter() - started
+    if wanted.format in ("json", "parquet"):
+        _reject_twice(rows.column_names)
+    if rows.num_columns:
+        out.deliver(rows, wanted, None)
+    typer.echo(_summary(rows, elapsed, wanted), err=True)
+
+
+def _summary(rows: pa.Table, elapsed: float, wanted: out.Wanted) -> str:
+    if not rows.num_columns:
+        return f"done, {elapsed:.2f} s"
+    text = f"{len(rows):,} {'row' if len(rows) == 1 else 'rows'}, {elapsed:.2f} s"
+    if wanted.format == "table" and 0 < wanted.rows < len(rows):
+        text += f"; the first {wanted.rows} are shown, --limit-rows 0 shows all"
+    return text
+
+
+def _reject_twice(names: list[str]) -> None:
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise CeriseError(
+            f"two columns are called '{twice[0]}'", hint="name one of them otherwise: SELECT x AS y"
+        )
+
+
+# ---- the tables, and what is asked of them
+
+
+@dataclass(slots=True)
+class Desk:
+    """The tables that statements can name, and where these are run. What was read is kept.
+
+    Attributes:
+        sources: the files of each table, by its name.
+        dialect: whose defaults clauses have.
+        options: how to run.
+        read: the tables that were read into this process.
+        spark: the session, once a statement needed it; the tables are its views.
+        changed: whether a statement may have changed what a name means, so that only Spark knows.
+    """
+
+    sources: Mapping[str, Source]
+    dialect: str = "standard"
+    options: Options = field(default_factory=Options)
+    read: dict[str, pa.Table] = field(default_factory=dict)
+    spark: Any = None
+    changed: bool = False
+
+    @classmethod
+    def of(cls, given: Iterable[str], layout: Source, dialect: str, engine: str | None) -> Desk:
+        """Return the desk for words such as `trades=trades.csv`; `layout` says how all files are written."""
+        if layout.written and not layout.times:
+            raise typer.BadParameter("--timestamp-format needs --time, the columns that are written so")
+        sources: dict[str, Source] = {}
+        for word in given:
+            name, path = named(word)
+            if name.lower() in map(str.lower, sources):
+                raise CeriseError(f"two tables are called '{name}'", hint="say --table other=path")
+            sources[name] = replace(layout, path=path)
+        return cls(sources, dialect, Options(engine=engine))
+
+    def run(self, text: str) -> pa.Table:
+        """Return the rows that a statement gives."""
+        try:
+            bound, table = self._here(text)
+        except _NeedsSpark:
+            return self._on_spark(text)
+        with working("matching"):
+            return run_rows(bound, table, self.options)
+
+    def explain(self, text: str) -> str:
+        """Say how a statement would be run."""
+        try:
+            bound, _ = self._here(text)
+        except _NeedsSpark:
+            from cerise.spark import sql
+
+            bounds = sql.clauses(self._session(), text, self.dialect, self.options)
+            facts = [{"runs": "on Spark", **explained(each, self.options)} for each in bounds]
+            return "\n\n".join(map(_listed, facts or [{"runs": "on Spark, which knows all of it"}]))
+        return _listed({"runs": "in this process", **explained(bound, self.options)})
+
+    def table(self, name: str) -> pa.Table:
+        """Return a table, read into this process."""
+        if name not in self.read:
+            with working(f"reading {self.sources[name].path}"):
+                table = self.sources[name].table()
+            if is_untyped(table):
+                raise _empty(self.sources[name])
+            self.read[name] = plain_table(table)
+        return self.read[name]
+
+    def schema(self, name: str) -> pa.Schema:
+        """Return the columns of a table; Parquet is not read for that."""
+        known = None if name in self.read else self.sources[name].schema()
+        return self.table(name).schema if known is None else known
+
+    # ---- where statements run
+
+    def _here(self, text: str) -> tuple[BoundRows, pa.Table]:
+        """Return a clause that this process can run, bound to its table.
+
+        Raises:
+            _NeedsSpark: it is another statement, or computes what only Spark can.
+        """
+        if self.changed or not parse_statement(text, self.dialect).clauses:
+            raise _NeedsSpark
+        try:
+            clause = parse_alone(text, self.dialect)
+        except UnsupportedError:
+            raise _NeedsSpark from None
+        table = self.table(self._only_table(clause))
+        try:
+            bound = bind_rows(clause, table.schema)
+        except UnsupportedError as error:
+            if error.problem.endswith("needs Spark"):
+                raise _NeedsSpark from None
+            raise
+        if None in (*(each.expr for each in bound.measures), *(each.expr for each in bound.derived)):
+            raise _NeedsSpark
+        return bound, table
+
+    def _only_table(self, clause: Clause) -> str:
+        """Return the table that is the input of a clause, where it is no more than a table."""
+        source = clause.text[clause.source.start : clause.source.end]
+        names = [name_of(word) for word in read_words(source) if word.key != "AS"]
+        if not names or len(names) > 2 or names[0] is None or names[-1] is None:
+            raise _NeedsSpark
+        name = names[0].text
+        for known in self.sources:
+            if known.lower() == name.lower():
+                return known
+        hint = did_you_mean(name, self.sources) if self.sources else f"say where it is: --table {name}=path"
+        raise BindError(f"unknown table '{name}'", span=clause.source, text=clause.text, hint=hint)
+
+    def _on_spark(self, text: str) -> pa.Table:
+        spark = self._session()
+        first = next(iter(read_words(text)), None)
+        self.changed = self.changed or first is None or first.key not in ASKS
+        with working("running on Spark"):
+            frame = api.sql(spark, text, dialect=self.dialect, options=self.options)
+            return frame.toArrow() if frame.columns else DONE
+
+    def _session(self) -> Any:
+        """Return a session that has the tables as views."""
+        if self.spark is None:
+            from cerise.spark.session import session, unlogged
+
+            with working("starting Spark"):
+                spark = session()
+                unlogged(yes=True)
+                for name, source in self.sources.items():
+                    frame = source.frame()
+                    if isinstance(frame, pa.Table):
+                        raise _empty(source)
+                    frame.createOrReplaceTempView(f"`{name}`")
+            self.spark = spark
+        return self.spark
+
+
+def named(word: str) -> tuple[str, str]:
+    """Return the name and the path of `name=path`; without a name, that of the file."""
+    name, equals, path = word.partition("=")
+    if not equals:
+        name, path = Path(word).name.split(".")[0], word
+    name = name.strip()
+    if not NAME.fullmatch(name) or not path.strip():
+        raise CeriseError(
+            f"no table can be called '{name}'", hint="say --table name=path, the name in letters"
+        )
+    return name, path.strip()
+
+
+def statements(text: str) -> tuple[list[str], str]:
+    """Return the statements of a text that end with ;, and what follows the last."""
+    try:
+        words = read_words(text)
+    except ParseError:  # a string or comment is still open
+        return [], text
+    ends = [word.start for word in words if word.key == ";"]
+    starts = [0, *(end + 1 for end in ends)]
+    found = [text[start:end].strip() for start, end in zip(starts, ends, strict=False)]
+    return [each for each in found if each], text[starts[-1] :]
+
+
+def _listed(facts: Mapping[str, str]) -> str:
+    return "\n".join(f"{name:<10} {text}" for name, text in facts.items())
+
+
+def _empty(source: Source) -> CeriseError:
+    return CeriseError(
+        f"{source.path} is empty: the types of its columns are unknown", hint="give a file with rows"
+    )
