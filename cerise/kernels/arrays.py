@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.kernels.jit import Ints, Marks, Table, int64, kernel
+from cerise.kernels.jit import Ints, Marks, Table, int64, kernel, void
 
 
 @kernel(int64(Table, Ints, int64, Marks, Ints, Ints))
@@ -31,3 +31,18 @@ def number_used(events: Any, fill: Any, low: int, marks: Any, places: Any, used:
         for i in range(fill[row]):
             events[row, i] = places[events[row, i] - low]
     return count
+
+
+@kernel(void(Ints, Ints, Ints))
+def group(codes: Any, places: Any, order: Any) -> None:
+    """Put rows together that have equal codes, in the order that they have.
+
+    Args:
+        codes: a number below the length of `places` for each row.
+        places: where the rows of each code begin in the answer; moved on.
+        order: room for the answer: the rows by their codes.
+    """
+    for row in range(len(codes)):
+        code = codes[row]
+        order[places[code]] = row
+        places[code] += 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pyarrow as pa
 
@@ -15,7 +18,7 @@ from cerise.pattern.evaluate import compiled
 from cerise.pattern.expr import Attr, Expr, attributes
 from cerise.pattern.rows import CLASSIFIER, Atom, BoundRows, Derived, Nav, Order, RowAgg
 
-FEW = 2**15  # codes of 16 bits are sorted in time linear in their number
+WORTH_THREADS = 100_000  # rows
 
 
 def prepare(bound: BoundRows, table: pa.Table) -> pa.Table:
@@ -28,7 +31,17 @@ def prepare(bound: BoundRows, table: pa.Table) -> pa.Table:
     """
     table = _coded(bound, derived(bound, plain_table(table.select(_needed_of(bound, table)))))
     order = _sorted_rows(bound, table)
-    return table if order is None else table.take(pa.array(order))
+    return table if order is None else _taken(table, order)
+
+
+def _taken(table: pa.Table, order: Ints) -> pa.Table:
+    """Return rows in an order; large columns are moved side by side."""
+    index = pa.array(order)
+    if len(order) < WORTH_THREADS:
+        return table.take(index)
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        columns = list(pool.map(lambda column: column.combine_chunks().take(index), table.columns))
+    return pa.table(columns, schema=table.schema)
 
 
 def needed_columns(bound: BoundRows) -> tuple[str, ...]:
@@ -127,11 +140,25 @@ def _sorted_rows(bound: BoundRows, table: pa.Table) -> Ints | None:
     """Return the rows in order, or None where they are in order already."""
     code, count = joint_codes([(name, table.column(name)) for name in bound.partition], table.num_rows)
     keys = [key for each in bound.order for key in _sort_keys(each, table)]
-    if not _ascending(keys):
-        return None if _ascending([code, *keys]) else np.lexsort((*reversed(keys), code))
-    if _ascending([code]):
+    if _ascending([code, *keys]):
         return None
-    return np.argsort(code.astype(np.int16) if count <= FEW else code, kind="stable")
+    if _ascending(keys):
+        return _grouped(code, count)
+    order = np.argsort(keys[0], kind="stable") if len(keys) == 1 else np.lexsort(keys[::-1])
+    return order if count == 1 else order[_grouped(code[order], count)]
+
+
+def _grouped(code: Ints, count: int) -> Ints:
+    """Return the rows by their code, those of equal codes as they are, in time linear in their number."""
+    if count > len(code):
+        distinct, code = np.unique(code, return_inverse=True)
+        count = len(distinct)
+    from cerise.kernels.arrays import group
+
+    ends = np.cumsum(np.bincount(code, minlength=count))
+    order = np.empty(len(code), np.int64)
+    group(code, np.concatenate([[0], ends[:-1]]), order)
+    return order
 
 
 def _sort_keys(order: Order, table: pa.Table) -> list[Ints]:
