@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cerise.engines.nfa.columns import null_bits, numbers
-from cerise.engines.rows.conditions import Conditions
 from cerise.engines.rows.layout import C_NULLS, C_TEXTS, COLUMNS
 from cerise.engines.rows.matches import Ints
+from cerise.engines.rows.scope import Conditions
 from cerise.events import raw_column
 from cerise.kernels.literals import Literals
 from cerise.kinds import Kind, canonical

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cerise.engines.rows import layout as at
-from cerise.engines.rows.conditions import Conditions, Unfit, write_conditions
+from cerise.engines.rows.conditions import write_conditions
 from cerise.engines.rows.instructions import Code, compile_pattern
 from cerise.engines.rows.matches import Ints, RowMatches
 from cerise.engines.rows.prepare import computed
+from cerise.engines.rows.scope import Conditions, Unfit
 from cerise.errors import DataError, PlanError
 from cerise.events import raw_column
 from cerise.kinds import INT64_MAX, INT64_MIN, canonical, kind_of
