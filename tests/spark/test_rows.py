@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import cerise
 from cerise import BindError, CeriseError, Options, UnsupportedError
+from cerise.engines.rows.run import run_rows
+from cerise.spark.rows import handed_columns, in_full_order
 from tests.row_harness import RowCase, difference, load_row_cases, result_of
+from tests.row_strategies import family_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -155,6 +159,47 @@ def test_aggregates_have_the_types_and_values_that_spark_gives(spark: SparkSessi
             assert (one, sorted(one)) == (sorted(other), sorted(other))
         else:
             assert one == (pytest.approx(other) if isinstance(other, float) else other)
+
+
+PAIRS = int(os.environ.get("CERISE_EXAMPLES", "0")) // 100 or 24
+
+
+def test_spark_agrees_with_the_process_on_random_clauses(spark: SparkSession) -> None:
+    """Values only: the types of measures are Spark's. Of a frame ties are broken by all columns."""
+    compared = 0
+    for number in range(PAIRS):
+        family = family_of(7_000_000 + number)
+        table = max(family.tables, key=len)
+        bound = family.bound()
+        frame(spark, table).createOrReplaceTempView("t")
+        statement = " ".join(family.sql.split())
+        try:
+            expected = run_rows(in_full_order(bound, handed_columns(bound)), table, Options())
+        except CeriseError:
+            with pytest.raises(Exception, match=r"."):
+                cerise.sql(spark, statement, dialect=family.dialect).toArrow()
+            continue
+        found = cerise.sql(spark, statement, dialect=family.dialect).toArrow()
+        assert found.column_names == expected.column_names
+        assert values(found) == values(expected), family.shown(table)
+        compared += bool(len(expected))
+    assert compared > PAIRS // 3
+
+
+def values(table: pa.Table) -> list[str]:
+    """The rows, in any order, with numbers in one form whatever their type."""
+    columns = [[_plain(each) for each in column.to_pylist()] for column in table.columns]
+    return sorted(repr(row) for row in zip(*columns, strict=True))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, dt.datetime):
+        return value.replace(tzinfo=None)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return f"{float(value) + 0.0:.12g}"
 
 
 def test_nothing_is_left_behind(ticks: DataFrame, spark: SparkSession) -> None:
