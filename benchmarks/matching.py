@@ -212,13 +212,13 @@ def _look(piece: Any) -> tuple[Any, int]:
     for number, rows in enumerate(piece.rows.values(), 1):
         ends = np.cumsum(np.concatenate([[0], rows.value_lengths().fill_null(0)]), dtype=np.int64)
         places = piece.events.positions[np.asarray(rows.flatten(), np.int64)].astype(np.uint64)
-        sums = np.cumsum(np.concatenate([[np.uint64(0)], _mix(places * np.uint64(64) + np.uint64(number))]))
+        sums = np.cumsum(np.concatenate([[np.uint64(0)], mix(places * np.uint64(64) + np.uint64(number))]))
         total += sums[ends[1:]] - sums[ends[:-1]]
         length += int(ends[-1])
-    return _mix(total), length
+    return mix(total), length
 
 
-def _mix(values: Any) -> Any:
+def mix(values: Any) -> Any:
     """Spread 64 bits over 64 bits (the finaliser of splitmix64)."""
     import numpy as np
 

@@ -22,7 +22,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 WORD = 2**64
-HASHED = ("match_id", "positions")
+HASHED = ("match_id", "positions", "row hash")
 PACKAGES = (
     "apache-flink chdb duckdb lark llvmlite numba numpy pandas polars pyarrow pysiddhi pyspark sqlglot xxhash"
 ).split()

@@ -58,8 +58,18 @@ def scan(work: Work) -> Callable[[], int]:
     given, plan = _planned(work, work["path"], counting=True)
     portions = [_places(plan.reading, groups) for groups in _groups(plan.way)]
     time = given.bounds[0].schema.time if work["options"].get("sort") else None
-    task = _ReadOnly(portions, plan.reading.reads, plan.reading.coded, time)
-    tasks = len(portions)
+    return only_read(spark, portions, plan.reading.reads, plan.reading.coded, time)
+
+
+def only_read(
+    spark: Any,
+    portions: Sequence[Sequence[tuple[str, int]]],
+    columns: Sequence[str],
+    coded: Sequence[str],
+    time: str | None = None,
+) -> Callable[[], int]:
+    """Return what reads row groups in tasks, and counts their rows; see `_ReadOnly`."""
+    task, tasks = _ReadOnly(portions, columns, coded, time), len(portions)
     return lambda: _sum(_range(spark, tasks).mapInArrow(_by_value(task), "rows long"))
 
 

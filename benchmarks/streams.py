@@ -1,4 +1,4 @@
-"""The events of a suite's data set: those of `cerise.data`, and two streams that only benchmarks ask for."""
+"""The events of a suite's data set: those of `cerise.data`, and streams that only benchmarks ask for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ import pyarrow.parquet as pq
 
 from cerise import data as published
 from cerise.data.draws import BATCH, DRAW, cut, rng_of, schema, sizes
+from cerise.data.generators import ROW_GROUP
 from cerise.data.generators import SCHEMAS as PUBLISHED_SCHEMAS
+from cerise.data.rides import CITIBIKE, citibike
+from cerise.data.visits import FUNNEL, funnel
 
 RANKED = schema(type=pa.string(), x=pa.int32(), ts=pa.int64())
 SYMBOLS = schema(type=pa.string(), price=pa.int32(), volume=pa.int32(), ts=pa.int64())
@@ -48,9 +51,9 @@ def symbols(events: int, *, seed: int = 0, batch: int = BATCH, symbols: int = 20
     return _stream(draw, SYMBOLS, seed, sizes(events, batch))
 
 
-OWN = {"ranked": ranked, "symbols": symbols}
+OWN = {"ranked": ranked, "symbols": symbols, "citibike": citibike, "funnel": funnel}
 GENERATORS = {**published.GENERATORS, **OWN}
-SCHEMAS = {**PUBLISHED_SCHEMAS, "ranked": RANKED, "symbols": SYMBOLS}
+SCHEMAS = {**PUBLISHED_SCHEMAS, "ranked": RANKED, "symbols": SYMBOLS, "citibike": CITIBIKE, "funnel": FUNNEL}
 
 
 def batches(data: Mapping[str, Any], **options: Any) -> Iterator[pa.RecordBatch]:
@@ -67,7 +70,7 @@ def write(data: Mapping[str, Any], path: Path) -> Path:
         given = {"seed": data.get("seed", 0), "files": files, **data.get("options", {})}
         return published.write(name, path, data["events"], overwrite=True, **given)
     with pq.ParquetWriter(path, SCHEMAS[name]) as file:
-        for batch in batches(data):
+        for batch in batches(data, batch=ROW_GROUP):
             file.write_batch(batch)
     return path
 

@@ -18,6 +18,7 @@ from typing import Any
 import by_hand
 import matching
 import on_spark
+import row_patterns
 from binding import bind, roles
 
 Work = dict[str, Any]
@@ -184,6 +185,15 @@ SUBJECTS = {
     "new process": Subject(
         matching.new_process, "query", ("engine", "cache"), lambda ids: ("match_id", ids), timed=True
     ),
+    "rows process": Subject(row_patterns.process, "events", row_patterns.PROCESS, row_patterns.found),
+    "rows engine": Subject(row_patterns.engine, "events", ("max_steps",), row_patterns.counted),
+    "rows lake": Subject(row_patterns.lake, "events", (*row_patterns.SPARK, *SESSION), row_patterns.counted),
+    "rows lake write": Subject(
+        row_patterns.lake_write, "events", (*row_patterns.SPARK, *SESSION), row_patterns.written
+    ),
+    "rows sql": Subject(row_patterns.sql, "events", (*row_patterns.SPARK, *SESSION), row_patterns.counted),
+    "rows scan": Subject(row_patterns.scan, "events", SESSION, counted=on_spark.rows),
+    "rows read": Subject(row_patterns.read, "events", ("threads",)),
     "read": Subject(read, "events", ("threads",)),
     "bind": Subject(parse_and_bind, "query"),
     "generate": Subject(generate, "data"),

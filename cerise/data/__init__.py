@@ -7,3 +7,5 @@ from cerise.data.generators import write as write
 from cerise.data.prices import stock as stock
 from cerise.data.ranks import acer_synthetic as acer_synthetic
 from cerise.data.reports import crimes as crimes
+from cerise.data.rides import citibike as citibike
+from cerise.data.visits import funnel as funnel

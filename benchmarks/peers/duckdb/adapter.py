@@ -33,7 +33,7 @@ def prepare(work: dict[str, Any]) -> Callable[[], tuple[float, float | None, int
     return apart.ask(
         [
             apart.python_of(PEER), HERE / "search.py", work["query"]["name"], work["path"],
-            options.get("source", "memory"), options.get("threads", 2),
+            options.get("source", "memory"), options.get("threads", 2), options.get("result", "count"),
         ]
     )  # fmt: skip
 

@@ -34,7 +34,7 @@ timed = True
 
 
 class Query(NamedTuple):
-    """A query of the suite `spark`.
+    """A query of the suite `spark`, or `rows`.
 
     Attributes:
         columns: those that it reads, with their types in Flink and their names in the table there.
@@ -42,6 +42,7 @@ class Query(NamedTuple):
         order: what MATCH_RECOGNIZE partitions and orders by.
         pattern: variables, with what is skipped between them, and the window.
         define: what each of them is.
+        skip: where the search goes on after a match.
     """
 
     columns: dict[str, tuple[str, str]]
@@ -49,6 +50,7 @@ class Query(NamedTuple):
     order: str
     pattern: str
     define: str
+    skip: str = "TO NEXT ROW"
 
 
 SECOND = "{v}.kind = 'GOOG' AND {v}.price BETWEEN 120 AND 130"
@@ -81,6 +83,52 @@ QUERIES = {
         "(A X*? B Y*? C) WITHIN INTERVAL '1.001' SECOND",
         "A AS A.kind = 'E1', X AS X.kind <> 'E2', B AS B.kind = 'E2', "
         "Y AS Y.kind <> 'E3', C AS C.kind = 'E3'",
+    ),
+    "v_shape": Query(
+        {"ticker": ("ticker", "STRING"), "close": ("price", "DOUBLE")},
+        "TRUE",
+        "PARTITION BY ticker ORDER BY ts",
+        "(A D+ U)",
+        "D AS D.price < A.price AND (LAST(D.price, 1) IS NULL OR D.price < LAST(D.price, 1)), "
+        "U AS U.price > LAST(D.price)",
+        "TO LAST U",
+    ),
+    "funnel": Query(
+        {"user": ("uid", "INT"), "step": ("step", "STRING")},
+        "step NOT IN ('search', 'help')",
+        "PARTITION BY uid ORDER BY ts",
+        "(A W*? B X*? C Y*? D Z*? E) WITHIN INTERVAL '7 00:00:00.001' DAY TO SECOND",
+        "A AS A.step = 'visit', W AS W.step <> 'product', B AS B.step = 'product', "
+        "X AS X.step <> 'cart', C AS C.step = 'cart', Y AS Y.step <> 'checkout', D AS D.step = 'checkout', "
+        "Z AS Z.step <> 'purchase', E AS E.step = 'purchase'",
+    ),
+    "crimes_P1": Query(
+        {"primary_type": ("kind", "STRING"), "id": ("id", "BIGINT")},
+        "TRUE",
+        "ORDER BY ts, id",
+        "(A B C) WITHIN INTERVAL '30:00.001' MINUTE TO SECOND",
+        "A AS A.kind = 'ROBBERY', B AS B.kind = 'BATTERY', C AS C.kind = 'MOTOR VEHICLE THEFT'",
+    ),
+    "citibike_P1": Query(
+        {
+            "ride_id": ("id", "BIGINT"),
+            "rideable_type": ("bike", "STRING"),
+            "start_station": ("origin", "INT"),
+            "end_station": ("goal", "INT"),
+            "member_casual": ("rider", "STRING"),
+        },
+        "TRUE",
+        "ORDER BY ts, id",
+        "(A B C) WITHIN INTERVAL '5:00.001' MINUTE TO SECOND",
+        "A AS A.bike = 'electric_bike', B AS B.origin = A.goal, C AS C.rider = 'casual'",
+    ),
+    "skipping": Query(  # here later Bs must be tried: X and Y are anything
+        {"primary_type": ("kind", "STRING"), "district": ("district", "INT"), "id": ("id", "BIGINT")},
+        "kind IN ('ROBBERY', 'BATTERY', 'MOTOR VEHICLE THEFT')",
+        "ORDER BY ts, id",
+        "(A X*? B Y*? C) WITHIN INTERVAL '30:00.001' MINUTE TO SECOND",
+        "A AS A.kind = 'ROBBERY', B AS B.kind = 'BATTERY', "
+        "C AS C.kind = 'MOTOR VEHICLE THEFT' AND C.district = B.district",
     ),
 }
 
@@ -174,7 +222,7 @@ def _select(query: Query) -> str:
     return (
         f"SELECT began FROM (SELECT * FROM events WHERE {query.where}) "
         f"MATCH_RECOGNIZE ({query.order} MEASURES A.ms AS began, {last}.ms AS ended ONE ROW PER MATCH "
-        f"AFTER MATCH SKIP TO NEXT ROW PATTERN {query.pattern} DEFINE {query.define})"
+        f"AFTER MATCH SKIP {query.skip} PATTERN {query.pattern} DEFINE {query.define})"
     )
 
 
