@@ -26,7 +26,7 @@ def number_used(events: Any, fill: Any, low: int, marks: Any, places: Any, used:
     for n in range(len(marks)):  # without branches, which could not be foreseen
         places[n] = count
         used[count] = n + low
-        count += marks[n]
+        count += int(marks[n])
     for row in range(len(fill)):
         for i in range(fill[row]):
             events[row, i] = places[events[row, i] - low]
