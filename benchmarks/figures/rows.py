@@ -87,8 +87,8 @@ def draw(lines: list[Line]) -> Any:
     drawn = {query: _of(lines, query) for query in queries}
     heights = [len(each) for each in drawn.values()]
     figure, axes = plt.subplots(
-        len(queries) + 1, figsize=(8, 4 + 0.22 * sum(heights)), layout="constrained", squeeze=False,
-        height_ratios=[*heights, 10],
+        len(queries) + 1, figsize=(8, 4 + 0.4 * len(queries) + 0.24 * sum(heights)), layout="constrained",
+        squeeze=False, height_ratios=[*heights, 10],
     )  # fmt: skip
     bars = axes[:-1, 0]
     least = least_decade(line["events_per_second"] for each in drawn.values() for line in each)
@@ -96,6 +96,7 @@ def draw(lines: list[Line]) -> Any:
     for query, each in zip(queries, bars, strict=True):
         _bars(each, query, drawn[query])
         each.set_xlim(least, 4 * most)
+        each.tick_params(labelbottom=each is bars[-1])
     bars[-1].set_xlabel("events/s")
     _sizes(axes[-1, 0], _searches(lines))
     kinds = [Patch(color=colour, label=kind) for kind, (colour, _) in KINDS.items()]

@@ -13,7 +13,7 @@ from cerise.kinds import MOMENTS, Kind
 from cerise.lang.match_recognize_atoms import Place, refuse_in_rows
 from cerise.lang.match_recognize_clause import Given, Parts, Piece
 from cerise.lang.match_recognize_conditions import bind_condition, bind_measure
-from cerise.lang.match_recognize_exprs import inside, parse_expression, parse_sql
+from cerise.lang.match_recognize_exprs import inside, is_constant, parse_expression, parse_sql
 from cerise.lang.match_recognize_labels import spread_labels
 from cerise.lang.match_recognize_rows import Host, Rows
 from cerise.lang.match_recognize_terms import microseconds
@@ -141,6 +141,11 @@ def _of_one_row(piece: Piece, rows: Rows) -> str:
     with pointing_at(piece.span):
         for each in inside(tree):
             refuse_in_rows(each, place)
+        if is_constant(tree):
+            raise BindError(
+                "a constant, the same for all rows", span=piece.span,
+                hint="name a column; in double quotes it is a string to Spark, use backticks: `name`",
+            )  # fmt: skip
         return rows.derive(tree)
 
 

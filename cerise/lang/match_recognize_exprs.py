@@ -202,6 +202,11 @@ def is_query(node: Node) -> bool:
     return isinstance(node, exp.Query | exp.Subquery)
 
 
+def is_constant(tree: Node) -> bool:
+    """Whether an expression is a string, a number or another literal."""
+    return isinstance(tree, exp.Literal | exp.Boolean | exp.Null)
+
+
 def inside(node: Node) -> Iterator[Node]:
     """Yield a node and all in it, parents first; not what is inside columns, subqueries and CLASSIFIER."""
     yield node
