@@ -16,8 +16,6 @@ from cerise import data as published
 from cerise.data.draws import BATCH, DRAW, cut, rng_of, schema, sizes
 from cerise.data.generators import ROW_GROUP
 from cerise.data.generators import SCHEMAS as PUBLISHED_SCHEMAS
-from cerise.data.rides import CITIBIKE, citibike
-from cerise.data.visits import FUNNEL, funnel
 
 RANKED = schema(type=pa.string(), x=pa.int32(), ts=pa.int64())
 SYMBOLS = schema(type=pa.string(), price=pa.int32(), volume=pa.int32(), ts=pa.int64())
@@ -51,9 +49,9 @@ def symbols(events: int, *, seed: int = 0, batch: int = BATCH, symbols: int = 20
     return _stream(draw, SYMBOLS, seed, sizes(events, batch))
 
 
-OWN = {"ranked": ranked, "symbols": symbols, "citibike": citibike, "funnel": funnel}
+OWN = {"ranked": ranked, "symbols": symbols}
 GENERATORS = {**published.GENERATORS, **OWN}
-SCHEMAS = {**PUBLISHED_SCHEMAS, "ranked": RANKED, "symbols": SYMBOLS, "citibike": CITIBIKE, "funnel": FUNNEL}
+SCHEMAS = {**PUBLISHED_SCHEMAS, "ranked": RANKED, "symbols": SYMBOLS}
 
 
 def batches(data: Mapping[str, Any], **options: Any) -> Iterator[pa.RecordBatch]:

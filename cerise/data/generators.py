@@ -20,6 +20,8 @@ from cerise.data.draws import check, cut, sizes
 from cerise.data.prices import STOCK, stock
 from cerise.data.ranks import ACER_SYNTHETIC, acer_synthetic
 from cerise.data.reports import CRIMES, crimes
+from cerise.data.rides import CITIBIKE, citibike
+from cerise.data.visits import FUNNEL, funnel
 from cerise.errors import CeriseError, StoreError, did_you_mean
 
 Generator = Callable[..., Iterator[pa.RecordBatch]]
@@ -29,12 +31,16 @@ GENERATORS: dict[str, Generator] = {
     "nasdaq": nasdaq,
     "crimes": crimes,
     "acer_synthetic": acer_synthetic,
+    "citibike": citibike,
+    "funnel": funnel,
 }
 SCHEMAS: dict[str, pa.Schema] = {
     "stock": STOCK,
     "nasdaq": NASDAQ,
     "crimes": CRIMES,
     "acer_synthetic": ACER_SYNTHETIC,
+    "citibike": CITIBIKE,
+    "funnel": FUNNEL,
 }
 
 ROW_GROUP = 131_072

@@ -21,7 +21,10 @@ from cerise.data.generators import SCHEMAS
 from cerise.errors import CeriseError, StoreError
 
 NAMES = sorted(GENERATORS)
-TIME = {"stock": "ts", "nasdaq": "date", "crimes": "date", "acer_synthetic": "ts"}
+TIME = {
+    "stock": "ts", "nasdaq": "date", "crimes": "date", "acer_synthetic": "ts", "citibike": "started_at",
+    "funnel": "t",
+}  # fmt: skip
 
 
 def column(events: pa.Table, name: str) -> np.ndarray:
