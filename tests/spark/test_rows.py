@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CASES = load_row_cases()
-EVERY = 1 if os.environ.get("CERISE_EXAMPLES") else 8  # the in-process runners run all of them
+EVERY = 1 if os.environ.get("CERISE_EXAMPLES") else 24  # the in-process runners run all of them
 HERE = [case for i, case in enumerate(CASES) if case.on_spark_only or i % EVERY == 0]
 V_SHAPE = """
 SELECT * FROM ticks MATCH_RECOGNIZE (
@@ -161,7 +161,7 @@ def test_aggregates_have_the_types_and_values_that_spark_gives(spark: SparkSessi
             assert one == (pytest.approx(other) if isinstance(other, float) else other)
 
 
-PAIRS = int(os.environ.get("CERISE_EXAMPLES", "0")) // 100 or 24
+PAIRS = int(os.environ.get("CERISE_EXAMPLES", "0")) // 100 or 16
 
 
 def test_spark_agrees_with_the_process_on_random_clauses(spark: SparkSession) -> None:
