@@ -124,7 +124,7 @@ def hash_rows(table: pa.Table, schema: Schema, paths: Iterable[Path]) -> UInts:
 
 
 def hash_columns(columns: Iterable[tuple[pa.Array, Kind]], rows: int) -> UInts:
-    """Return a hash of the values of each row, which are in canonical form."""
+    """Return a hash of the values of each row, which are in canonical form; strings may be codes."""
     hashed = np.zeros(rows, dtype=np.uint64)
     for column, kind in columns:
         hashed = _mix(hashed * STEP_EVENT + _hash_column(column, kind))
@@ -145,7 +145,7 @@ def _hash_lists(rows: pa.ListArray, events: UInts, salt: UInts) -> UInts:
 
 def _hash_column(column: pa.Array, kind: Kind) -> UInts:
     if kind is Kind.STRING:
-        encoded = column.dictionary_encode()
+        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         words = np.array(
             [xxhash.xxh64_intdigest(word.encode()) for word in encoded.dictionary.to_pylist()] or [0],
             np.uint64,

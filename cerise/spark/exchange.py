@@ -88,12 +88,19 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         for place, events in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
             blobs[place].append(pa.ipc.open_stream(events.as_buffer()).read_all())
     for place in sorted(blobs):
-        table = pa.concat_tables(blobs.pop(place)).unify_dictionaries().combine_chunks()
+        parts = blobs.pop(place)
+        if ROW in parts[0].schema.names:
+            parts.sort(key=_first_row)  # each is in order, and few of them overlap
+        table = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
         if ROW in table.schema.names:
             rows = table.column(ROW).to_numpy()
             if not bool(np.all(rows[1:] >= rows[:-1])):
                 table = table.take(pa.array(np.argsort(rows, kind="stable")))
         yield table
+
+
+def _first_row(table: pa.Table) -> int:
+    return int(table.column(ROW)[0].as_py()) if len(table) else -1
 
 
 def in_stream_order(table: pa.Table, schema: Schema, ties: Sequence[Path]) -> EventBatch:

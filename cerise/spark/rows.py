@@ -52,7 +52,9 @@ def found(events: DataFrame | Lake, bound: BoundRows, options: Options) -> DataF
     names = handed_columns(bound)
     groups = events.every()
     count = _targets(bound, options, parallelism(spark))
-    reading = Reading(events.root, dict(enumerate(events.files)), events.columns, names, coded=())
+    reading = Reading(
+        events.root, dict(enumerate(events.files)), events.columns, names, coded=events.coded(names)
+    )
     columns = pa.schema([events.columns.field(name) for name in names])
     portions = portions_of(groups, TASKS_PER_CORE * parallelism(spark))
     read = ReadRows(CutRows(bound, columns, count), reading, portions)
@@ -185,6 +187,8 @@ class CutRows:
 def _hashable(table: pa.Table, name: str) -> tuple[pa.Array, Kind]:
     column = raw_column(table, (name,))
     kind = kind_of(column.type)
+    if kind is Kind.STRING and pa.types.is_dictionary(column.type):
+        return column, kind
     if kind in COMPUTABLE:
         return canonical(column, kind, name), kind
     return column.cast(pa.string()), Kind.STRING

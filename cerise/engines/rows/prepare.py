@@ -150,7 +150,7 @@ def _sorted_rows(bound: BoundRows, table: pa.Table) -> Ints | None:
 
 def _grouped(code: Ints, count: int) -> Ints:
     """Return the rows by their code, those of equal codes as they are, in time linear in their number."""
-    if count > len(code):
+    if count > 8 * len(code) + 1024:
         distinct, code = np.unique(code, return_inverse=True)
         count = len(distinct)
     from cerise.kernels.arrays import group

@@ -12,6 +12,7 @@ from cerise.kinds import Kind, canonical, kind_of
 
 NUMERIC = {Kind.INT, Kind.BOOL, Kind.INSTANT, Kind.LOCAL, Kind.DATE, Kind.DURATION, Kind.NULL}
 LARGEST = 2**62
+CLOSE = 4  # values for each row at most, so that a table of them is not much larger than the rows
 
 
 def ranks(column: pa.Array | pa.ChunkedArray, name: str) -> tuple[Ints, Bools | None]:
@@ -32,6 +33,10 @@ def codes(column: pa.Array | pa.ChunkedArray, name: str) -> tuple[Ints, int]:
     if pa.types.is_dictionary(column.type):
         return _dictionary_codes(column, name)
     rank, nulls = ranks(column, name)
+    if len(rank) and int(rank.max()) - int(rank.min()) < CLOSE * len(rank):  # they are codes already
+        least = int(rank.min()) - 1
+        near = rank - least
+        return near if nulls is None else np.where(nulls, 0, near), int(rank.max()) - least + 1
     encoded = pa.array(rank, mask=nulls).dictionary_encode()
     distinct = np.asarray(encoded.dictionary)
     place = np.empty(len(distinct) + 1, np.int64)
