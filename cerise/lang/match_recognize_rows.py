@@ -117,7 +117,7 @@ class Rows:
     def _field(self, ref: Ref, names: tuple[exp.Identifier, ...]) -> Ref:
         for name in names:
             if ref.type is None or not pa.types.is_struct(ref.type):
-                if self.host is None:
+                if self.host is None or (ref.type is not None and not pa.types.is_nested(ref.type)):
                     raise BindError(f"'{'.'.join(ref.path)}' has no fields", span=self.span(name))
                 ref = Ref(ref.var, (*ref.path, name.this), None)
                 continue

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CASES = load_row_cases()
 EVERY = 1 if os.environ.get("CERISE_EXAMPLES") else 24  # the in-process runners run all of them
-HERE = [case for i, case in enumerate(CASES) if case.on_spark_only or i % EVERY == 0]
+HERE = [case for i, case in enumerate(CASES) if case.on_spark_only or case.error or i % EVERY == 0]
 V_SHAPE = """
 SELECT * FROM ticks MATCH_RECOGNIZE (
   PARTITION BY symbol ORDER BY t
