@@ -49,9 +49,20 @@ def symbols(events: int, *, seed: int = 0, batch: int = BATCH, symbols: int = 20
     return _stream(draw, SYMBOLS, seed, sizes(events, batch))
 
 
-OWN = {"ranked": ranked, "symbols": symbols}
+def crimes_shuffled(events: int, *, seed: int = 0, batch: int = BATCH) -> Iterator[pa.RecordBatch]:
+    """Yield the reports of `crimes`, those of each batch in no order."""
+    for number, reports in enumerate(published.GENERATORS["crimes"](events, seed=seed, batch=batch)):
+        yield reports.take(pa.array(rng_of(seed, number).permutation(len(reports))))
+
+
+OWN = {"ranked": ranked, "symbols": symbols, "crimes_shuffled": crimes_shuffled}
 GENERATORS = {**published.GENERATORS, **OWN}
-SCHEMAS = {**PUBLISHED_SCHEMAS, "ranked": RANKED, "symbols": SYMBOLS}
+SCHEMAS = {
+    **PUBLISHED_SCHEMAS,
+    "ranked": RANKED,
+    "symbols": SYMBOLS,
+    "crimes_shuffled": PUBLISHED_SCHEMAS["crimes"],
+}
 
 
 def batches(data: Mapping[str, Any], **options: Any) -> Iterator[pa.RecordBatch]:

@@ -7,14 +7,18 @@ from typing import Any
 
 from lines import Line, least_decade, main, ratio, seconds, short, table
 
+ONE_CORE = "lake count, one core"
 CERISE, LEAST, BY_HAND, PEER = "#a51c4b", "#dba3b6", "#9a9a9a", "#7f9dbf"
 KINDS = {
-    "Cerise": (CERISE, ("lake count", "lake write", "frame", "frame count", "process", "process count")),
+    "Cerise": (
+        CERISE,
+        ("lake count", ONE_CORE, "lake write", "frame", "frame count", "process", "process count"),
+    ),
     "only reading or handing over": (LEAST, ("scan", "scan sorted", "hand over", "hand over, counting")),
     "PySpark by hand": (BY_HAND, ("self join", "window functions", "applyInPandas")),
     "peers": (
         PEER,
-        ("duckdb, memory", "duckdb, file", "polars, memory", "polars, file", "flink sql"),
+        ("duckdb, memory", "duckdb, file", "polars, memory", "polars, file", "flink sql", "flink sql, once"),
     ),
 }
 COLOURS = {subject: colour for colour, subjects in KINDS.values() for subject in subjects}
