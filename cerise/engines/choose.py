@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from cerise.engines import nfa, reference
+from cerise.engines import nfa, rcep, reference
 from cerise.engines.base import Engine, Options
 from cerise.errors import PlanError, UnsupportedError, did_you_mean
 from cerise.pattern.bound import Bound
 
-ENGINES: dict[str, Engine] = {**nfa.ENGINES, "reference": reference.ENGINE}
+ENGINES: dict[str, Engine] = {**nfa.ENGINES, **rcep.ENGINES, "reference": reference.ENGINE}
 
 
 def choose(bound: Bound, options: Options) -> Engine:

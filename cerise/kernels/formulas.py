@@ -35,6 +35,22 @@ def load(source: str) -> Formulas:
     return _compiled(source) if jit.COMPILED else _interpreted(source)
 
 
+@functools.lru_cache(maxsize=KEPT)
+def load_columns(source: str) -> dict[str, Callable[[int, int, int, int], None]]:
+    """Return the functions of a generated module that fill in columns; each keeps the code in memory."""
+    names = [line.split("(")[0][4:] for line in source.splitlines() if line.startswith("def side")]
+    if not jit.COMPILED:
+        return {name: _executed(source)[name] for name in names}
+    from cerise.kernels import machine_code
+
+    code = machine_code.compile_source(source, values)
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)
+    found = {name: function(code.addresses[name]) for name in names}
+    for each in found.values():
+        each.keeps = code  # type: ignore[attr-defined]
+    return found
+
+
 def _compiled(source: str) -> Formulas:
     from cerise.kernels import machine_code
 
@@ -45,7 +61,12 @@ def _compiled(source: str) -> Formulas:
 
 
 def _interpreted(source: str) -> Formulas:
+    names = _executed(source)
+    return Formulas(names["edge"], names.get("fits"), None)
+
+
+def _executed(source: str) -> dict[str, Any]:
     names: dict[str, Any] = {**vars(values), "INF": math.inf, "NAN": math.nan, "np": np}
     names |= {name: getattr(jit, name) for name in ("load", "load_float", "store", "store_float")}
     exec(compile(source, "<query>", "exec"), names)
-    return Formulas(names["edge"], names.get("fits"), None)
+    return names

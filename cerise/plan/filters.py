@@ -229,7 +229,8 @@ class Sieve:
 def _holds(test: Comparison, column: pa.Array) -> npt.NDArray[np.bool_]:
     if test.kind is Kind.STRING:
         return np.asarray(_text_holds(test, column).fill_null(False))
-    known = column.fill_null(0) if column.null_count else column
+    nothing = False if pa.types.is_boolean(column.type) else 0
+    known = column.fill_null(nothing) if column.null_count else column
     numbers = known.to_numpy(zero_copy_only=False)
     if test.kind is Kind.FLOAT:
         numbers = numbers.astype(np.float64, copy=False)  # as a comparison of both does

@@ -67,15 +67,18 @@ def test_a_sieve_judges_as_the_evaluator_does(op: str, *, coded: bool) -> None:
     texts = pa.array(["", "A", None, "AB", "ÄÖ", "a longer string", "A"], pa.string())
     numbers = pa.array([0, -1, 2**53 + 1, None, 3, 1, -(2**63)], pa.int64())
     doubles = pa.array([float("nan"), -0.0, 1.5, None, float("inf"), 2.0, -1.0], pa.float64())
-    columns = {"t": pa.array(range(7)), "kind": texts, "x": numbers, "y": doubles}
+    flags = pa.array([True, None, False, True, None, False, True])
+    columns = {"t": pa.array(range(7)), "kind": texts, "x": numbers, "y": doubles, "flag": flags}
+    schema = Schema(COLUMNS.append(pa.field("flag", pa.bool_())), "t", "kind")
     if coded:
         columns["kind"] = texts.dictionary_encode()
     table = pa.table(columns)
     constants: dict[str, list[Any]] = {
         "kind": ["", "A", "ÄÖ", "a longer string", "none"], "x": [0, 2**53 + 1, 3], "y": [0.0, 1.5, 2.0],
+        "flag": [True, False],
     }  # fmt: skip
     for name, values in constants.items():
-        kind = SCHEMA.kind((name,))
+        kind = schema.kind((name,))
         for given in [values] if op == "in" else [[value] for value in values]:
             literals = tuple(Literal(value, kind) for value in given)
             attr = Attr("a", (name,), kind=kind)
@@ -84,7 +87,7 @@ def test_a_sieve_judges_as_the_evaluator_does(op: str, *, coded: bool) -> None:
             rows = {(name,): columns[name].to_pylist()}
             expected = [truth(rows, {"a": (i,)}, {}) is True for i in range(7)]
             test = Comparison((name,), kind, op, tuple(given))
-            assert Sieve(((test,),), SCHEMA).kept(table).tolist() == expected, test
+            assert Sieve(((test,),), schema).kept(table).tolist() == expected, test
 
 
 @pytest.mark.parametrize("op", ["=", "!=", "<", "<=", ">", ">=", "in"])

@@ -80,8 +80,10 @@ class Texts:
 class Columns:
     """The attributes of one batch after another, where the kernels find them."""
 
-    def __init__(self, program: Program, on_fault: Callable[[Fault], None]) -> None:
+    def __init__(self, program: Program, on_fault: Callable[[Fault], None], *, whole: bool = False) -> None:
+        """Make room for the columns of a program; `whole` batches are looked at, not one chunk at a time."""
         self.program = program
+        self.whole = whole
         self.paths = list(program.layout.columns.items())
         self.texts = Texts(list(program.layout.texts), ordered=program.ordered)
         self.words = np.zeros(COLUMNS + len(self.paths), np.int64)
@@ -106,10 +108,12 @@ class Columns:
         self._arrays = [
             numbers(column, kind) if kind is not Kind.STRING
             else self._codes(column) if pa.types.is_dictionary(column.type)
-            else _Strings(column, np.empty(min(CHUNK, len(column)), np.int64))
+            else _Strings(column, np.empty(len(column) if self.whole else min(CHUNK, len(column)), np.int64))
             for column, (_, kind) in zip(coded, self.paths, strict=True)
         ]  # fmt: skip
         self._nulls = null_bits(coded, len(events))
+        if self.whole and len(self._zeros) < len(events):
+            self._zeros = np.zeros(len(events), np.int64)
 
     def at(self, start: int, seq: int, points: Ints) -> None:
         """Point at the chunk that starts with an event of the batch; `points` are those of the chunk."""

@@ -26,15 +26,15 @@ HEAD = struct.Struct(f"<{len(MAGIC)}sI16s16s16s")
 Arrays = dict[str, npt.NDArray[Any]]
 
 
-def write(program: Program, arrays: Arrays) -> bytes:
-    """Return arrays as bytes that say what query they are the state of."""
+def write(program: Program, arrays: Arrays, *, engine: str = "") -> bytes:
+    """Return arrays as bytes that say what query, and which engine, they are the state of."""
     sink = io.BytesIO()
     np.savez(sink, allow_pickle=False, **arrays)
     payload = sink.getvalue()
-    return HEAD.pack(MAGIC, VERSION, _plan(program), _schema(program), _digest(payload)) + payload
+    return HEAD.pack(MAGIC, VERSION, _plan(program, engine), _schema(program), _digest(payload)) + payload
 
 
-def read(program: Program, state: bytes) -> Arrays:
+def read(program: Program, state: bytes, *, engine: str = "") -> Arrays:
     """Return the arrays of a saved state.
 
     Raises:
@@ -53,8 +53,8 @@ def read(program: Program, state: bytes) -> Arrays:
         raise DataError("the saved state is damaged", hint="load an older copy, or start the query afresh")
     if schema != _schema(program):
         raise DataError("the saved state is of events with other columns", hint="start the query afresh")
-    if plan != _plan(program):
-        raise DataError("the saved state is of another query", hint="start the query afresh")
+    if plan != _plan(program, engine):
+        raise DataError("the saved state is of another query or engine", hint="start the query afresh")
     with np.load(io.BytesIO(payload), allow_pickle=False) as loaded:
         return dict(loaded)
 
@@ -63,10 +63,10 @@ def _digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-def _plan(program: Program) -> bytes:
+def _plan(program: Program, engine: str) -> bytes:
     bound, layout = program.bound, program.layout
     given = (layout.node_words, list(layout.texts), bound.partition, bound.within, bound.slide)
-    text = f"{show(bound.query)}\n{program.source}\n{given}"
+    text = f"{show(bound.query)}\n{program.source}\n{given}{engine}"
     return _digest(text.encode() + program.tables.edges.tobytes() + program.tables.states.tobytes())
 
 

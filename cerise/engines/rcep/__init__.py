@@ -1,0 +1,5 @@
+"""Recomputation for expensive queries [RCEP]: events are kept, joined when the last of a match arrives."""
+
+from cerise.engines.rcep.engine import ENGINES
+
+__all__ = ["ENGINES"]

@@ -1,0 +1,74 @@
+"""What the kernels of recomputation work on: one row of words with settings, places and addresses.
+
+Events are numbered within a piece: those of the window that are kept, then the new ones. Each variable has,
+for each partition, the list of the events that fit it.
+"""
+
+from __future__ import annotations
+
+from cerise.kernels.jit import get, kernel
+
+# a desk
+(
+    # the piece
+    D_EVENTS, D_MASKS, D_PARTS, D_POINTS, D_NUMBERS, D_OPENS, D_FLOORS,
+    # lists of events: where all of them lie, where each begins, how many partitions, each event's place
+    D_LISTS, D_STARTS, D_COUNT_PARTS, D_VARS, D_PLACES,
+    # what prunes: for each edge and event the trigger it may lead to; what comparisons say
+    D_STAMPS, D_EDGES, D_LINK_OF, D_SLOTS, D_BY_RIGHT, D_BY_RIGHT_AT, D_JUDGED, D_JUDGED_AT, D_HAS, D_EQUALS,
+    # the walk: frames, how deep, where its matches may start, how many there are
+    D_FRAMES, D_ROOM, D_DEPTH, D_LOW, D_MADE, D_NEXT, D_DEEPEST,
+    # what is asked for
+    D_TRIGGERS, D_LIMIT, D_ALONE, D_COUNTS,
+    # what is found: where it is written, how much room there is, how much was written
+    D_LENGTHS, D_ROWS, D_FOUND, D_FOUND_ROOM, D_FILL, D_WRITTEN, D_COUNTED, D_TESTS, D_PRUNED,
+    DESK_WORDS,
+) = range(43)  # fmt: skip
+
+# a frame of the walk: the edge tried, the least of its state, its list, a place in it, where the list ends
+F_EDGE, F_LEAST, F_LIST, F_CURSOR, F_END, F_WORDS = range(6)
+# a link: how its sides compare, where they lie, the best of the right sides of events alive, if any
+L_OP, L_LEFT, L_RIGHT, L_HAS, L_BEST, L_WORDS = range(6)
+# a comparison with the event that completes a match
+J_OP, J_LEFT, J_RIGHT, J_WORDS = range(4)
+# an equality: its variable, events by (partition, value), and for each event of the variable its equals there
+Q_VAR, Q_LIST, Q_LOW, Q_HIGH, Q_WORDS = range(5)
+
+LESS, AT_MOST, MORE, AT_LEAST, EQUAL, UNEQUAL = range(6)
+OPS = {"<": LESS, "<=": AT_MOST, ">": MORE, ">=": AT_LEAST, "=": EQUAL, "!=": UNEQUAL}
+NULL = -(2**63)
+DONE, FULL, DEEPER = range(3)
+
+
+@kernel()
+def holds(op: int, left: int, right: int) -> bool:
+    """Whether two keys compare so; no comparison holds of a null."""
+    if NULL in (left, right):
+        return False
+    if op == LESS:
+        return left < right
+    if op == AT_MOST:
+        return left <= right
+    if op == MORE:
+        return left > right
+    if op == AT_LEAST:
+        return left >= right
+    return left == right if op == EQUAL else left != right
+
+
+@kernel()
+def first_after(events: int, low: int, high: int, e: int) -> int:
+    """Return the first place in a list, from low up to high, of an event later than e."""
+    while low < high:
+        middle = (low + high) >> 1
+        if get(events, middle) > e:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@kernel()
+def list_start(w: int, var: int, part: int) -> int:
+    """Return where the list of a variable's events in a partition starts; it ends where the next one does."""
+    return get(get(w, D_STARTS), var * (get(w, D_COUNT_PARTS) + 1) + part)

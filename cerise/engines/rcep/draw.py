@@ -1,0 +1,64 @@
+"""A plan of recomputation as text, for `explain`."""
+
+from __future__ import annotations
+
+from cerise.engines.rcep.comparisons import Comparison, Side
+from cerise.engines.rcep.plan import Plan
+from cerise.pattern.expr import At
+from cerise.pattern.nodes import And, Kleene, Node, Seq, Var
+from cerise.pattern.show import show_expr
+
+
+def draw(plan: Plan) -> dict[str, str]:
+    """Say how matches are recomputed: when, in which order joined, and what prunes events before that."""
+    branches = [automaton.branch for automaton in plan.program.automata]
+    ends = dict.fromkeys(
+        step.var
+        for number, step in zip(plan.branches, plan.steps, strict=True)
+        if plan.program.automata[number].states[step.edge.target].accepts is not None
+    )
+    said = {
+        "recomputed": f"when an event can be {' or '.join(ends)}, the last of all matches found then",
+        "query tree": "\n".join(_tree(each.pattern) for each in branches) or "none: WHERE can never hold",
+    }
+    links = [_shown(plan.compared[number]) for number in plan.links.values()]
+    judged = [_shown(plan.compared[number]) for numbers in plan.judged.values() for number in numbers]
+    equal = [_shown(plan.compared[number]) for number in plan.equal.values()]
+    if judged:
+        said["pruned by the last event"] = ", ".join(dict.fromkeys(judged))
+    if links:
+        said["pruned by the next event"] = ", ".join(dict.fromkeys(links))
+    if equal:
+        said["found by value"] = ", ".join(dict.fromkeys(equal))
+    if plan.waits:
+        said["waits"] = "until the window of a match has passed, for what a NOT forbids"
+    return said
+
+
+def _tree(node: Node) -> str:
+    """Return the joins of a pattern, the last variable's first: a ⋈ (b ⋈ c)."""
+    match node:
+        case Var(name):
+            return name
+        case Kleene(var):
+            return f"{var.name}+"
+        case Seq(items) | And(items):
+            sign = " ⋈ " if isinstance(node, Seq) else " × "
+            tree = _tree(items[-1])
+            for item in reversed(items[:-1]):
+                tree = f"{_tree(item)}{sign}{tree if ' ' not in tree else f'({tree})'}"
+            return tree
+    raise AssertionError(node)
+
+
+def _shown(compared: Comparison) -> str:
+    return f"{_side(compared.left)} {compared.op} {_side(compared.right)}"
+
+
+def _side(side: Side) -> str:
+    text = show_expr(side.expr)
+    if side.at is At.EVERY:
+        return text
+    index = {At.CURRENT: "i", At.PREVIOUS: "i-1", At.LAST: f"{side.var}.LEN"}
+    where = str(side.at) if isinstance(side.at, int) else index[side.at]
+    return text.replace(f"{side.var}.", f"{side.var}[{where}].")

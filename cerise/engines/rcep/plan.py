@@ -1,0 +1,160 @@
+"""How a query is recomputed: its automata, and what comparisons tell about them before anything is joined."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from cerise.engines.nfa.automaton import Automaton, looks_ahead
+from cerise.engines.nfa.engine import program_of
+from cerise.engines.nfa.program import Program, Unfit
+from cerise.engines.rcep.comparisons import Comparison, Step, comparison_of, is_sequence, judging, linking
+from cerise.pattern.bound import Bound
+from cerise.pattern.expr import At
+from cerise.pattern.query import Output, Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What recomputation knows about a query.
+
+    Edges are numbered as in the program's tables.
+
+    Attributes:
+        program: the automata, their formulas and tables.
+        steps: the edges.
+        branches: the branch of each edge.
+        compared: the comparisons that links, judged and equal name by number.
+        links: for two edges that follow each other, a comparison between their events.
+        judged: for an edge, comparisons of its event with the one that completes the match.
+        equal: for an edge, an equality between an event bound before, by its variable, and its own.
+        waits: whether a NOT looks beyond the event that completes a match.
+        ordered: whether matches of one event are found in the order of S7.1.
+    """
+
+    program: Program
+    steps: tuple[Step, ...]
+    branches: tuple[int, ...]
+    compared: tuple[Comparison, ...]
+    links: dict[tuple[int, int], int]
+    judged: dict[int, tuple[int, ...]]
+    equal: dict[int, int]
+    waits: bool
+    ordered: bool
+
+
+@functools.lru_cache(maxsize=64)
+def plan_of(bound: Bound) -> Plan:
+    """Return the plan of a query, made once.
+
+    Raises:
+        Unfit: recomputation cannot run the query, or it makes no sense.
+    """
+    if bound.query.strategy is not Strategy.ANY:
+        raise Unfit(
+            f"{bound.query.strategy.value} leaves few runs: nothing is to be gained by recomputing them"
+        )
+    program = program_of(bound, merging=False)
+    waits = any(looks_ahead(each.branch) for each in program.automata)
+    if waits and program.by_position:
+        raise Unfit("a NOT at the end of a window that counts events needs runs that wait")
+    sequences = [is_sequence(each.branch.pattern) for each in program.automata]
+    ordered = len(sequences) <= 1 and all(sequences)
+    chooses = bound.query.output is Output.NON_OVERLAPPING or bound.query.limit is not None
+    if chooses and not ordered:
+        raise Unfit("it chooses among matches, and those of AND, OR and ? are recomputed in no order")
+    return _Planner(program).plan(waits=waits, ordered=ordered)
+
+
+class _Planner:
+    """Collects the comparisons of a query."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.kleene = program.bound.kleene
+        self.compared: dict[Comparison, int] = {}
+        self.rows = list(_rows(program))
+
+    def plan(self, *, waits: bool, ordered: bool) -> Plan:
+        links: dict[tuple[int, int], int] = {}
+        judged: dict[int, tuple[int, ...]] = {}
+        equal: dict[int, int] = {}
+        for number, automaton in enumerate(self.program.automata):
+            known = [
+                each
+                for conjunct in automaton.branch.conjuncts
+                if not conjunct.filters and (each := comparison_of(conjunct.expr)) is not None
+            ]
+            here = [j for j, (branch, _) in enumerate(self.rows) if branch == number]
+            if is_sequence(automaton.branch.pattern):
+                links |= self._links(here, known)
+            judged |= self._judged(here, known, automaton)
+            equal |= self._equal(here, known)
+        return Plan(
+            self.program, tuple(step for _, step in self.rows), tuple(branch for branch, _ in self.rows),
+            tuple(self.compared), links, judged, equal, waits, ordered,
+        )  # fmt: skip
+
+    def _number(self, compared: Comparison) -> int:
+        return self.compared.setdefault(compared, len(self.compared))
+
+    def _links(self, here: list[int], known: list[Comparison]) -> dict[tuple[int, int], int]:
+        """Return a comparison for each two edges of which one follows the other; of several, one of order."""
+        found: dict[tuple[int, int], Comparison] = {}
+        for j in here:
+            for then in here:
+                step, after = self.rows[j][1], self.rows[then][1]
+                if after.edge.source != step.edge.target:
+                    continue
+                linked = [link for each in known if (link := linking(each, step, after, self.kleene))]
+                if linked:
+                    found[j, then] = min(linked, key=lambda link: (link.op == "!=", link.op == "="))
+        return {pair: self._number(link) for pair, link in found.items()}
+
+    def _judged(
+        self, here: list[int], known: list[Comparison], automaton: Automaton
+    ) -> dict[int, tuple[int, ...]]:
+        """Return what the event that completes a match says about each edge's event."""
+        ends = {
+            self.rows[j][1].var
+            for j in here
+            if automaton.states[self.rows[j][1].edge.target].accepts is not None
+        }
+        if len(ends) != 1:
+            return {}
+        (last,) = ends
+        found = {
+            j: tuple(
+                self._number(test)
+                for each in known
+                if (test := judging(each, self.rows[j][1], last, self.kleene))
+            )
+            for j in here
+        }
+        return {j: tests for j, tests in found.items() if tests}
+
+    def _equal(self, here: list[int], known: list[Comparison]) -> dict[int, int]:
+        """Return for each edge an equality with the event of a single variable that is bound before."""
+        found: dict[int, int] = {}
+        for j in here:
+            step = self.rows[j][1]
+            before = self.program.automata[self.rows[j][0]].states[step.edge.source].started
+            for each in known:
+                for way in (each, each.flipped()):
+                    bound = way.left.var in before and way.left.var not in self.kleene
+                    mine = way.right.var == step.var and way.right.at is At.EVERY
+                    if way.op == "=" and bound and mine:
+                        found.setdefault(j, self._number(way))
+        return found
+
+
+def _rows(program: Program) -> list[tuple[int, Step]]:
+    """Return the edges in the order of the program's table: those of states, then those that open runs."""
+    inner: list[tuple[int, Step]] = []
+    opening: list[tuple[int, Step]] = []
+    for number, automaton in enumerate(program.automata):
+        for state in range(len(automaton.states)):
+            for edge in automaton.leaving(state):
+                step = Step(edge, edge.var not in automaton.states[state].started)
+                (inner if state else opening).append((number, step))
+    return inner + opening

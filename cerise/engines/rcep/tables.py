@@ -1,0 +1,171 @@
+"""The desk of the kernels: a plan, a piece and its comparisons as rows of numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from cerise.engines.nfa.rows import E_ACCEPTS, E_BIT
+from cerise.engines.rcep import desk as at
+from cerise.engines.rcep.plan import Plan
+from cerise.engines.rcep.prune import fill_lists
+from cerise.engines.rcep.sides import Keys
+from cerise.engines.rcep.window import Piece
+
+Ints = npt.NDArray[np.int64]
+ROWS = 1 << 17  # matches, or events of one variable, written at a time
+
+
+class Desk:
+    """All that kernels read and write, but for the runs and nodes of the walk."""
+
+    def __init__(self, plan: Plan, *, counts: bool, limit: int, alone: bool) -> None:
+        self.plan = plan
+        self.w = np.zeros(at.DESK_WORDS, np.int64)
+        self.variables = len(plan.program.bound.variables)
+        edges = plan.program.tables.edges
+        w = self.w
+        w[at.D_EDGES], w[at.D_VARS], w[at.D_DEPTH] = len(edges), self.variables, -1
+        w[at.D_COUNTS], w[at.D_LIMIT], w[at.D_ALONE] = counts, limit, alone
+        ends = edges[edges[:, E_ACCEPTS] != 0] if len(edges) else edges
+        w[at.D_TRIGGERS] = np.bitwise_or.reduce(ends[:, E_BIT], initial=0)
+        self._has = np.zeros(max(len(edges), 1), np.int64)
+        self.lengths = np.zeros((0 if counts else ROWS, self.variables), np.int64)
+        self.found = np.zeros((self.variables, 0), np.int64)
+        self.fill = np.zeros(self.variables, np.int64)
+        self.frames = np.zeros((64, at.F_WORDS), np.int64)
+        self._arrays: dict[int, Ints] = {}
+        self._keys: list[Keys | None] = []
+        self._put(at.D_HAS, self._has)
+        self._put(at.D_LENGTHS, self.lengths)
+        self._put(at.D_FILL, self.fill)
+        w[at.D_ROWS] = len(self.lengths)
+        self.deepen(len(self.frames))
+
+    @property
+    def address(self) -> int:
+        """Where kernels find it."""
+        return int(self.w.ctypes.data)
+
+    @property
+    def floors(self) -> Ints:
+        """For each partition the last event of its last match, where matches may not overlap; -1: none."""
+        return self._arrays[at.D_FLOORS]
+
+    def _put(self, word: int, array: Ints) -> None:
+        self._arrays[word] = array
+        self.w[word] = array.ctypes.data
+
+    def deepen(self, depth: int) -> None:
+        """Make room for a walk of so many events."""
+        frames = np.zeros((depth, at.F_WORDS), np.int64)
+        frames[: len(self.frames)] = self.frames[:depth]
+        self.frames = frames
+        self._put(at.D_FRAMES, frames)
+        self.w[at.D_ROOM] = depth
+
+    def lay(self, piece: Piece, masks: Ints, keys: list[Keys | None]) -> None:
+        """Lay a piece on the desk: its events, lists of them, and what compares them."""
+        w, events = self.w, len(piece)
+        w[at.D_EVENTS], w[at.D_COUNT_PARTS] = events, piece.partitions
+        for word, array in (
+            (at.D_MASKS, masks), (at.D_PARTS, piece.parts), (at.D_POINTS, np.ascontiguousarray(piece.points)),
+            (at.D_NUMBERS, piece.numbers), (at.D_OPENS, piece.opens),
+        ):  # fmt: skip
+            self._put(word, array)
+        self._put(at.D_FLOORS, np.full(max(piece.partitions, 1), -1, np.int64))
+        self._put(at.D_STAMPS, np.zeros(max(int(w[at.D_EDGES]), 1) * events, np.int64))
+        self._list_events(masks, piece)
+        self._keys = keys
+        self._lay_links()
+        self._lay_judged()
+        self._lay_equals(piece)
+        room = max(ROWS, events + 2)
+        if not w[at.D_COUNTS] and self.found.shape[1] < room:
+            self.found = np.zeros((self.variables, room), np.int64)
+            self._put(at.D_FOUND, self.found)
+        w[at.D_FOUND_ROOM] = self.found.shape[1]
+
+    def _list_events(self, masks: Ints, piece: Piece) -> None:
+        starts = np.zeros((self.variables + 1) * (piece.partitions + 1), np.int64)
+        starts[:2] = piece.partitions, self.variables
+        fitting = masks[(piece.parts >= 0) & (masks != 0)]
+        size = len(fitting) + sum(int(((fitting >> v) & 1).sum()) for v in range(self.variables))
+        lists, places = np.zeros(size, np.int64), np.zeros(len(piece), np.int64)
+        fill_lists(masks, piece.parts, starts, lists, places)
+        self._put(at.D_STARTS, starts)
+        self._put(at.D_LISTS, lists)
+        self._put(at.D_PLACES, places)
+
+    # ---- comparisons
+
+    def _lay_links(self) -> None:
+        edges, plan = int(self.w[at.D_EDGES]), self.plan
+        used = [(pair, number) for pair, number in plan.links.items() if self._keys[number] is not None]
+        link_of = np.full((max(edges, 1), max(edges, 1)), -1, np.int64)
+        slots = np.zeros((len(used), at.L_WORDS), np.int64)
+        by_right: list[list[int]] = [[] for _ in range(edges)]
+        for slot, ((j, then), number) in enumerate(used):
+            keys = self._keys[number]
+            assert keys is not None
+            link_of[j, then] = slot
+            by_right[then].append(slot)
+            slots[slot, at.L_OP] = at.OPS[plan.compared[number].op]
+            slots[slot, at.L_LEFT], slots[slot, at.L_RIGHT] = keys.left.ctypes.data, keys.right.ctypes.data
+        self._put(at.D_LINK_OF, link_of)
+        self._put(at.D_SLOTS, slots)
+        self._put_lists(at.D_BY_RIGHT, at.D_BY_RIGHT_AT, by_right)
+
+    def _lay_judged(self) -> None:
+        edges, plan = int(self.w[at.D_EDGES]), self.plan
+        rows: list[list[list[int]]] = [[] for _ in range(edges)]
+        for j, numbers in plan.judged.items():
+            for number in numbers:
+                if (keys := self._keys[number]) is not None:
+                    op = at.OPS[plan.compared[number].op]
+                    rows[j].append([op, keys.left.ctypes.data, keys.right.ctypes.data])
+        flat = [row for each in rows for row in each]
+        self._put(at.D_JUDGED, np.array(flat, np.int64).reshape(len(flat), at.J_WORDS))
+        self._put(at.D_JUDGED_AT, _offsets([len(each) for each in rows]))
+
+    def _put_lists(self, word: int, offsets: int, lists: list[list[int]]) -> None:
+        self._put(word, np.array([each for some in lists for each in some], np.int64))
+        self._put(offsets, _offsets([len(each) for each in lists]))
+
+    def _lay_equals(self, piece: Piece) -> None:
+        """List the events that an equality finds, by partition and value, and where each value's are."""
+        rows = np.full((max(int(self.w[at.D_EDGES]), 1), at.Q_WORDS), -1, np.int64)
+        names = [var.name for var in self.plan.program.bound.variables]
+        self._equal: list[Ints] = []
+        for j, number in self.plan.equal.items():
+            keys = self._keys[number]
+            if keys is None:
+                continue
+            var = names.index(self.plan.steps[j].var)
+            mine = np.flatnonzero(
+                ((self._arrays[at.D_MASKS] >> var) & 1 != 0) & (piece.parts >= 0) & (keys.right != at.NULL)
+            )
+            order = mine[np.lexsort((mine, keys.right[mine], piece.parts[mine]))]
+            low, high = _places(order, keys, piece.parts)
+            self._equal += [order, low, high]
+            rows[j] = [
+                names.index(self.plan.compared[number].left.var),
+                *(a.ctypes.data for a in (order, low, high)),
+            ]
+        self._put(at.D_EQUALS, rows)
+
+
+def _places(order: Ints, keys: Keys, parts: Ints) -> tuple[Ints, Ints]:
+    """Return for each event where the events that equal it begin and end in a list by partition and value."""
+    values = np.unique(keys.right[order])
+    width = len(values) + 1
+    listed = parts[order] * width + np.searchsorted(values, keys.right[order])
+    at_value = np.searchsorted(values, keys.left)
+    there = (at_value < len(values)) & (parts >= 0)
+    there[there] = values[at_value[there]] == keys.left[there]
+    asked = np.where(there, parts * width + at_value, -1)
+    return np.searchsorted(listed, asked), np.where(there, np.searchsorted(listed, asked, side="right"), 0)
+
+
+def _offsets(lengths: list[int]) -> Ints:
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)

@@ -1,0 +1,383 @@
+"""Recomputation [RCEP §2.3]: when an event arrives that can be the last of a match, join what leads to it.
+
+The joins are a walk in depth from the first variable on, over the events that pruning left alive, each
+judged by the formula of its edge. So a subset of a Kleene variable's events is given up as soon as a
+predicate on its newest two fails, and the matches of one event come in the order of S7.1: a variable's
+events are tried in stream order, and what comes next before one more of the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cerise.engines.nfa.layout import NODE, PREV, SEQ, VAR
+from cerise.engines.nfa.machine import (
+    A_COLS,
+    A_NODES,
+    A_RUN_BYTES,
+    H_BY_POSITION,
+    H_STARTS,
+    H_STARTS_END,
+    H_WITHIN,
+    NEVER,
+    branch_row,
+    cand_row,
+    deadline_of,
+    edge_row,
+    negated_row,
+    negation_row,
+    node_row,
+    run_row,
+    state_row,
+    until,
+)
+from cerise.engines.nfa.rows import (
+    B_AHEAD,
+    B_AHEAD_END,
+    B_NEGATES,
+    B_PAST,
+    B_PAST_END,
+    BETWEEN,
+    E_ACCEPT_TEST,
+    E_ACCEPTS,
+    E_BIT,
+    E_BRANCH,
+    E_TARGET,
+    E_TERMINAL,
+    E_TEST,
+    E_UPDATE,
+    E_VAR,
+    LEADING,
+    N_AFTER,
+    N_BEFORE,
+    N_FIRST,
+    N_NUMBER,
+    N_POINT,
+    N_RANGE,
+    N_TEST,
+    S_FIRST,
+    S_LAST,
+    V_BIT,
+    V_WRITE,
+)
+from cerise.engines.rcep.desk import (
+    D_ALONE,
+    D_COUNTED,
+    D_COUNTS,
+    D_DEEPEST,
+    D_DEPTH,
+    D_EQUALS,
+    D_EVENTS,
+    D_FILL,
+    D_FLOORS,
+    D_FOUND,
+    D_FOUND_ROOM,
+    D_FRAMES,
+    D_LENGTHS,
+    D_LIMIT,
+    D_LISTS,
+    D_LOW,
+    D_MADE,
+    D_MASKS,
+    D_NEXT,
+    D_NUMBERS,
+    D_OPENS,
+    D_PARTS,
+    D_POINTS,
+    D_ROOM,
+    D_ROWS,
+    D_STAMPS,
+    D_TESTS,
+    D_TRIGGERS,
+    D_VARS,
+    D_WRITTEN,
+    DEEPER,
+    DONE,
+    F_CURSOR,
+    F_EDGE,
+    F_END,
+    F_LEAST,
+    F_LIST,
+    F_WORDS,
+    FULL,
+    Q_HIGH,
+    Q_LIST,
+    Q_LOW,
+    Q_VAR,
+    Q_WORDS,
+    first_after,
+    list_start,
+)
+from cerise.engines.rcep.prune import prune
+from cerise.kernels.jit import ask, get, int64, kernel, put
+
+
+@kernel()
+def frame_row(w: int, d: int) -> int:
+    """Return where the frame of a depth lies."""
+    return get(w, D_FRAMES) + 8 * F_WORDS * d
+
+
+# ---- binding
+
+
+@kernel()
+def passes(edge: Any, m: int, w: int, d: int, j: int, e: int) -> bool:
+    """Whether an edge lets an event follow the d events bound."""
+    put(w, D_TESTS, get(w, D_TESTS) + 1)
+    test = get(edge_row(m, j), E_TEST)
+    return test < 0 or ask(edge, test, run_row(m, d), 0, e, get(m, A_COLS), get(m, A_NODES)) != 0
+
+
+@kernel()
+def bind(edge: Any, m: int, d: int, j: int, e: int) -> None:
+    """Bind an event after the d events bound: run d + 1 is run d with it, node d is its node."""
+    way, run, row, node = edge_row(m, j), run_row(m, d), run_row(m, d + 1), node_row(m, d)
+    for i in range(get(m, A_RUN_BYTES) >> 3):
+        put(row, i, get(run, i))
+    put(node, PREV, d - 1)
+    put(node, SEQ, e)
+    put(node, VAR, get(way, E_VAR))
+    put(row, NODE, d)
+    if get(way, E_UPDATE) >= 0:
+        ask(edge, get(way, E_UPDATE), run, row, e, get(m, A_COLS), get(m, A_NODES))
+
+
+# ---- negation (§6)
+
+
+@kernel()
+def is_bound(m: int, d: int, e: int) -> bool:
+    """Whether one of the first d + 1 events bound is this one."""
+    for i in range(d, -1, -1):
+        if get(node_row(m, i), SEQ) == e:
+            return True
+    return False
+
+
+@kernel()
+def vetoed_by(edge: Any, m: int, w: int, d: int, negation: int, p: int, ahead: bool) -> bool:
+    """Whether an event that a match must not have lies where it must not."""
+    row, run = negation_row(m, negation), run_row(m, d + 1)
+    kind, test = get(row, N_RANGE), get(row, N_TEST)
+    negated = negated_row(m, get(row, N_NUMBER))
+    above, below, since, most = -1, p + 1, NEVER, -NEVER - 1
+    if kind == BETWEEN:
+        above, below = get(run, get(row, N_AFTER)), get(run, get(row, N_BEFORE))
+    elif get(m, H_WITHIN) >= 0:
+        since = get(get(w, D_POINTS), p) - get(m, H_WITHIN) + get(m, H_BY_POSITION)
+    if kind == LEADING:
+        below = get(run, get(row, N_FIRST))
+    if ahead:
+        above, below, since = p, get(w, D_EVENTS), NEVER
+        most = until(m, get(run, get(row, N_POINT)))
+    var, bit = 0, get(negated, V_BIT)
+    while bit > 1:
+        bit >>= 1
+        var += 1
+    part = get(get(w, D_PARTS), p)
+    end = list_start(w, var, part + 1)
+    scratch, cols = cand_row(m, 0), get(m, A_COLS)
+    i = first_after(get(w, D_LISTS), list_start(w, var, part), end, above)
+    while i < end:
+        e = get(get(w, D_LISTS), i)
+        point = get(get(w, D_POINTS), e)
+        if e >= below or point > most:
+            return False
+        i += 1
+        if point < since or is_bound(m, d, e):
+            continue
+        if test < 0:
+            return True
+        ask(edge, get(negated, V_WRITE), 0, scratch, e, cols, 0)
+        if ask(edge, test, run, scratch, e, cols, get(m, A_NODES)) > 0:
+            return True
+    return False
+
+
+@kernel()
+def is_vetoed(edge: Any, m: int, w: int, d: int, branch: int, p: int) -> bool:
+    """Whether something that must not be is there, before or after the last event of a match."""
+    row = branch_row(m, branch)
+    for i in range(get(row, B_PAST), get(row, B_PAST_END)):
+        if vetoed_by(edge, m, w, d, i, p, False):
+            return True
+    for i in range(get(row, B_AHEAD), get(row, B_AHEAD_END)):
+        if vetoed_by(edge, m, w, d, i, p, True):
+            return True
+    return False
+
+
+# ---- matches
+
+
+@kernel()
+def has_room(w: int, d: int) -> bool:
+    """Whether one more match of d + 1 events can be written."""
+    if get(w, D_COUNTS):
+        return True
+    if get(w, D_WRITTEN) >= get(w, D_ROWS):
+        return False
+    for v in range(get(w, D_VARS)):
+        if get(get(w, D_FILL), v) + d + 1 > get(w, D_FOUND_ROOM):
+            return False
+    return True
+
+
+@kernel()
+def write_match(m: int, w: int, d: int) -> None:
+    """Write the d + 1 events bound, or only count the match."""
+    put(w, D_MADE, get(w, D_MADE) + 1)
+    put(w, D_COUNTED, get(w, D_COUNTED) + 1)
+    if get(w, D_COUNTS):
+        return
+    variables, fill = get(w, D_VARS), get(w, D_FILL)
+    lengths = get(w, D_LENGTHS) + 8 * variables * get(w, D_WRITTEN)
+    for v in range(variables):
+        put(lengths, v, 0)
+    for i in range(d + 1):
+        node = node_row(m, i)
+        v = get(node, VAR)
+        at = v * get(w, D_FOUND_ROOM) + get(fill, v)
+        put(get(w, D_FOUND), at, get(get(w, D_NUMBERS), get(node, SEQ)))
+        put(fill, v, get(fill, v) + 1)
+        put(lengths, v, get(lengths, v) + 1)
+    put(w, D_WRITTEN, get(w, D_WRITTEN) + 1)
+
+
+@kernel()
+def complete(edge: Any, m: int, w: int, d: int, j: int, p: int) -> None:
+    """Complete a match of the d events bound with the trigger, if it passes."""
+    if not passes(edge, m, w, d, j, p):
+        return
+    way = edge_row(m, j)
+    bind(edge, m, d, j, p)
+    test, branch = get(way, E_ACCEPT_TEST), get(way, E_BRANCH)
+    if test >= 0 and ask(edge, test, run_row(m, d + 1), 0, p, get(m, A_COLS), get(m, A_NODES)) <= 0:
+        return
+    if get(branch_row(m, branch), B_NEGATES) and is_vetoed(edge, m, w, d, branch, p):
+        return
+    write_match(m, w, d)
+
+
+# ---- the walk
+
+
+@kernel()
+def begin_frame(w: int, d: int, first: int, last: int) -> None:
+    """Begin with the last of the edges that may come next: what follows comes before one more of the same."""
+    frame = frame_row(w, d)
+    put(frame, F_EDGE, last - 1)
+    put(frame, F_LEAST, first)
+    put(frame, F_CURSOR, -1)
+    put(w, D_DEPTH, d)
+    if d > get(w, D_DEEPEST):
+        put(w, D_DEEPEST, d)
+
+
+@kernel()
+def next_edge(frame: int) -> None:
+    """Go on to the next edge of a frame."""
+    put(frame, F_EDGE, get(frame, F_EDGE) - 1)
+    put(frame, F_CURSOR, -1)
+
+
+@kernel()
+def open_list(m: int, w: int, d: int, p: int, low: int) -> None:
+    """Find the events that the edge of a frame may bind: later than the newest, up to the trigger."""
+    frame = frame_row(w, d)
+    j, part = get(frame, F_EDGE), get(get(w, D_PARTS), p)
+    way = edge_row(m, j)
+    events, var = get(w, D_LISTS), get(way, E_VAR)
+    start, end = list_start(w, var, part), list_start(w, var, part + 1)
+    equal = get(w, D_EQUALS) + 8 * Q_WORDS * j
+    if get(equal, Q_VAR) >= 0:
+        i = d - 1
+        while get(node_row(m, i), VAR) != get(equal, Q_VAR):
+            i -= 1
+        other = get(node_row(m, i), SEQ)
+        events = get(equal, Q_LIST)
+        start, end = get(get(equal, Q_LOW), other), get(get(equal, Q_HIGH), other)
+    newest = low - 1 if d == 0 else get(node_row(m, d - 1), SEQ)
+    if get(way, E_TERMINAL):
+        newest = max(newest, p - 1)
+    put(frame, F_LIST, events)
+    put(frame, F_CURSOR, first_after(events, start, end, newest))
+    put(frame, F_END, end)
+
+
+@kernel()
+def opens_alone(m: int, w: int, p: int) -> bool:
+    """Whether an event may be a match on its own."""
+    point = get(get(w, D_POINTS), p)
+    if get(get(w, D_PARTS), p) < 0 or not get(get(w, D_OPENS), p) or deadline_of(m, point) < point:
+        return False
+    for j in range(get(m, H_STARTS), get(m, H_STARTS_END)):
+        if get(edge_row(m, j), E_ACCEPTS) and get(edge_row(m, j), E_BIT) & get(get(w, D_MASKS), p):
+            return True
+    return False
+
+
+@kernel()
+def walk(edge: Any, m: int, w: int, p: int, low: int) -> int:
+    """Go on with the walk for a trigger until it ends, or more room is needed."""
+    count, limit = get(w, D_EVENTS), get(w, D_LIMIT)
+    d = get(w, D_DEPTH)
+    while d >= 0:
+        frame = frame_row(w, d)
+        j = get(frame, F_EDGE)
+        if j < get(frame, F_LEAST):
+            d -= 1
+            put(w, D_DEPTH, d)
+            continue
+        if d + 2 >= get(w, D_ROOM):
+            return DEEPER
+        if get(frame, F_CURSOR) < 0:
+            open_list(m, w, d, p, low)
+        c, way = get(frame, F_CURSOR), edge_row(m, j)
+        e = get(get(frame, F_LIST), c) if c < get(frame, F_END) else p + 1
+        if e >= p:
+            if e == p and get(way, E_ACCEPTS) and (d > 0 or opens_alone(m, w, p)):
+                if not has_room(w, d):
+                    return FULL
+                complete(edge, m, w, d, j, p)
+                if limit > 0 and get(w, D_MADE) == limit:
+                    put(w, D_DEPTH, -1)
+                    return DONE
+            next_edge(frame)
+            continue
+        put(frame, F_CURSOR, c + 1)
+        if get(get(w, D_STAMPS), j * count + e) == p + 1 and passes(edge, m, w, d, j, e):
+            bind(edge, m, d, j, e)
+            state = state_row(m, get(way, E_TARGET))
+            d += 1
+            begin_frame(w, d, get(state, S_FIRST), get(state, S_LAST))
+    return DONE
+
+
+@kernel(int64(int64, int64, int64, int64))
+def recompute(edge: Any, m: int, w: int, last: int) -> int:
+    """Find the matches that events complete, from the next trigger on up to an event.
+
+    Returns:
+        DONE; FULL where matches must be taken away first, DEEPER where a match is longer than there is room.
+    """
+    while get(w, D_NEXT) < last:
+        p = get(w, D_NEXT)
+        if get(w, D_DEPTH) < 0:
+            low = -1
+            if get(get(w, D_PARTS), p) >= 0 and get(get(w, D_MASKS), p) & get(w, D_TRIGGERS):
+                low = prune(m, w, p)
+            if low < 0 and not opens_alone(m, w, p):
+                put(w, D_NEXT, p + 1)
+                continue
+            put(w, D_LOW, low if low >= 0 else p)
+            put(w, D_MADE, 0)
+            begin_frame(w, 0, get(m, H_STARTS), get(m, H_STARTS_END))
+        status = walk(edge, m, w, p, get(w, D_LOW))
+        if status != DONE:
+            return status
+        if get(w, D_ALONE) and get(w, D_MADE):
+            put(get(w, D_FLOORS), get(get(w, D_PARTS), p), p)
+        put(w, D_NEXT, p + 1)
+    return DONE

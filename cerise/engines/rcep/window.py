@@ -1,0 +1,159 @@
+"""The events that may still be part of a match, kept from batch to batch, and the next ones after them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cerise.engines.nfa import state, upkeep
+from cerise.engines.nfa.columns import Partitions
+from cerise.engines.nfa.program import Program
+from cerise.engines.nfa.retained import Retained
+from cerise.events import EventBatch
+
+Ints = npt.NDArray[np.int64]
+Marks = npt.NDArray[np.bool_]
+MAX = np.iinfo(np.int64).max
+MANY = 1 << 16  # partitions that are worth forgetting
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some events that are looked at together: those kept, then new ones.
+
+    Attributes:
+        events: all of them, in stream order.
+        numbers: their numbers in the stream.
+        parts: the partition of each, -1 where it has none; numbers are good within the piece.
+        partitions: how many there are.
+        points: what windows are measured in: times, or positions in the partition.
+        opens: whether a match may start with each.
+        fresh: the first that is new.
+    """
+
+    events: EventBatch
+    numbers: Ints
+    parts: Ints
+    partitions: int
+    points: Ints
+    opens: Ints
+    fresh: int
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+class Window:
+    """What is kept of a stream: memory is linear in the events of a window that fit some variable."""
+
+    def __init__(self, program: Program) -> None:
+        bound = program.bound
+        self.program = program
+        self.retained = Retained.empty(bound)
+        self.points = np.zeros(0, np.int64)
+        self.opens = np.zeros(0, np.int64)
+        self._partitions = Partitions(program)
+        self._counts = np.zeros(1, np.int64)
+        self._within = None if bound.within is None else int(str(bound.within.size))
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def piece(self, fresh: EventBatch) -> Piece:
+        """Return what is kept with the next events after it."""
+        held = self.retained
+        held.begin(fresh)
+        if not self.program.by_position:
+            self._partitions = Partitions(self.program)  # its numbers are asked for within the piece only
+        events = _joined(held.kept, fresh)
+        parts = self._partitions.of(events)
+        parts = np.zeros(len(events), np.int64) if parts is None else np.ascontiguousarray(parts)
+        kept = len(held.kept)
+        points = self._points(fresh, parts[kept:])
+        opens = np.ones(len(fresh), np.int64) if fresh.opens is None else fresh.opens.astype(np.int64)
+        numbers = np.arange(held.start, held.start + len(fresh))
+        return Piece(
+            events, np.concatenate([held.numbers, numbers]), parts, len(self._partitions),
+            np.concatenate([self.points, points]), np.concatenate([self.opens, opens]), kept,
+        )  # fmt: skip
+
+    def _points(self, fresh: EventBatch, parts: Ints) -> Ints:
+        if not self.program.by_position:
+            return fresh.times
+        if len(self._counts) < len(self._partitions):
+            more = 2 * len(self._partitions) - len(self._counts)
+            self._counts = np.concatenate([self._counts, np.zeros(more, np.int64)])
+        points = np.zeros(len(fresh), np.int64)
+        upkeep.number_in_partition(np.ascontiguousarray(parts), points, self._counts)
+        return points
+
+    def keep(self, piece: Piece, fits: Marks, windows: int) -> Marks:
+        """Let go of all events of a piece but those that fit and that so many windows still reach.
+
+        Returns:
+            Which events were kept.
+        """
+        kept = fits & (piece.parts >= 0)
+        if self._within is not None and len(piece):
+            now = self._counts[piece.parts] - 1 if self.program.by_position else int(piece.events.times[-1])
+            reach = windows * self._within
+            kept &= piece.points >= now - reach  # what overflows below is smaller than all points
+        held = piece.numbers[kept]
+        self.retained.prune(held)
+        self.retained.end(held)
+        self.points, self.opens = piece.points[kept], piece.opens[kept]
+        self._forget(piece.parts[kept])
+        return kept
+
+    def _forget(self, busy: Ints) -> None:
+        """Let go of the partitions that hold nothing, where they have become many; SLIDE counts them all."""
+        if not self.program.by_position or self.program.bound.slide is not None:
+            return
+        if len(self._partitions) > max(MANY, 4 * len(busy)) and self._partitions.paths:
+            which = np.zeros(len(self._partitions), bool)
+            which[busy] = True
+            self._counts = self._counts[: len(which)][which]
+            self._partitions.keep(which)
+
+    # ---- in another process
+
+    def saved(self) -> state.Arrays:
+        """Return everything that is not known from the query."""
+        held, ties = self.retained, self.retained.ties
+        return {
+            **state.pack_events(held.kept), "numbers": held.numbers, "points": self.points,
+            "opens": self.opens, "counts": self._counts[: len(self._partitions)],
+            "plain": state.pack_json({
+                "start": held.start, "partitions": self._keys(), "tie_time": ties.time,
+                "ties": list(ties.seen.items()),
+            }),
+        }  # fmt: skip
+
+    def _keys(self) -> list[list[object]]:
+        return [list(key) for key in self._partitions.numbers] if self.program.by_position else []
+
+    def restore(self, arrays: state.Arrays) -> None:
+        """Take what was saved."""
+        held, plain = self.retained, state.unpack_json(arrays["plain"])
+        held.kept, held.numbers = state.unpack_events(arrays, held.kept), arrays["numbers"]
+        held.start = plain["start"]
+        held.ties.time, held.ties.seen = plain["tie_time"], {int(k): v for k, v in plain["ties"]}
+        self.points, self.opens = arrays["points"], arrays["opens"]
+        if self.program.by_position:
+            self._counts = arrays["counts"]
+            if self._partitions.paths:
+                self._partitions.restore(tuple(key) for key in plain["partitions"])
+
+
+def _joined(kept: EventBatch, fresh: EventBatch) -> EventBatch:
+    if not len(kept):
+        return fresh
+    return EventBatch(
+        fresh.schema,
+        pa.concat_tables([kept.table, fresh.table]),
+        np.concatenate([kept.times, fresh.times]),
+        np.concatenate([kept.positions, fresh.positions]),
+    )
