@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from cerise.engines import nfa, rcep, reference
 from cerise.engines.base import Engine, Options
+from cerise.engines.trial import Trial
 from cerise.errors import PlanError, UnsupportedError, did_you_mean
 from cerise.pattern.bound import Bound
 
 ENGINES: dict[str, Engine] = {**nfa.ENGINES, **rcep.ENGINES, "reference": reference.ENGINE}
+TRIED = ("nfa", "nfa-merge", "rcep")
 
 
 def choose(bound: Bound, options: Options) -> Engine:
     """Return the engine that the user named, or the one that should be fastest."""
     if options.engine is None:
-        return ENGINES[_cheapest(bound)[0]]
+        names, _ = _cheapest(bound)
+        return ENGINES[names[0]] if len(names) == 1 else Trial(tuple(ENGINES[name] for name in names))
     if options.engine not in ENGINES:
         raise PlanError(f"unknown engine '{options.engine}'", hint=did_you_mean(options.engine, ENGINES))
     engine = ENGINES[options.engine]
@@ -31,15 +34,17 @@ def reasons(bound: Bound, options: Options) -> str:
     why = "as asked" if options.engine else _cheapest(bound)[1]
     unfit: dict[str, list[str]] = {}
     for each in ENGINES.values():
-        if each is not chosen and (reason := each.why_not(bound)) is not None:
+        if each.name not in chosen.name.split(" or ") and (reason := each.why_not(bound)) is not None:
             unfit.setdefault(reason, []).append(each.name)
     return "; ".join([why, *(f"not {', '.join(names)}: {reason}" for reason, names in unfit.items())])
 
 
-def _cheapest(bound: Bound) -> tuple[str, str]:
-    """Return the name of the engine that should be fastest, and why."""
+def _cheapest(bound: Bound) -> tuple[tuple[str, ...], str]:
+    """Return the name of the engine that should be fastest, and why; of several, the first events tell."""
     if ENGINES["nfa"].why_not(bound) is not None:
-        return "reference", "the only one that can run the query"
+        return ("reference",), "the only one that can run the query"
+    if bound.kleene and ENGINES["rcep"].why_not(bound) is None:
+        return TRIED, "every subset of a window's events may be a run: they are tried on the first events"
     if (gain := nfa.gains_by_merging(bound)) is not None:
-        return "nfa-merge", gain
-    return "nfa", "all runs at once; there is little to merge"
+        return ("nfa-merge",), gain
+    return ("nfa",), "all runs at once; there is little to merge"

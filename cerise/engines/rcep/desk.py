@@ -15,7 +15,10 @@ from cerise.kernels.jit import get, kernel
     # lists of events: where all of them lie, where each begins, how many partitions, each event's place
     D_LISTS, D_STARTS, D_COUNT_PARTS, D_VARS, D_PLACES,
     # what prunes: for each edge and event the trigger it may lead to; what comparisons say
-    D_STAMPS, D_EDGES, D_LINK_OF, D_SLOTS, D_BY_RIGHT, D_BY_RIGHT_AT, D_JUDGED, D_JUDGED_AT, D_HAS, D_EQUALS,
+    D_STAMPS, D_STAMP, D_EDGES, D_LINK_OF, D_SLOTS, D_BY_RIGHT, D_BY_RIGHT_AT, D_JUDGED, D_JUDGED_AT,
+    D_HAS, D_EQUALS,
+    # for each partition and state the latest start that leads there, whatever predicates say
+    D_LATEST,
     # the walk: frames, how deep, where its matches may start, how many there are
     D_FRAMES, D_ROOM, D_DEPTH, D_LOW, D_MADE, D_NEXT, D_DEEPEST,
     # what is asked for
@@ -23,7 +26,7 @@ from cerise.kernels.jit import get, kernel
     # what is found: where it is written, how much room there is, how much was written
     D_LENGTHS, D_ROWS, D_FOUND, D_FOUND_ROOM, D_FILL, D_WRITTEN, D_COUNTED, D_TESTS, D_PRUNED,
     DESK_WORDS,
-) = range(43)  # fmt: skip
+) = range(45)  # fmt: skip
 
 # a frame of the walk: the edge tried, the least of its state, its list, a place in it, where the list ends
 F_EDGE, F_LEAST, F_LIST, F_CURSOR, F_END, F_WORDS = range(6)
@@ -37,7 +40,8 @@ Q_VAR, Q_LIST, Q_LOW, Q_HIGH, Q_WORDS = range(5)
 LESS, AT_MOST, MORE, AT_LEAST, EQUAL, UNEQUAL = range(6)
 OPS = {"<": LESS, "<=": AT_MOST, ">": MORE, ">=": AT_LEAST, "=": EQUAL, "!=": UNEQUAL}
 NULL = -(2**63)
-DONE, FULL, DEEPER = range(3)
+DONE, FULL, DEEPER, PAUSED = range(4)
+PATIENCE = 1 << 22  # events tried before the caller is asked whether to go on
 
 
 @kernel()

@@ -18,7 +18,7 @@ from cerise.engines.rcep import desk as at
 from cerise.engines.rcep.plan import Plan
 from cerise.engines.rcep.sides import Sides
 from cerise.engines.rcep.tables import Desk
-from cerise.engines.rcep.walk import recompute
+from cerise.engines.rcep.walk import follow_kept, recompute
 from cerise.engines.rcep.window import Piece, Window
 from cerise.errors import DataError
 from cerise.events import EventBatch
@@ -124,7 +124,8 @@ class RcepMatcher:
         keys = self._sides.keys(len(piece), columns.address)
         words[COL_FAULTS] = before  # what pruning cannot compute is counted where it is judged
         self._desk.lay(piece, masks, keys)
-        first = np.searchsorted(piece.numbers, self._done)
+        first = int(np.searchsorted(piece.numbers, self._done))
+        follow_kept(self._memory.address, self._desk.address, first)
         self._desk.w[at.D_NEXT], self._desk.w[at.D_DEPTH] = first, -1
 
     def _ready(self, piece: Piece, *, over: bool) -> int:
@@ -152,13 +153,16 @@ class RcepMatcher:
         return int(piece.numbers[-1]) + 1
 
     def _written(self) -> Iterator[Matches]:
-        """Yield the matches written so far."""
+        """Yield the matches written so far; none where it takes long, so that the caller has a say."""
         desk, w = self._desk, self._desk.w
+        paused = w[at.D_TESTS] >= at.PATIENCE
         self.report.reread_events += int(w[at.D_TESTS])
         self.report.most_runs = max(self.report.most_runs, int(w[at.D_DEEPEST]))
         w[at.D_TESTS] = 0
         written = int(w[at.D_WRITTEN])
-        if not written:
+        if paused and self.program.counts_only:
+            yield self._counted()
+        if not (written or paused) or self.program.counts_only:
             return
         begun = time.perf_counter()
         self.report.matched_events += int(desk.fill.sum())

@@ -33,6 +33,7 @@ from cerise.engines.rcep.desk import (
     D_POINTS,
     D_PRUNED,
     D_SLOTS,
+    D_STAMP,
     D_STAMPS,
     D_VARS,
     J_LEFT,
@@ -152,6 +153,8 @@ def prune(m: int, w: int, p: int) -> int:
         The earliest event that such a match may start with; -1: there is no such match.
     """
     edges, count, part = get(w, D_EDGES), get(w, D_EVENTS), get(get(w, D_PARTS), p)
+    stamp = get(w, D_STAMP) + 1
+    put(w, D_STAMP, stamp)
     for j in range(edges):
         put(get(w, D_HAS), j, 0)
         at = get(w, D_BY_RIGHT_AT)
@@ -174,12 +177,12 @@ def prune(m: int, w: int, p: int) -> int:
             if j >= get(m, STARTS) and get(get(w, D_OPENS), e) == 0:
                 continue
             if leads_on(m, w, j, e) and is_judged(w, j, e, p):
-                put(get(w, D_STAMPS), j * count + e, p + 1)
+                put(get(w, D_STAMPS), j * count + e, stamp)
                 alive = True
         if not alive:
             continue
         for j in range(edges):
-            if get(get(w, D_STAMPS), j * count + e) == p + 1:
+            if get(get(w, D_STAMPS), j * count + e) == stamp:
                 note_alive(w, j, e)
                 if j >= get(m, STARTS):
                     first = e

@@ -56,6 +56,13 @@ class Desk:
         self._arrays[word] = array
         self.w[word] = array.ctypes.data
 
+    def _room(self, word: int, size: int) -> Ints:
+        """Return an array of a size, in memory that is used again; what it holds is left as it was."""
+        array = self._arrays.get(word)
+        if array is None or len(array) < size:
+            self._put(word, np.zeros(max(size, 1), np.int64))
+        return self._arrays[word][:size]
+
     def deepen(self, depth: int) -> None:
         """Make room for a walk of so many events."""
         frames = np.zeros((depth, at.F_WORDS), np.int64)
@@ -73,8 +80,10 @@ class Desk:
             (at.D_NUMBERS, piece.numbers), (at.D_OPENS, piece.opens),
         ):  # fmt: skip
             self._put(word, array)
-        self._put(at.D_FLOORS, np.full(max(piece.partitions, 1), -1, np.int64))
-        self._put(at.D_STAMPS, np.zeros(max(int(w[at.D_EDGES]), 1) * events, np.int64))
+        parts, states = max(piece.partitions, 1), max(len(self.plan.program.tables.states), 1)
+        self._room(at.D_FLOORS, parts)[:] = -1
+        self._room(at.D_LATEST, parts * states)[:] = -1
+        self._room(at.D_STAMPS, int(w[at.D_EDGES]) * events)  # stamps of former pieces are older than any
         self._list_events(masks, piece)
         self._keys = keys
         self._lay_links()
@@ -87,15 +96,12 @@ class Desk:
         w[at.D_FOUND_ROOM] = self.found.shape[1]
 
     def _list_events(self, masks: Ints, piece: Piece) -> None:
-        starts = np.zeros((self.variables + 1) * (piece.partitions + 1), np.int64)
+        starts = self._room(at.D_STARTS, (self.variables + 1) * (piece.partitions + 1))
         starts[:2] = piece.partitions, self.variables
-        fitting = masks[(piece.parts >= 0) & (masks != 0)]
+        fitting = masks[masks != 0]
         size = len(fitting) + sum(int(((fitting >> v) & 1).sum()) for v in range(self.variables))
-        lists, places = np.zeros(size, np.int64), np.zeros(len(piece), np.int64)
+        lists, places = self._room(at.D_LISTS, size), self._room(at.D_PLACES, len(piece))
         fill_lists(masks, piece.parts, starts, lists, places)
-        self._put(at.D_STARTS, starts)
-        self._put(at.D_LISTS, lists)
-        self._put(at.D_PLACES, places)
 
     # ---- comparisons
 

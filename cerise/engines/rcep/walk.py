@@ -18,6 +18,8 @@ from cerise.engines.nfa.machine import (
     H_BY_POSITION,
     H_STARTS,
     H_STARTS_END,
+    H_STATES,
+    H_WAITS,
     H_WITHIN,
     NEVER,
     branch_row,
@@ -57,6 +59,7 @@ from cerise.engines.nfa.rows import (
     N_TEST,
     S_FIRST,
     S_LAST,
+    S_MASK,
     V_BIT,
     V_WRITE,
 )
@@ -73,6 +76,7 @@ from cerise.engines.rcep.desk import (
     D_FOUND,
     D_FOUND_ROOM,
     D_FRAMES,
+    D_LATEST,
     D_LENGTHS,
     D_LIMIT,
     D_LISTS,
@@ -86,6 +90,7 @@ from cerise.engines.rcep.desk import (
     D_POINTS,
     D_ROOM,
     D_ROWS,
+    D_STAMP,
     D_STAMPS,
     D_TESTS,
     D_TRIGGERS,
@@ -100,6 +105,8 @@ from cerise.engines.rcep.desk import (
     F_LIST,
     F_WORDS,
     FULL,
+    PATIENCE,
+    PAUSED,
     Q_HIGH,
     Q_LIST,
     Q_LOW,
@@ -109,7 +116,7 @@ from cerise.engines.rcep.desk import (
     list_start,
 )
 from cerise.engines.rcep.prune import prune
-from cerise.kernels.jit import ask, get, int64, kernel, put
+from cerise.kernels.jit import ask, get, int64, kernel, put, void
 
 
 @kernel()
@@ -310,7 +317,7 @@ def open_list(m: int, w: int, d: int, p: int, low: int) -> None:
 def opens_alone(m: int, w: int, p: int) -> bool:
     """Whether an event may be a match on its own."""
     point = get(get(w, D_POINTS), p)
-    if get(get(w, D_PARTS), p) < 0 or not get(get(w, D_OPENS), p) or deadline_of(m, point) < point:
+    if not get(get(w, D_OPENS), p) or deadline_of(m, point) < point:
         return False
     for j in range(get(m, H_STARTS), get(m, H_STARTS_END)):
         if get(edge_row(m, j), E_ACCEPTS) and get(edge_row(m, j), E_BIT) & get(get(w, D_MASKS), p):
@@ -321,7 +328,7 @@ def opens_alone(m: int, w: int, p: int) -> bool:
 @kernel()
 def walk(edge: Any, m: int, w: int, p: int, low: int) -> int:
     """Go on with the walk for a trigger until it ends, or more room is needed."""
-    count, limit = get(w, D_EVENTS), get(w, D_LIMIT)
+    count, limit, stamp = get(w, D_EVENTS), get(w, D_LIMIT), get(w, D_STAMP)
     d = get(w, D_DEPTH)
     while d >= 0:
         frame = frame_row(w, d)
@@ -332,6 +339,8 @@ def walk(edge: Any, m: int, w: int, p: int, low: int) -> int:
             continue
         if d + 2 >= get(w, D_ROOM):
             return DEEPER
+        if get(w, D_TESTS) >= PATIENCE:
+            return PAUSED
         if get(frame, F_CURSOR) < 0:
             open_list(m, w, d, p, low)
         c, way = get(frame, F_CURSOR), edge_row(m, j)
@@ -347,7 +356,7 @@ def walk(edge: Any, m: int, w: int, p: int, low: int) -> int:
             next_edge(frame)
             continue
         put(frame, F_CURSOR, c + 1)
-        if get(get(w, D_STAMPS), j * count + e) == p + 1 and passes(edge, m, w, d, j, e):
+        if get(get(w, D_STAMPS), j * count + e) == stamp and passes(edge, m, w, d, j, e):
             bind(edge, m, d, j, e)
             state = state_row(m, get(way, E_TARGET))
             d += 1
@@ -355,20 +364,69 @@ def walk(edge: Any, m: int, w: int, p: int, low: int) -> int:
     return DONE
 
 
+@kernel()
+def may_complete(m: int, w: int, p: int) -> bool:
+    """Whether events lead to a trigger in the order of the pattern and within the window."""
+    part, mask = get(get(w, D_PARTS), p), get(get(w, D_MASKS), p)
+    states, floor = get(m, H_STATES), get(get(w, D_FLOORS), part)
+    latest = get(w, D_LATEST) + 8 * states * part
+    for s in range(get(m, H_WAITS)):
+        start, state = get(latest, s), state_row(m, s)
+        if start <= floor or get(state, S_MASK) & mask == 0:
+            continue
+        if deadline_of(m, get(get(w, D_POINTS), start)) < get(get(w, D_POINTS), p):
+            continue
+        for j in range(get(state, S_FIRST), get(state, S_LAST)):
+            if get(edge_row(m, j), E_ACCEPTS) and get(edge_row(m, j), E_BIT) & mask:
+                return True
+    return False
+
+
+@kernel()
+def note_latest(m: int, w: int, e: int) -> None:
+    """Let the states that an event leads to know the latest start behind it; later states come first."""
+    part, mask = get(get(w, D_PARTS), e), get(get(w, D_MASKS), e)
+    if part < 0 or mask == 0:
+        return
+    latest = get(w, D_LATEST) + 8 * get(m, H_STATES) * part
+    for s in range(get(m, H_WAITS)):
+        start, state = get(latest, s), state_row(m, s)
+        if start < 0 or get(state, S_MASK) & mask == 0:
+            continue
+        for j in range(get(state, S_FIRST), get(state, S_LAST)):
+            way = edge_row(m, j)
+            if get(way, E_BIT) & mask and get(latest, get(way, E_TARGET)) < start:
+                put(latest, get(way, E_TARGET), start)
+    if get(get(w, D_OPENS), e):
+        for j in range(get(m, H_STARTS), get(m, H_STARTS_END)):
+            if get(edge_row(m, j), E_BIT) & mask:
+                put(latest, get(edge_row(m, j), E_TARGET), e)
+
+
+@kernel(void(int64, int64, int64))
+def follow_kept(m: int, w: int, last: int) -> None:
+    """Take note of the events before the first that may be a trigger."""
+    for e in range(last):
+        note_latest(m, w, e)
+
+
 @kernel(int64(int64, int64, int64, int64))
 def recompute(edge: Any, m: int, w: int, last: int) -> int:
     """Find the matches that events complete, from the next trigger on up to an event.
 
     Returns:
-        DONE; FULL where matches must be taken away first, DEEPER where a match is longer than there is room.
+        DONE; FULL where matches must be taken away first, DEEPER where a match is longer than there is room,
+        PAUSED where it takes long.
     """
     while get(w, D_NEXT) < last:
         p = get(w, D_NEXT)
         if get(w, D_DEPTH) < 0:
             low = -1
-            if get(get(w, D_PARTS), p) >= 0 and get(get(w, D_MASKS), p) & get(w, D_TRIGGERS):
+            ends = get(get(w, D_PARTS), p) >= 0 and get(get(w, D_MASKS), p) & get(w, D_TRIGGERS) != 0
+            if ends and may_complete(m, w, p):
                 low = prune(m, w, p)
-            if low < 0 and not opens_alone(m, w, p):
+            if low < 0 and not (ends and opens_alone(m, w, p)):
+                note_latest(m, w, p)
                 put(w, D_NEXT, p + 1)
                 continue
             put(w, D_LOW, low if low >= 0 else p)
@@ -379,5 +437,6 @@ def recompute(edge: Any, m: int, w: int, last: int) -> int:
             return status
         if get(w, D_ALONE) and get(w, D_MADE):
             put(get(w, D_FLOORS), get(get(w, D_PARTS), p), p)
+        note_latest(m, w, p)
         put(w, D_NEXT, p + 1)
     return DONE
