@@ -74,7 +74,7 @@ def matcher(work: Work) -> Callable[[], Timed]:
     from cerise.events import EventBatch
     from cerise.pattern.query import Count
 
-    start, bound = _starter(work), bind(work)
+    start, bound = starter(work), bind(work)
     events = EventBatch.of(pq.read_table(work["path"]).combine_chunks(), bound.schema)
     step = work["options"].get("batch", len(events))
     batches = [events.slice(at, min(at + step, len(events))) for at in range(0, len(events), step)]
@@ -84,7 +84,7 @@ def matcher(work: Work) -> Callable[[], Timed]:
         clock, fed, complexity = Clock(), Fed(words=None if counting else []), 0
         for piece in clock.over(_outputs(start, batches, fed)):
             if fed.words is not None:
-                words, length = _look(piece)
+                words, length = look(piece)
                 fed.words.append(words)
                 complexity += length
         fed.counted |= {} if counting else {"output_complexity": complexity}
@@ -100,17 +100,17 @@ def endless(work: Work) -> Callable[[], Fed]:
 
     from cerise.events import EventBatch
 
-    start, schema, events = _starter(work), bind(work).schema, work["data"]["events"]
+    start, schema, events = starter(work), bind(work).schema, work["data"]["events"]
 
     def call() -> Fed:
         running, fed, at, rss = start(), Fed(), 0, {}
         for made in streams.batches(work["data"], batch=work["options"]["batch"]):
             batch = EventBatch.in_order(pa.Table.from_batches([made]), schema, start=at)
-            fed.matches += sum(len(piece) for piece in _pieces(running.feed(batch)))
+            fed.matches += sum(len(piece) for piece in pieces(running.feed(batch)))
             at += len(batch)
             if at in (events // 10, events):
                 rss[at] = _rss_bytes()
-        fed.counted = _counted(running) | {"rss_bytes_at": rss}
+        fed.counted = counters(running) | {"rss_bytes_at": rss}
         return fed
 
     return call
@@ -178,7 +178,7 @@ def found(fed: Fed) -> tuple[str, Any]:
     return "positions", [word for piece in fed.words for word in piece.tolist()]
 
 
-def _starter(work: Work) -> Callable[[], Any]:
+def starter(work: Work) -> Callable[[], Any]:
     """Return what starts a matcher of the engine that the work asks for."""
     from cerise.engines.base import Options
     from cerise.engines.choose import choose
@@ -192,19 +192,19 @@ def _starter(work: Work) -> Callable[[], Any]:
 def _outputs(start: Callable[[], Any], batches: Sequence[Any], fed: Fed) -> Iterator[Any]:
     running = start()
     for batch in batches:
-        yield from _pieces(running.feed(batch))
-    yield from _pieces(running.flush())
-    fed.matches, fed.counted = running.report.matches, _counted(running)
+        yield from pieces(running.feed(batch))
+    yield from pieces(running.flush())
+    fed.matches, fed.counted = running.report.matches, counters(running)
 
 
-def _pieces(given: Any) -> Iterable[Any]:
+def pieces(given: Any) -> Iterable[Any]:
     """Return matches in pieces, whether an engine gives them at once or one piece after the other."""
     from cerise.engines.base import Matches
 
     return (given,) if isinstance(given, Matches) else given
 
 
-def _look(piece: Any) -> tuple[Any, int]:
+def look(piece: Any) -> tuple[Any, int]:
     """Return a hash of each match, and the sum of their lengths."""
     import numpy as np
 
@@ -227,7 +227,7 @@ def mix(values: Any) -> Any:
     return x ^ (x >> np.uint64(31))
 
 
-def _counted(running: Any) -> dict[str, Any]:
+def counters(running: Any) -> dict[str, Any]:
     numbers = asdict(running.report).items()
     return {name: value for name, value in numbers if isinstance(value, int | float)}
 

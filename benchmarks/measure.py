@@ -2,7 +2,9 @@
 
 Needs nothing but Python, so that a peer is measured by the same program in its own environment. WORK has
 repeat, warm, query, data, path (the Parquet file), options, and run (a name in `subjects`) or peer (a folder
-with an `adapter.py` that has `prepare` and `found`, and may have the other parts of a `subjects.Subject`).
+with an `adapter.py` that has `prepare` and `found`, and may have the other parts of a `subjects.Subject`). It
+may have patience (the seconds that a call may take), enough (those after which it is not repeated) and watch
+(a file for what `memory.Watch` notes).
 """
 
 from __future__ import annotations
@@ -12,14 +14,19 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import json
+import math
 import os
 import platform
-import resource
+import signal
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
+
+from fresh import GaveUp
+from memory import Watch, family, peak_rss_bytes
 
 WORD = 2**64
 HASHED = ("match_id", "positions", "row hash")
@@ -35,18 +42,29 @@ def main() -> None:
 
 
 def measure(work: dict[str, Any]) -> dict[str, Any]:
-    """Prepare, warm up, and time the call; what it found is looked at between, not within, the timings."""
+    """Measure a piece of work, or say why it was skipped, or given up."""
     subject = _subject(work)
     if (reason := subject.why_not(work)) is not None:
         return {"skipped": reason}
+    watch = Watch(Path(work["watch"])) if work.get("watch") else None
+    try:
+        measured = _measure(work, subject, watch)
+    except GaveUp as why:
+        measured = {"gave_up": {"why": str(why), "seconds": None}}
+    return measured | {"rss": watch.told() if watch else None}
+
+
+def _measure(work: dict[str, Any], subject: Any, watch: Watch | None) -> dict[str, Any]:
+    """Prepare, warm up, and time the call; what it found is looked at between, not within, the timings."""
     started = perf_counter()
     call = subject.prepare(work)
     prepared = perf_counter() - started
-    ready = peak_rss_bytes()
-    warm = [_time(call, subject.timed)[0] for _ in range(work["warm"])]
+    ready, patience, enough = peak_rss_bytes(), work.get("patience"), work.get("enough") or math.inf
+    warm = [_time(call, subject.timed, patience)[0] for _ in range(work["warm"])]
     seconds, cpu_seconds, names, counted = [], [], [], None
-    for _ in range(work["repeat"]):
-        took, busy, result = _time(call, subject.timed)
+    while len(seconds) < work["repeat"] and sum(seconds) < enough:
+        with watch or nullcontext():
+            took, busy, result = _time(call, subject.timed, patience)
         seconds.append(took)
         cpu_seconds.append(busy)
         names.append(digest(subject.found(result)))
@@ -54,16 +72,16 @@ def measure(work: dict[str, Any]) -> dict[str, Any]:
         del result
     if len({json.dumps(each) for each in names}) > 1:
         raise SystemExit(f"the repeats found different matches: {names}")
-    family = _family(os.getpid())
+    others = len(family(os.getpid())) > 1
     # A process that the call started and that has ended is gone: its memory is not ours to tell.
-    gone = None in cpu_seconds and len(family) == 1
+    gone = None in cpu_seconds and not others
     return {
         "seconds": seconds,
-        "cpu_seconds": None if None in cpu_seconds or len(family) > 1 else cpu_seconds,
+        "cpu_seconds": None if None in cpu_seconds or others else cpu_seconds,
         "warm_seconds": warm,
         "prepare_seconds": prepared,
         "ready_rss_bytes": None if gone else ready,
-        "peak_rss_bytes": None if gone else peak_rss_bytes(),
+        "peak_rss_bytes": None if gone else max(peak_rss_bytes(), watch.most if watch else 0),
         "versions": versions() | subject.versions(),
         "report": counted,
         **names[0],
@@ -73,29 +91,21 @@ def measure(work: dict[str, Any]) -> dict[str, Any]:
 def digest(found: tuple[str, Any] | None) -> dict[str, Any]:
     """Return the number of matches and a hash of them in which their order does not count, but duplicates do.
 
-    Names of matches are hashes already and are summed as they are, rows as a hash of their JSON form.
+    Names of matches are hashes already and are summed as they are, rows as a hash of their JSON form. Where
+    they are too many to hold, whoever went through them has their number and the sum.
     """
     match found:
         case None:
             return {"matches": None, "hash": None, "hash_of": None}
         case "count", int(count):
             return {"matches": count, "hash": f"{_hash(count):016x}", "hash_of": "count"}
+        case what, {"count": int(count), "sum": int(total)}:
+            return {"matches": count, "hash": f"{total % WORD:016x}", "hash_of": what}
         case what, values:
             values = list(values)
             words: Iterable[int] = values if what in HASHED else map(_hash, values)
             return {"matches": len(values), "hash": f"{sum(words) % WORD:016x}", "hash_of": what}
     raise TypeError(f"found {found!r}")
-
-
-def peak_rss_bytes() -> int:
-    """Return the peak memory of this process, plus that of each process it has started and that still runs.
-
-    Linux keeps the peak of every process: nothing is sampled. For a family such as Spark's the sum is an
-    upper bound, as the peaks need not coincide and forked workers share pages. Elsewhere: this process only.
-    """
-    if not Path("/proc/self/status").exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS: bytes
-    return sum(_high_water(pid) for pid in _family(os.getpid()))
 
 
 def versions() -> dict[str, str]:
@@ -129,11 +139,18 @@ def _adapter(path: Path) -> Any:
     return module
 
 
-def _time(call: Callable[[], Any], timed: bool) -> tuple[float, float | None, Any]:
-    """Return the seconds that a call took, those that this process was computing, and the result."""
+def _time(call: Callable[[], Any], timed: bool, patience: float | None) -> tuple[float, float | None, Any]:
+    """Return the seconds that a call took, those that this process was computing, and the result.
+
+    A call that outlasts the patience ends this process, by SIGALRM: compiled code hears nothing else.
+    """
     gc.collect()
+    signal.setitimer(signal.ITIMER_REAL, patience or 0)
     started, before = perf_counter(), process_time()
-    result = call()
+    try:
+        result = call()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
     took, busy = perf_counter() - started, process_time() - before
     return result if timed else (took, busy, result)
 
@@ -141,30 +158,6 @@ def _time(call: Callable[[], Any], timed: bool) -> tuple[float, float | None, An
 def _hash(value: Any) -> int:
     text = json.dumps(value, default=str)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
-
-
-def _family(pid: int) -> list[int]:
-    """Return a process and its descendants; only the process itself where there is no /proc."""
-    parents: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            _, _, rest = stat.read_text().rpartition(")")  # a process may have a bracket in its name
-        except OSError:
-            continue  # it has ended
-        parents.setdefault(int(rest.split()[1]), []).append(int(stat.parent.name))
-    family = [pid]
-    for member in family:  # grows as it is walked
-        family.extend(parents.get(member, ()))
-    return family
-
-
-def _high_water(pid: int) -> int:
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    lines = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    return int(lines.get("VmHWM", "0 kB").split()[0]) * 1024
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def compare(lines: Sequence[Line], baseline: str | None) -> list[Line]:
 
     Where the baseline has not run on the same data, as a slow one may not, it is events/s by events/s.
     """
-    bases = [line for line in lines if line["subject"] == baseline and line["query"]]
+    bases = [line for line in lines if line["subject"] == baseline and line["query"] and line["seconds"]]
     return [line | {"speedup": _speedup(line, bases)} for line in lines]
 
 
@@ -82,21 +83,32 @@ def _cells(line: Line, before: Line | None, *, ratios: bool) -> list[str]:
         "" if before and line["query"] == before["query"] else line["query"] or "",
         line["subject"],
         f"{data['name']} {_short(data['events'])}" if data and data.get("events") else "",
-        duration(seconds["min"]),
-        duration(seconds["median"]),
+        duration(seconds["min"]) if seconds else "gave up",
+        duration(seconds["median"]) if seconds else "",
         duration(line["cpu_seconds"]["min"]) if line["cpu_seconds"] else "",
         _short(line["events_per_second"]),
         *([_ratio(line)] if ratios else []),
-        "" if line["matches"] is None else f"{line['matches']:,}",
+        _number(line["matches"]),
         (line["hash"] or "")[:8],
         f"{line['peak_rss_bytes'] / 2**20:,.0f} MiB" if line["peak_rss_bytes"] else "",
     ]
+
+
+def outcome(line: Line) -> str:
+    """Return the least time of a line, or that it was given up."""
+    return duration(line["seconds"]["min"]) if line["seconds"] else f"gave up: {line['gave_up']['why']}"
 
 
 def duration(seconds: float) -> str:
     """Return seconds in the unit that suits them, to three digits."""
     size, unit = next(((s, u) for s, u in UNITS if seconds >= s), UNITS[-1])
     return f"{seconds / size:.3g} {unit}" if seconds < 1000 else f"{seconds:,.0f} s"
+
+
+def _number(matches: int | None) -> str:
+    if matches is None:
+        return ""
+    return f"{matches:,}" if matches < 10**12 else f"{Decimal(matches):.2e}"
 
 
 def _short(number: float | None) -> str:
@@ -119,7 +131,7 @@ def _ratio(line: Line) -> str:
 def _speedup(line: Line, bases: Sequence[Line]) -> Line | None:
     near = [base for base in bases if base["query"] == line["query"]]
     # A subject over no events, such as binding, does other work than the baseline.
-    if not near or line["events"] is None:
+    if not near or line["events"] is None or not line["seconds"]:
         return None
     base = next((base for base in near if base["data"]["name"] == line["data"]["name"]), near[0])
     size = line["events"] / base["events"]

@@ -12,15 +12,14 @@ import json
 import os
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import fresh
 import machine
 import report
 import suite as suites
@@ -34,7 +33,11 @@ from cerise.errors import CeriseError
 RESULTS = HOME / "results"
 WIDTH = 160  # of the table where nobody's terminal says otherwise
 LAST_LINES = 25
-OWN = ("run", "peer", "python", "repeat", "warm", "data")  # a subject's entries that are not options
+OWN = ("run", "peer", "python", "repeat", "warm", "patience", "data")  # a subject's that are not options
+UNKNOWN = dict.fromkeys(  # of what was given up
+    "seconds cpu_seconds events_per_second warm_seconds prepare_seconds ready_rss_bytes peak_rss_bytes "
+    "versions report matches hash hash_of".split()
+)
 
 Say = Callable[[str], None]
 
@@ -128,7 +131,7 @@ def _measure_all(suite: Suite, jobs: Sequence[Job]) -> Iterator[dict[str, Any]]:
                 continue
             done.append(line)
             report.agree(done)
-            over(f"{job.title}: {report.duration(line['seconds']['min'])}")
+            over(f"{job.title}: {report.outcome(line)}")
             yield line
     if sys.stderr.isatty():  # where `over` only moved a bar
         print(*skipped, sep="\n", end="\n" if skipped else "", file=sys.stderr)
@@ -151,38 +154,55 @@ def _events(suite: Suite, name: str, folder: Path) -> Path:
 def _measure(suite: Suite, job: Job, events: Path | None, folder: Path) -> dict[str, Any]:
     subject = suite.subjects[job.subject]
     data = dict(suite.data[job.data]) if job.data else None
-    options = {name: value for name, value in subject.items() if name not in OWN}
-    work = {
-        "repeat": job.repeat,
-        "warm": job.warm,
-        "query": suite.queries[job.query] if job.query else None,
-        "data": data,
-        "path": str(events) if events else None,
-        "options": options,
-        **(
-            {"peer": str(suite.home / "peers" / subject["peer"])}
-            if "peer" in subject
-            else {"run": subject["run"]}
-        ),
-    }
+    work = _work(suite, job, data, events)
     before = machine.load()
-    measured = _in_fresh_process(_python(suite, subject), work, folder, job, suite.timeout)
+    measured = _in_fresh_process(_python(suite, subject), work, folder, job, suite)
     if "skipped" in measured:
         return measured
-    seconds, busy = measured.pop("seconds"), measured.pop("cpu_seconds")
+    if measured.get("gave_up") and job.patience is None:
+        raise CeriseError(
+            f"{job.title}: {measured['gave_up']['why']}",
+            hint="a subject that may give up has `patience`, in seconds, in its suite",
+        )
     count = data["events"] if data and "events" in data and _per_event(subject) else None
     return {
         "query": job.query,
         "axes": suite.queries[job.query]["axes"] if job.query else {},
         "subject": job.subject,
-        "how": {name: subject[name] for name in ("run", "peer") if name in subject} | options,
+        "how": {name: subject[name] for name in ("run", "peer") if name in subject} | work["options"],
         "data": {"name": job.data} | data if data else None,
         "events": count,
+        "load": {"before": before, "after": machine.load()},
+        "gave_up": None,
+        **UNKNOWN,
+        **(measured if measured.get("gave_up") else _timed(measured, count)),
+    }
+
+
+def _work(suite: Suite, job: Job, data: dict[str, Any] | None, events: Path | None) -> dict[str, Any]:
+    """Return what `measure.py` is asked."""
+    subject = suite.subjects[job.subject]
+    peer = {"peer": str(suite.home / "peers" / subject["peer"])} if "peer" in subject else {}
+    return {
+        "repeat": job.repeat,
+        "warm": job.warm,
+        "patience": job.patience,
+        "enough": suite.enough,
+        "query": suite.queries[job.query] if job.query else None,
+        "data": data,
+        "path": str(events) if events else None,
+        "options": {name: value for name, value in subject.items() if name not in OWN},
+        **(peer or {"run": subject["run"]}),
+    }
+
+
+def _timed(measured: dict[str, Any], count: int | None) -> dict[str, Any]:
+    """Return the times that a process measured in the form that they are written in."""
+    seconds, busy = measured["seconds"], measured["cpu_seconds"]
+    return measured | {
         "seconds": _summary(seconds),
         "cpu_seconds": _summary(busy) if busy else None,
         "events_per_second": count / min(seconds) if count else None,
-        "load": {"before": before, "after": machine.load()},
-        **measured,
     }
 
 
@@ -207,40 +227,34 @@ def _python(suite: Suite, subject: dict[str, Any]) -> str:
 
 
 def _in_fresh_process(
-    python: str, work: dict[str, Any], folder: Path, job: Job, timeout: float
+    python: str, work: dict[str, Any], folder: Path, job: Job, suite: Suite
 ) -> dict[str, Any]:
     """Run `measure.py`; whatever it started ends with it."""
-    asked, told, log = folder / "work.json", folder / "result.json", folder / "log"
-    asked.write_text(json.dumps(work, default=str), encoding="utf-8")
-    told.unlink(missing_ok=True)
-    with log.open("w") as file:
-        child = subprocess.Popen(
-            [python, str(HOME / "measure.py"), str(asked), str(told)],
-            stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=folder, env=_environment(),
-            start_new_session=True,
-        )  # fmt: skip
-        try:
-            code: int | None = child.wait(timeout)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            _end(child, patience=10 if child.poll() == 0 else 0)
-    if code != 0:
-        why = f"took more than {timeout:g} s" if code is None else "failed"
-        last = "\n".join(log.read_text(errors="replace").splitlines()[-LAST_LINES:])
+    asked, told, note = (folder / f"{name}.json" for name in ("work", "result", "note"))
+    for path in (told, note):
+        path.unlink(missing_ok=True)
+    watch = {"watch": str(note)} if suite.sample_seconds else {}
+    asked.write_text(json.dumps(work | watch, default=str), encoding="utf-8")
+    command = [python, str(HOME / "measure.py"), str(asked), str(told)]
+    ended = fresh.run(command, folder, _environment(), suite.timeout, suite.sample_seconds)
+    if ended.code == -signal.SIGALRM:
+        why = f"took more than {job.patience:g} s"
+        result: dict[str, Any] = {"gave_up": {"why": why, "seconds": job.patience}}
+    elif ended.code == 0:
+        result = json.loads(told.read_text(encoding="utf-8"))
+    else:
+        why = f"took more than {suite.timeout:g} s" if ended.code is None else "failed"
+        last = "\n".join(ended.log.splitlines()[-LAST_LINES:])
         raise CeriseError(f"{job.title}: {why}\n{last}".rstrip())
-    return dict(json.loads(told.read_text(encoding="utf-8")))
+    seen = result.get("rss") or (json.loads(note.read_text(encoding="utf-8")) if note.exists() else None)
+    return result | {"rss": _rss(seen, ended.samples) if seen else None}
 
 
-def _end(child: subprocess.Popen[bytes], patience: float) -> None:
-    """Wait until the child and all that it started are gone: a dying JVM would disturb what comes next."""
-    until = time.monotonic() + patience
-    with suppress(ProcessLookupError, PermissionError):  # its group is empty; macOS says it the second way
-        while time.monotonic() < until:
-            os.killpg(child.pid, 0)
-            time.sleep(0.05)
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
+def _rss(seen: Mapping[str, Any], samples: Sequence[fresh.Sample]) -> dict[str, Any]:
+    """Return the memory before the timed calls, the most in them as Linux knows it, and as was sampled."""
+    spans = [(span[0], span[1] if len(span) > 1 else float("inf")) for span in seen["spans"]]
+    within = [held for at, held in samples if any(began <= at <= ended for began, ended in spans)]
+    return {"before": seen["before"], "peak": seen.get("peak"), "sampled": max(within, default=None)}
 
 
 def _environment() -> dict[str, str]:

@@ -18,6 +18,7 @@ from cerise.data.generators import ROW_GROUP
 from cerise.data.generators import SCHEMAS as PUBLISHED_SCHEMAS
 
 RANKED = schema(type=pa.string(), x=pa.int32(), ts=pa.int64())
+CANDIDATES = RANKED
 SYMBOLS = schema(type=pa.string(), price=pa.int32(), volume=pa.int32(), ts=pa.int64())
 
 Draw = Callable[[np.random.Generator], dict[str, Any]]
@@ -49,18 +50,34 @@ def symbols(events: int, *, seed: int = 0, batch: int = BATCH, symbols: int = 20
     return _stream(draw, SYMBOLS, seed, sizes(events, batch))
 
 
+def candidates(events: int, *, seed: int = 0, batch: int = BATCH) -> Iterator[pa.RecordBatch]:
+    """Yield one event per time unit: first an A, then ten B and a C, over and over; x uniform below 2**31."""
+    kinds = pa.array(["A", "B", "C"])
+
+    def draw(rng: np.random.Generator) -> dict[str, Any]:
+        return {"x": _uniform(rng, 0, 2**31 - 2)}
+
+    for made in _stream(draw, RANKED.remove(0), seed, sizes(events, batch)):
+        ts = made["ts"].to_numpy()
+        kind = np.where(ts == 1, 0, np.where(ts % 11 == 1, 2, 1))
+        yield pa.RecordBatch.from_arrays([kinds.take(kind), *made.columns], schema=CANDIDATES)
+
+
 def crimes_shuffled(events: int, *, seed: int = 0, batch: int = BATCH) -> Iterator[pa.RecordBatch]:
     """Yield the reports of `crimes`, those of each batch in no order."""
     for number, reports in enumerate(published.GENERATORS["crimes"](events, seed=seed, batch=batch)):
         yield reports.take(pa.array(rng_of(seed, number).permutation(len(reports))))
 
 
-OWN = {"ranked": ranked, "symbols": symbols, "crimes_shuffled": crimes_shuffled}
+OWN = {
+    "ranked": ranked, "symbols": symbols, "candidates": candidates, "crimes_shuffled": crimes_shuffled,
+}  # fmt: skip
 GENERATORS = {**published.GENERATORS, **OWN}
 SCHEMAS = {
     **PUBLISHED_SCHEMAS,
     "ranked": RANKED,
     "symbols": SYMBOLS,
+    "candidates": CANDIDATES,
     "crimes_shuffled": PUBLISHED_SCHEMAS["crimes"],
 }
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import by_hand
+import enumerating
 import matching
 import on_spark
 import row_patterns
@@ -69,8 +70,8 @@ def count(work: Work) -> Call:
     import cerise
 
     table = pq.read_table(work["path"])
-    options = cerise.Options(**work["options"])
-    return lambda: cerise.count(table, work["query"]["text"], **roles(work), options=options)
+    given = roles(work) | {"options": cerise.Options(**work["options"])}
+    return lambda: enumerating.giving_up(lambda: cerise.count(table, work["query"]["text"], **given))
 
 
 def spark(work: Work) -> Call:
@@ -179,6 +180,9 @@ SUBJECTS = {
     "applyInPandas": Subject(by_hand.apply_in_pandas, "events", SESSION, counted, why_not=by_hand.why_not),
     "matcher": Subject(
         matching.matcher, "events", (*RUN, "batch"), matching.found, counted=_counted, timed=True
+    ),
+    "enumerate": Subject(
+        enumerating.enumerate_all, "events", (*RUN, "batch"), enumerating.found, counted=enumerating.told
     ),
     "endless": Subject(matching.endless, "query", (*RUN, "batch"), matching.found, counted=_counted),
     "new query": Subject(matching.new_query, "query", ("engine",), matches),

@@ -25,10 +25,13 @@ SUITES = HOME / "suites"
 
 Table = dict[str, Any]
 
-TOP = {"title", "repeat", "warm", "timeout", "baseline", "axis", "data", "subject", "query", "smoke"}
+TOP = {
+    "title", "repeat", "warm", "timeout", "enough", "sample_seconds", "baseline", "axis", "data", "subject",
+    "query", "smoke",
+}  # fmt: skip
 DATA = {"generator", "events", "seed", "files", "options", "columns"}
 QUERY = {"name", "text", "data", "subjects", "also", "for", *ROLES}
-SUBJECT = {"run", "peer", "python", "repeat", "warm", "data"}  # all others are options of its `run`
+SUBJECT = {"run", "peer", "python", "repeat", "warm", "patience", "data"}  # others are options of `run`
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Job:
     data: str | None
     repeat: int
     warm: int
+    patience: float | None = None  # seconds after which a call is given up
 
     @property
     def title(self) -> str:
@@ -55,7 +59,9 @@ class Suite:
     title: str
     home: Path  # the folder that holds `suites` and `peers`
     baseline: str | None
-    timeout: float
+    timeout: float  # seconds that a measurement may take
+    enough: float | None  # seconds after which a call is not repeated
+    sample_seconds: float | None  # between two looks at the memory
     data: Mapping[str, Table]
     subjects: Mapping[str, Table]
     queries: Mapping[str, Table]
@@ -124,7 +130,7 @@ def _suite(path: Path, top: Table, repeat: int | None) -> Suite:
             _known(subject, subjects, f"query '{name}': unknown subject")
     if "baseline" in top:
         _known(top["baseline"], subjects, "unknown baseline")
-    usual = {"repeat": top.get("repeat", 3), "warm": top.get("warm", 0)}
+    usual = {"repeat": top.get("repeat", 3), "warm": top.get("warm", 0), "patience": None}
     given = {} if repeat is None else {"repeat": repeat}
     return Suite(
         name=path.stem,
@@ -132,6 +138,8 @@ def _suite(path: Path, top: Table, repeat: int | None) -> Suite:
         home=path.resolve().parent.parent,
         baseline=top.get("baseline"),
         timeout=top.get("timeout", 600),
+        enough=top.get("enough"),
+        sample_seconds=top.get("sample_seconds"),
         data=data,
         subjects=subjects,
         queries=queries,

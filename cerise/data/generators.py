@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from cerise.data.bars import NASDAQ, nasdaq
 from cerise.data.draws import check, cut, sizes
+from cerise.data.payments import CREDIT_CARDS, credit_cards
 from cerise.data.prices import STOCK, stock
 from cerise.data.ranks import ACER_SYNTHETIC, acer_synthetic
 from cerise.data.reports import CRIMES, crimes
@@ -33,6 +34,7 @@ GENERATORS: dict[str, Generator] = {
     "acer_synthetic": acer_synthetic,
     "citibike": citibike,
     "funnel": funnel,
+    "credit_cards": credit_cards,
 }
 SCHEMAS: dict[str, pa.Schema] = {
     "stock": STOCK,
@@ -41,6 +43,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     "acer_synthetic": ACER_SYNTHETIC,
     "citibike": CITIBIKE,
     "funnel": FUNNEL,
+    "credit_cards": CREDIT_CARDS,
 }
 
 ROW_GROUP = 131_072

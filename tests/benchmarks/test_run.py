@@ -57,6 +57,7 @@ FIELDS = {
     "suite", "smoke", "date", "commit", "machine", "query", "axes", "subject", "how", "data", "events",
     "seconds", "cpu_seconds", "events_per_second", "load", "warm_seconds", "prepare_seconds",
     "ready_rss_bytes", "peak_rss_bytes", "versions", "report", "matches", "hash", "hash_of", "speedup",
+    "gave_up", "rss",
 }  # fmt: skip
 
 

@@ -169,7 +169,7 @@ def piece(a: list[list[int]], b: list[list[int] | None]) -> Matches:
 
 
 def test_the_hash_of_a_match_tells_what_is_bound_to_what(load: Any) -> None:
-    look = load("matching")._look
+    look = load("matching").look
     words, length = look(piece([[1, 2], [3], [1]], [[4], None, [2, 4]]))
     assert length == 7
     assert look(piece([[3]], [None]))[0].tolist() == [words[1]]  # also when it comes alone

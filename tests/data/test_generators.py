@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from cerise.data import GENERATORS, acer_synthetic, nasdaq, stock, table, write
+from cerise.data import GENERATORS, acer_synthetic, credit_cards, nasdaq, stock, table, write
 from cerise.data.draws import DRAW
 from cerise.data.generators import SCHEMAS
 from cerise.errors import CeriseError, StoreError
@@ -23,7 +23,7 @@ from cerise.errors import CeriseError, StoreError
 NAMES = sorted(GENERATORS)
 TIME = {
     "stock": "ts", "nasdaq": "date", "crimes": "date", "acer_synthetic": "ts", "citibike": "started_at",
-    "funnel": "t",
+    "funnel": "t", "credit_cards": "ts",
 }  # fmt: skip
 
 
@@ -89,6 +89,7 @@ def test_times_never_go_back(name: str) -> None:
         ("stock", {"p": 0.2}, "from 0.4 to 1"),
         ("nasdaq", {"tickers": 10_001}, "at most 10,000"),
         ("acer_synthetic", {"types": 0}, "1 or more"),
+        ("credit_cards", {"cards": 0}, "1 or more"),
     ],
 )
 def test_bad_arguments_say_what_to_do(name: str, arguments: dict[str, object], hint: str) -> None:
@@ -346,6 +347,51 @@ def test_few_types_and_another_day_of_synthetic_events() -> None:
     assert made["ts"][1_999].as_py() == dt.datetime(2025, 5, 1, 0, 0, 1, 999_000, dt.UTC)
 
 
+# credit_cards
+
+
+@pytest.fixture(scope="module")
+def payments() -> pa.Table:
+    return table("credit_cards", 400_000)
+
+
+def test_payments_come_every_second_with_ties(payments: pa.Table) -> None:
+    times = column(payments, "ts")
+    assert (times % 1_000_000 == 0).all()
+    assert (times[-1] - times[0]) / len(times) / 1e6 == pytest.approx(1, rel=0.02)
+    assert len(np.unique(times)) / len(times) < 0.7
+    assert payments["ts"][0].as_py().date() == dt.date(2024, 1, 1)
+
+
+def test_amounts_are_usual_small_or_large(payments: pa.Table) -> None:
+    amount = column(payments, "amount")
+    assert (np.round(amount, 2) == amount).all()
+    assert (amount <= 5).mean() == pytest.approx(0.7 * 0.037 + 0.296, abs=0.01)
+    assert (amount >= 500).mean() == pytest.approx(0.7 * 0.0025 + 0.013, abs=0.001)
+    assert (amount >= 5_000).sum() / (amount >= 500).sum() == pytest.approx(0.02, abs=0.005)
+
+
+def test_small_payments_precede_a_large_one(payments: pa.Table) -> None:
+    rows = payments.sort_by([("card", "ascending"), ("ts", "ascending")])
+    card, amount, times = (column(rows, name) for name in ("card", "amount", "ts"))
+    small = np.concatenate([[0], np.cumsum(amount <= 5)])
+    place = card.astype(np.int64) << 40
+    seconds = (times - times.min()) // 1_000_000
+    large = np.flatnonzero(amount >= 500)
+    first = np.searchsorted(place + seconds, place[large] + seconds[large] - 1_800)
+    before = small[large] - small[first]  # so many small ones, within half an hour
+    assert (before > 0).mean() > 0.85
+    assert np.median(before) == 4
+    assert before.max() <= 18
+    assert (before > 12).mean() > 0.05
+
+
+def test_few_cards_and_another_day_of_payments() -> None:
+    made = pa.Table.from_batches(credit_cards(100_000, cards=7, start=dt.date(2025, 5, 1)))
+    assert set(made["card"].to_pylist()) == set(range(1, 8))
+    assert made["ts"][0].as_py() < dt.datetime(2025, 5, 1, 0, 1, tzinfo=dt.UTC)
+
+
 # write
 
 
@@ -465,7 +511,7 @@ for name in GENERATORS:
     write(name, f"warm-{name}", 10)
 before = peak()
 write("stock", "a", 3_000_000)
-for name in ("nasdaq", "crimes", "acer_synthetic"):
+for name in ("nasdaq", "crimes", "acer_synthetic", "credit_cards"):
     write(name, name, 600_000)
 print(peak() - before)
 """

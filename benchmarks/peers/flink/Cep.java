@@ -7,9 +7,11 @@ import java.nio.ByteOrder;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.regex.Matcher;
 import org.apache.flink.api.common.eventtime.Watermark;
 import org.apache.flink.api.common.eventtime.WatermarkGenerator;
 import org.apache.flink.api.common.eventtime.WatermarkOutput;
@@ -26,9 +28,13 @@ import org.apache.flink.util.Collector;
 /**
  * Flink CEP over events in memory: one job for each line on standard input, one line of JSON for each job.
  *
- * <p>Arguments: the file of events (time, type and value of each: 8, 4 and 4 bytes, little endian), followedBy
- * or followedByAny, the window in ms (exclusive), the parallelism, whether to filter events before CEP, and
- * the steps of the sequence, each as NAME:TYPE:LEAST:MOST and possibly :below or :above the first step.
+ * <p>Arguments: the file of events (time, type, key, value and size of each: 8 bytes and four times 4, little
+ * endian), followedBy or followedByAny, the window in ms (exclusive), the parallelism, whether to filter
+ * events before CEP, whether to partition them by key, and the steps of the sequence, each as a name, with +
+ * if it may be several events (any of those that follow, in all combinations), and its tests: "b+ type=7
+ * value&gt;a.first value&gt;b.last". A test compares an attribute with a number, or with the same attribute
+ * of the first, of the last or of every event that a step has so far, perhaps times a number; where there
+ * is none, it holds.
  */
 public final class Cep {
     private static Event[] events; // the jobs run in this process, so that their source can read it
@@ -37,30 +43,82 @@ public final class Cep {
     public static final class Event {
         public long time;
         public int type;
+        public int key;
         public int value;
+        public int size;
+
+        long get(char attribute) {
+            return switch (attribute) {
+                case 't' -> type;
+                case 'v' -> value;
+                default -> size;
+            };
+        }
+    }
+
+    /** A comparison with a number, or with so many times what a step has; by first letters, to be quick. */
+    private record Test(char attribute, boolean less, boolean equal, boolean greater, long number,
+            String other, char which) implements Serializable {
+        private static final java.util.regex.Pattern FORM = java.util.regex.Pattern.compile(
+                "(type|value|size)(<=|>=|<|>|=)(?:(-?\\d+)|(?:(\\d+)\\*)?(\\w+)\\.(first|last|every))");
+
+        static Test of(String text) {
+            Matcher part = FORM.matcher(text);
+            if (!part.matches()) {
+                throw new IllegalArgumentException("not a test: " + text);
+            }
+            String relation = part.group(2);
+            String times = part.group(4) != null ? part.group(4) : "1";
+            String number = part.group(3) != null ? part.group(3) : times;
+            return new Test(part.group(1).charAt(0), relation.contains("<"), relation.contains("="),
+                    relation.contains(">"), Long.parseLong(number), part.group(5),
+                    part.group(6) != null ? part.group(6).charAt(0) : ' ');
+        }
+
+        boolean holds(Event event, long bound) {
+            long own = event.get(attribute);
+            return own < bound ? less : own > bound ? greater : equal;
+        }
+
+        boolean holds(Event event, IterativeCondition.Context<Event> context) throws Exception {
+            boolean holds = true;
+            for (Event bound : context.getEventsForPattern(other)) {
+                holds = holds(event, number * bound.get(attribute));
+                if (which == 'f' || which == 'e' && !holds) {
+                    break;
+                }
+            }
+            return holds;
+        }
     }
 
     /** One variable of the sequence: what an event must be to be bound to it. */
-    private record Step(String name, int type, int least, int most, String relation) implements Serializable {
+    private record Step(String name, boolean several, List<Test> own, List<Test> against)
+            implements Serializable {
         static Step of(String text) {
-            String[] part = text.split(":");
-            return new Step(part[0], Integer.parseInt(part[1]), Integer.parseInt(part[2]),
-                    Integer.parseInt(part[3]), part.length > 4 ? part[4] : "");
+            String[] part = text.split(" ");
+            List<Test> tests = Arrays.stream(part).skip(1).map(Test::of).toList();
+            return new Step(part[0].replace("+", ""), part[0].endsWith("+"),
+                    new ArrayList<>(tests.stream().filter(test -> test.other() == null).toList()),
+                    new ArrayList<>(tests.stream().filter(test -> test.other() != null).toList()));
         }
 
         boolean admits(Event event) {
-            return event.type == type && least <= event.value && event.value <= most;
+            for (Test test : own) {
+                if (!test.holds(event, test.number())) {
+                    return false;
+                }
+            }
+            return true;
         }
     }
 
-    /** A step's own predicates, then its predicate against the first step. */
+    /** A step's own predicates, then those against other events of the match. */
     private static final class Condition extends IterativeCondition<Event> {
         private final Step step;
-        private final String first;
 
-        Condition(Step step, String first) {
+        Condition(Step step) {
             this.step = step;
-            this.first = first;
         }
 
         @Override
@@ -68,11 +126,12 @@ public final class Cep {
             if (!step.admits(event)) {
                 return false;
             }
-            if (step.relation().isEmpty()) {
-                return true;
+            for (Test test : step.against()) {
+                if (!test.holds(event, context)) {
+                    return false;
+                }
             }
-            int bound = context.getEventsForPattern(first).iterator().next().value;
-            return step.relation().equals("below") ? event.value < bound : event.value > bound;
+            return true;
         }
     }
 
@@ -108,42 +167,46 @@ public final class Cep {
 
     public static void main(String[] args) throws Exception {
         events = read(Path.of(args[0]));
-        Step[] steps = Arrays.stream(args).skip(5).map(Step::of).toArray(Step[]::new);
+        Step[] steps = Arrays.stream(args).skip(6).map(Step::of).toArray(Step[]::new);
         Pattern<Event, ?> pattern = pattern(steps, args[1].equals("followedByAny"), Long.parseLong(args[2]));
         BufferedReader asked = new BufferedReader(new InputStreamReader(System.in));
         while (asked.readLine() != null) {
             Count.matches = 0;
-            double seconds = run(pattern, steps, Integer.parseInt(args[3]), Boolean.parseBoolean(args[4]));
+            DataStream<Event> all = source(steps, Integer.parseInt(args[3]), Boolean.parseBoolean(args[4]));
+            double seconds = run(pattern, Boolean.parseBoolean(args[5]) ? all.keyBy(each -> each.key) : all);
             System.out.printf("{\"seconds\": %s, \"matches\": %d}%n", seconds, Count.matches);
         }
     }
 
     private static Event[] read(Path file) throws IOException {
         ByteBuffer bytes = ByteBuffer.wrap(Files.readAllBytes(file)).order(ByteOrder.LITTLE_ENDIAN);
-        Event[] read = new Event[bytes.remaining() / 16];
+        Event[] read = new Event[bytes.remaining() / 24];
         for (int i = 0; i < read.length; i++) {
             read[i] = new Event();
             read[i].time = bytes.getLong();
             read[i].type = bytes.getInt();
+            read[i].key = bytes.getInt();
             read[i].value = bytes.getInt();
+            read[i].size = bytes.getInt();
         }
         return read;
     }
 
     private static Pattern<Event, ?> pattern(Step[] steps, boolean any, long within) {
-        String first = steps[0].name();
-        Pattern<Event, ?> pattern = Pattern.<Event>begin(first).where(new Condition(steps[0], first));
-        for (Step step : Arrays.asList(steps).subList(1, steps.length)) {
-            Pattern<Event, Event> next =
-                    any ? pattern.followedByAny(step.name()) : pattern.followedBy(step.name());
-            pattern = next.where(new Condition(step, first));
+        Pattern<Event, Event> pattern = null;
+        for (Step step : steps) {
+            Pattern<Event, Event> next = pattern == null ? Pattern.<Event>begin(step.name())
+                    : any ? pattern.followedByAny(step.name()) : pattern.followedBy(step.name());
+            pattern = next.where(new Condition(step));
+            if (step.several()) {
+                pattern = pattern.oneOrMore().allowCombinations();
+            }
         }
         return pattern.within(Duration.ofMillis(within));
     }
 
-    /** Run one job and return the seconds from its start to its end, without those of the cluster. */
-    private static double run(Pattern<Event, ?> pattern, Step[] steps, int parallelism, boolean filtered)
-            throws Exception {
+    /** Make the stream of all events, or of those that some step admits. */
+    private static DataStream<Event> source(Step[] steps, int parallelism, boolean filtered) {
         StreamExecutionEnvironment flink = StreamExecutionEnvironment.getExecutionEnvironment();
         flink.setParallelism(parallelism);
         flink.getConfig().enableObjectReuse();
@@ -153,11 +216,15 @@ public final class Cep {
             stream = stream.filter(event -> Arrays.stream(steps).anyMatch(step -> step.admits(event)))
                     .setParallelism(1);
         }
-        stream = stream.assignTimestampsAndWatermarks(
+        return stream.assignTimestampsAndWatermarks(
                 WatermarkStrategy.<Event>forGenerator(context -> new Punctuated())
                         .withTimestampAssigner((event, before) -> event.time))
                 .setParallelism(1);
+    }
+
+    /** Run one job and return the seconds from its start to its end, without those of the cluster. */
+    private static double run(Pattern<Event, ?> pattern, DataStream<Event> stream) throws Exception {
         CEP.pattern(stream, pattern).process(new Count()).sinkTo(new DiscardingSink<>());
-        return flink.execute().getNetRuntime() / 1000.0;
+        return stream.getExecutionEnvironment().execute().getNetRuntime() / 1000.0;
     }
 }

@@ -17,24 +17,75 @@ import tempfile
 import venv
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parents[1]))
+
+from fresh import GaveUp  # noqa: E402  it lies beside measure.py
+
 HOME = Path(os.environ.get("CERISE_PEERS_DIR") or HERE.parents[1] / ".venvs") / "flink"
 PACKAGE = "apache-flink-libraries>=2.2,<3"
 OPENS = ("java.util", "java.lang", "java.time")
+FULL = 3  # the code with which a JVM ends that has no memory left
 
-Query = tuple[str, str, int, tuple[str, ...]]  # attribute, contiguity, window (inclusive), steps for Cep.java
 
-ANY3 = ("a:1:1:29", "b:7:1:100:below", "c:4:81:100")
-NEXT3 = ("a:1:0:199", "b:2:0:199", "c:3:0:199")
-QUERIES: dict[str, Query] = {  # as the suite `engine` has them, by name
-    "next3": ("x", "followedBy", 999, NEXT3),  # 1000 events, one per time unit
-    "next3_time": ("x", "followedBy", 1000, NEXT3),
-    "next3_rising": ("x", "followedBy", 999, (NEXT3[0], f"{NEXT3[1]}:above", NEXT3[2])),
-    "any3_w100": ("price", "followedByAny", 100, ANY3),
-    "any3_w1000": ("price", "followedByAny", 1000, ANY3),
-    "any5_w1000": ("price", "followedByAny", 1000, (*ANY3, "d:9:1:19", "e:2:1:9")),
+class Query(NamedTuple):
+    """A sequence as Cep.java takes it.
+
+    Attributes:
+        steps: the steps, with their tests.
+        window: in units of `unit`, inclusive.
+        value: the column that tests call `value`.
+        size: the column that they call `size`.
+        key: the column that events are partitioned by.
+        contiguity: how one step follows the other.
+        unit: of the time column, in ms.
+        cents: by what values are multiplied, to be whole numbers.
+    """
+
+    steps: tuple[str, ...]
+    window: int
+    value: str
+    size: str | None = None
+    key: str | None = None
+    contiguity: str = "followedByAny"
+    unit: int = 1
+    cents: int = 1
+
+
+def _next(window: int, rising: str = "") -> Query:
+    low = "value<=199"
+    steps = (f"a type=1 {low}", f"b type=2 {low}{rising}", f"c type=3 {low}")
+    return Query(steps, window, "x", contiguity="followedBy")
+
+
+def _any(window: int, *more: str) -> Query:
+    steps = ("a type=1 value<=29", "b type=7 value<a.first", "c type=4 value>=81", *more)
+    return Query(steps, window, "price")
+
+
+def _stock(window: int, volume: int) -> Query:
+    """Query 1 of 003; WITHIN w SLIDE 1 is a window of w - 1 and no more."""
+    c = f"c size<={volume} value<b.first"
+    return Query(("a", "b+ value>a.first value>b.last", c), window - 1, "price", "volume", "symbol")
+
+
+def _cards(minutes: int, amount: int) -> Query:
+    steps = ("a+ value<=500", f"b value>={amount} value>100*a.every")
+    return Query(steps, 60 * minutes - 1, "amount", key="card", unit=1000, cents=100)
+
+
+QUERIES: dict[str, Query] = {  # by name, as the suites `engine` and `rcep` have them
+    "next3": _next(999),  # 1000 events, one per time unit
+    "next3_time": _next(1000),
+    "next3_rising": _next(999, " value>a.first"),
+    "any3_w100": _any(100),
+    "any3_w1000": _any(1000),
+    "any5_w1000": _any(1000, "d type=9 value<=19", "e type=2 value<=9"),
+    **{f"stock all W={window}": _stock(window, 1000) for window in (6, 12)},
+    "stock rare W=12": _stock(12, 10),
+    **{f"cards large W={minutes}": _cards(minutes, 50_000) for minutes in (2, 5)},
 }
 
 timed = True
@@ -53,16 +104,16 @@ def prepare(work: dict[str, Any]) -> Callable[[], tuple[float, None, int]]:
     """Start a JVM with the events in its memory, and return what asks it for one more job."""
     install()
     folder = tempfile.TemporaryDirectory(prefix="cerise-flink-")
-    attribute, contiguity, window, steps = QUERIES[work["query"]["name"]]
-    options = work["options"]
-    events = _write_events(work, attribute, Path(folder.name, "events"))
+    query, options = QUERIES[work["query"]["name"]], work["options"]
+    memory = options.get("memory", "3g")
+    window = (query.window + 1) * query.unit  # Flink's window is exclusive, ours inclusive
+    flags = (str(flag).lower() for flag in (options.get("filtered", False), query.key is not None))
     jvm = subprocess.Popen(
         [
-            "java", f"-Xmx{options.get('memory', '3g')}",
+            "java", f"-Xmx{memory}", "-XX:+ExitOnOutOfMemoryError",
             *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENS),
-            "-cp", _classpath(), "Cep", str(events), contiguity,
-            str(window + 1),  # Flink's window is exclusive, ours inclusive
-            str(options.get("parallelism", 1)), str(options.get("filtered", False)).lower(), *steps,
+            "-cp", _classpath(), "Cep", str(_write_events(work, query, Path(folder.name, "events"))),
+            query.contiguity, str(window), str(options.get("parallelism", 1)), *flags, *query.steps,
         ],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
     )  # fmt: skip
@@ -72,6 +123,8 @@ def prepare(work: dict[str, Any]) -> Callable[[], tuple[float, None, int]]:
         assert jvm.stdout
         jvm.stdin.write("\n")
         answer = jvm.stdout.readline()
+        if not answer and jvm.wait() == FULL:
+            raise GaveUp(f"it needs more than {memory} of memory")
         if not answer:
             raise SystemExit(f"Flink has ended with code {jvm.wait()}")
         told = json.loads(answer)
@@ -112,18 +165,25 @@ def _classpath() -> str:
     return os.pathsep.join(map(str, (HOME / "classes", *_jars())))
 
 
-def _write_events(work: dict[str, Any], attribute: str, path: Path) -> Path:
-    """Write time, number of the type and one attribute of each event in the form that Cep.java reads."""
+def _write_events(work: dict[str, Any], query: Query, path: Path) -> Path:
+    """Write time, number of the type, key, value and size of each event in the form that Cep.java reads."""
     import numpy as np
+    import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    query = work["query"]
-    table = pq.read_table(work["path"], columns=[query["time"], query["type"], attribute])
-    events = np.empty(len(table), [("time", "<i8"), ("type", "<i4"), ("value", "<i4")])
-    events["time"] = table[query["time"]]
-    events["type"] = pc.utf8_slice_codeunits(table[query["type"]], 1).cast("int32")  # S7 is 7
-    events["value"] = table[attribute]
+    table = pq.read_table(work["path"])
+    time = table[work["query"]["time"]]
+    small = ((name, "<i4") for name in ("type", "key", "value", "size"))
+    events = np.zeros(len(table), [("time", "<i8"), *small])
+    events["time"] = time.cast(pa.timestamp("ms", "UTC")).cast("int64") if query.unit > 1 else time
+    if not query.key:
+        kind = table[work["query"]["type"]]
+        events["type"] = pc.utf8_slice_codeunits(kind, 1).cast("int32")  # S7 is 7
+    for name, column in (("key", query.key), ("size", query.size)):
+        if column:
+            events[name] = table[column]
+    events["value"] = np.round(table[query.value].to_numpy() * query.cents)
     events.tofile(path)
     return path
 
