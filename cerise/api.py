@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +34,7 @@ from cerise.given import (
     reject_schema,
 )
 from cerise.pattern.bound import Bound
-from cerise.pattern.query import Count, Query
+from cerise.pattern.query import Query, Total, Totals
 from cerise.pattern.show import show as show_query
 from cerise.plan.explain import describe, plan_facts
 
@@ -170,7 +171,7 @@ def count(
 ) -> int:
     """Count the matches of a query without making them, as RETURN COUNT(*) does. Takes what `find` takes.
 
-    Of SQL the rows of the result are counted.
+    The count is exact, however large. Of SQL the rows of the result are counted.
     """
     if is_sql(query):
         found = find(events, query, options=options, engine=engine, version=version)
@@ -180,7 +181,7 @@ def count(
     )
     bound = one(given)
     if not given.on_spark:
-        return int(_found(given, noted=False).matches.column(0)[0].as_py())
+        return int(Decimal(_found(given, noted=False).matches.column(0)[0].as_py()))
     from cerise.spark import batch
 
     reject_schema(given.events)
@@ -253,8 +254,10 @@ def compressed(
     bound, table = one(given), given.events
     if bound.source is not None:
         table = run_here(bound.source, table, given.options)
-    if isinstance(bound.query.returns, Count):
-        raise UnsupportedError("RETURN COUNT(*) has no matches to compress", hint="leave RETURN out")
+    if bound.query.totals is not None:
+        raise UnsupportedError(
+            "RETURN COUNT(*), or other totals, have no matches to compress", hint="leave RETURN out"
+        )
     engine = nfa.ENGINES["nfa-merge"]
     if (reason := engine.why_not(bound)) is not None:
         raise UnsupportedError(f"the matches cannot be compressed: {reason}", hint="use find")
@@ -330,10 +333,19 @@ def _explained(given: Given, bound: Bound) -> str:
     facts = {
         **_where(given, bound),
         "engine": f"{choose(bound, options).name} ({reasons(bound, options)})",
+        **_totals(bound),
         **choose(bound, options).explain(bound),
         "options": ", ".join(f"{name}={getattr(options, name)}" for name in options.__slots__),
     }
     return describe(bound, facts)
+
+
+def _totals(bound: Bound) -> dict[str, str]:
+    """Say how totals come about; an engine that has a better way says so itself."""
+    if bound.query.totals is None:
+        return {}
+    how = "matches are counted" if bound.query.counts_only else "each match is added as it is found"
+    return {"totals": f"{how}, none is kept"}
 
 
 def _explained_rows(given: GivenRows) -> str:
@@ -369,6 +381,5 @@ def _warn(said: Sequence[str], options: Options) -> None:
 
 
 def _counting(query: AnyQuery) -> Query:
-    """Return a query that counts the matches of another."""
-    parsed = parse(query)
-    return parsed if isinstance(parsed.returns, Count) else replace(parsed, returns=Count())
+    """Return a query that counts the matches of another, as text: there is no largest number."""
+    return replace(parse(query), returns=Totals((Total("count", None, "count", text=True),)))

@@ -52,6 +52,11 @@ ARROW_OF = {
 }
 
 
+STORED = {kind: pa.int64() for kind in ARROW_OF} | {
+    Kind.FLOAT: pa.float64(), Kind.BOOL: pa.bool_(), Kind.STRING: pa.string(),
+}  # the types of canonical values  # fmt: skip
+
+
 def plain(type_: pa.DataType) -> pa.DataType:
     """Return a type that Arrow can take rows of, also rows that are not there: no views, all nullable."""
     types = pa.types
@@ -169,3 +174,33 @@ def restore(values: list[Any], kind: Kind) -> pa.Array:
     if kind in (Kind.INSTANT, Kind.LOCAL, Kind.DURATION):
         return pa.array(values, pa.int64()).cast(ARROW_OF[kind])
     return pa.array(values, ARROW_OF[kind])
+
+
+def restore_as(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return canonical values in the type of the column that they came from.
+
+    Raises:
+        DataError: one does not fit, because it was computed from others.
+    """
+    kind = kind_of(type_)
+    try:
+        if pa.types.is_dictionary(type_):
+            return restore_as(values, type_.value_type).dictionary_encode().cast(type_)
+        if kind is Kind.NULL:
+            return pa.nulls(len(values))
+        if kind in (Kind.INSTANT, Kind.LOCAL):
+            return values.cast(pa.timestamp("us", type_.tz)).cast(type_)
+        if kind is Kind.DATE:
+            return pc.divide(values, DAY_US).cast(pa.int32()).cast(pa.date32()).cast(type_)
+        return values.cast(pa.duration("us")).cast(type_) if kind is Kind.DURATION else values.cast(type_)
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            f"a result of type {type_} does not fit: {error}", hint="cast the column to a wider type first"
+        ) from error
+
+
+def step_us(type_: pa.DataType) -> int:
+    """Return how many microseconds lie between two values of a type of times, at least 1."""
+    if pa.types.is_timestamp(type_):
+        return {"s": 1_000_000, "ms": 1_000}.get(type_.unit, 1)
+    return DAY_US if pa.types.is_date(type_) else 1

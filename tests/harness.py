@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 
 from cerise.pattern.bound import Bound
-from cerise.pattern.query import Count
 
 CASES = Path(__file__).parent / "cases"
 TOKEN = re.compile(r"([A-Za-z]+)(-?\d+)")
@@ -206,9 +205,12 @@ def _answer_line(line: str) -> Row:
 
 
 def answer_of(table: pa.Table, bound: Bound, label: str) -> Counter[Row]:
-    """Return what a result says, in the form of the expected lines: the events, or the columns of RETURN."""
-    counted = isinstance(bound.query.returns, Count)
-    chosen = [each.name for each in bound.columns if counted or not isinstance(each.fill, str | tuple)]
+    """Return what a result says, in the form of the expected lines: the events, or the columns of RETURN.
+
+    Of totals these are all columns.
+    """
+    totals = bound.query.totals is not None
+    chosen = [each.name for each in bound.columns if totals or not isinstance(each.fill, str | tuple)]
     return Counter(_row(row, label) for row in table.select(chosen).to_pylist())
 
 

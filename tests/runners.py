@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cerise.engines import run as running
-from cerise.engines.base import Matcher, Options
+from cerise.engines.base import Finding, Matcher, Matches, Options
 from cerise.engines.choose import ENGINES
 from cerise.engines.output import to_table
 from cerise.engines.run import run
 from cerise.engines.several import Queries
+from cerise.engines.totals import Ledger, Positions
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
-from cerise.pattern.query import Count
 from cerise.plan import overlap
 from cerise.plan.filters import needed
 from cerise.plan.nodes import LakePlan, Slices
@@ -45,15 +45,16 @@ def in_batches_of(size: int, *, reload: bool = False) -> Runner:
         if bound.source is not None:
             table = run_batches(bound.source, table, options)
         events = EventBatch.of(table, bound.schema, reads=bound.ties)
-        matcher = _start(bound, options)
+        matcher, positions = _start(bound, options), Positions(bound)
         parts = []
         for start in range(0, len(events), size):
-            parts += [to_table(each, bound) for each in matcher.feed(events.slice(start, start + size))]
+            batch = positions(events.slice(start, start + size))
+            parts += [_part(each, bound) for each in matcher.feed(batch)]
             if reload:
                 state = matcher.save()
                 matcher = _start(bound, options)
                 matcher.load(state)
-        parts += [to_table(each, bound) for each in matcher.flush()]
+        parts += [_part(each, bound) for each in matcher.flush()]
         return _joined(parts, bound)
 
     return run_batches
@@ -155,12 +156,23 @@ def _start(bound: Bound, options: Options) -> Matcher:
     return ENGINES[options.engine or "reference"].start(bound, options)
 
 
+def _part(found: Finding, bound: Bound) -> pa.Table:
+    """Matches as a table, or their part of the totals."""
+    if bound.query.totals is None:
+        assert isinstance(found, Matches)
+        return to_table(found, bound)
+    ledger = Ledger(bound)
+    ledger.add(found)
+    return ledger.partial()
+
+
 def _joined(parts: list[pa.Table], bound: Bound) -> pa.Table:
-    joined = pa.concat_tables([bound.output_schema.empty_table(), *parts])
-    if isinstance(bound.query.returns, Count):
-        name = bound.output_schema.names[0]
-        return pa.table({name: pa.array([sum(joined.column(name).to_pylist())], pa.int64())})
-    return joined
+    if bound.query.totals is None:
+        return pa.concat_tables([bound.output_schema.empty_table(), *parts])
+    whole = Ledger(bound)
+    for part in parts:
+        whole.merge(part)
+    return whole.result()
 
 
 RUNNERS: dict[str, Runner] = {

@@ -9,7 +9,7 @@ from cerise.errors import UnsupportedError
 from cerise.events import Path
 from cerise.pattern.expr import Expr, Param, Same, walk
 from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var
-from cerise.pattern.query import Count, Output, Query, Strategy, Unit, Window
+from cerise.pattern.query import Output, Query, Strategy, Totals, Unit, Window
 from cerise.pattern.rewrite import shapes
 from tests.strategies_exprs import PARAMS, Writer
 from tests.strategies_streams import Dice, Shape
@@ -56,7 +56,7 @@ def query_of(
     if not shape.schema.key and (dice.chance(14) if partitioned is None else partitioned):
         by = dice.pick(((("k",),), (("k",),), (("k",), ("flag",)), (("p", "label"),), (("y",),)))
     chosen = (
-        writer.returns() if returns and dice.chance(30) else Count() if returns and dice.chance(5) else None
+        writer.returns() if returns and dice.chance(30) else Totals() if returns and dice.chance(5) else None
     )
     return Query(
         pattern, strategy=strategy, partition_by=by, where=tuple(where), within=within, slide=slide,
@@ -67,11 +67,11 @@ def query_of(
 
 def params_of(query: Query) -> set[str]:
     """The parameters that a query uses."""
-    exprs: list[Expr] = (
-        [*query.where, *(i.expr for i in query.returns or ())]
-        if not isinstance(query.returns, Count)
-        else [*query.where]
-    )
+    exprs: list[Expr] = list(query.where)
+    if isinstance(query.returns, Totals):
+        exprs += [item.arg for item in query.returns.items if item.arg is not None]
+    else:
+        exprs += [item.expr for item in query.returns or ()]
     sizes = [each.size for each in (query.within, query.slide) if each is not None]
     used = [each for expr in exprs for each in walk(expr)] + sizes
     return {each.name for each in used if isinstance(each, Param)}

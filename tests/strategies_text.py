@@ -28,7 +28,7 @@ from cerise.pattern.expr import (
     conjuncts,
 )  # fmt: skip
 from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var
-from cerise.pattern.query import Count, Item, Output, Query, Return, Strategy, Unit, Window
+from cerise.pattern.query import Item, Output, Per, Query, Return, Strategy, Total, Totals, Unit, Window
 from tests.strategies_streams import Dice
 
 PLAIN = tuple(
@@ -81,9 +81,11 @@ class Scribe:
             source = replace(self.query(depth - 1), into=f"{self.name()}{depth}")
         returns: Return = None
         if dice.chance(40):
-            count = dice.chance(25)
+            items = range(1 + dice.below(3))
             returns = (
-                Count() if count else tuple(Item(self.expr(2), self.name()) for _ in range(1 + dice.below(3)))
+                Totals(tuple(self.total() for _ in items), dice.pick(tuple(Per)))
+                if dice.chance(40)
+                else tuple(Item(self.expr(2), self.name()) for _ in items)
             )
         return Query(
             self.node(2),
@@ -98,6 +100,17 @@ class Scribe:
             returns,
             self.name() if dice.chance(25) else None,
         )
+
+    def total(self) -> Total:
+        """Over all matches a bare b is each event, and there is no set but in an aggregate of a match."""
+        text = self.dice.chance(20)
+        if self.dice.chance(40):
+            return Total("count", None, "count" if self.dice.chance(50) else self.name(), text)
+        at: tuple[Index, ...] = (At.EVERY, 1, At.LAST, 7, At.CURRENT, At.RUNNING, At.NEXT)
+        value: Expr = self.attr(at) if self.dice.chance(70) else self.aggregate()
+        if self.dice.chance(40):
+            value = Binary(self.dice.pick("+-*/%"), value, self.attr(at))
+        return Total(self.dice.pick(("count", "sum", "avg", "min", "max")), value, self.name(), text)
 
     # ---- names and patterns
 

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import indent
-from typing import Any
 
 import typer
 
@@ -34,12 +33,7 @@ class Example:
     def python(self) -> str:
         """Return the Python that runs it."""
         roles = 'time="date"' + (f', type="{self.type}"' if self.type else "")
-        return (
-            "import cerise\n"
-            "spark = cerise.session()\n"
-            'bars = spark.read.parquet("bars")\n'
-            f"cerise.find(bars, query, {roles}).show()"
-        )
+        return f'import cerise\ncerise.find("bars", query, {roles}).show()'
 
 
 EXAMPLES = (
@@ -82,14 +76,13 @@ def demo(events: int, working: Working) -> None:
             data.write("nasdaq", path, events)
         typer.echo(f"{events:,} one-minute bars of 2,000 stocks, as Parquet: `cerise generate nasdaq bars`\n")
         with working("starting Spark"):
-            spark = session()
-            bars = spark.read.parquet(str(path))
+            session()
         for example in EXAMPLES:
-            _show(example, bars, working)
+            _show(example, path, working)
     typer.echo(f"All of it took {clock.perf_counter() - started:.0f} s, with the start of Spark.\n\n{NEXT}")
 
 
-def _show(example: Example, bars: Any, working: Working) -> None:
+def _show(example: Example, bars: Path, working: Working) -> None:
     typer.echo(f"{example.title}:\n\n{indent(example.query, '    ')}\n")
     typer.echo(f"{indent(example.python(), '    >>> ')}\n")
     started = clock.perf_counter()

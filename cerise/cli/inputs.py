@@ -128,6 +128,26 @@ class Source:
         parquet = self._parquet()
         return files.parquet_schema([Path(file) for file in parquet]) if parquet else None
 
+    def on_spark(self) -> Any:
+        """Return the events as `cerise.find` takes them on Spark: a path, where its tasks can read that."""
+        return self.path if self._is_lake() else self.frame()
+
+    def _is_lake(self) -> bool:
+        """Tell whether the events are Parquet or Delta, with nothing left to be understood."""
+        from cerise.store import files
+
+        if self.written is not None:
+            return False
+        columns = files.lake_columns(Path(self.path))
+        return columns is not None and not self._has_written_times(columns)
+
+    def _has_written_times(self, columns: pa.Schema) -> bool:
+        import pyarrow as pa
+
+        return any(
+            name in columns.names and pa.types.is_string(columns.field(name).type) for name in self._times
+        )
+
     def frame(self) -> Any:
         """Return the events as a Spark DataFrame.
 
@@ -144,8 +164,6 @@ class Source:
 
     def _parquet(self) -> list[str]:
         """Return the Parquet files at the path, if nothing about them is left to be understood."""
-        import pyarrow as pa
-
         from cerise.store import files, table
 
         path = Path(self.path)
@@ -153,8 +171,7 @@ class Source:
             return []
         found = files.data_files(path)
         schema = files.parquet_schema(found)
-        times = [name for name in self._times if schema is not None and name in schema.names]
-        if schema is None or any(pa.types.is_string(schema.field(name).type) for name in times):
+        if schema is None or self._has_written_times(schema):
             return []
         return [str(file.resolve()) for file in found]
 

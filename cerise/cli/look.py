@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import IO, Any
 
 import pyarrow as pa
@@ -168,6 +169,8 @@ def _jsonable(value: Any) -> Any:
             return value if math.isfinite(value) else str(value)
         case None | bool() | int() | str():
             return value
+        case Decimal() if value.as_tuple().exponent == 0:
+            return int(value)  # a count
         case dt.date() | dt.time():
             return value.isoformat()
         case bytes():

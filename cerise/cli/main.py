@@ -116,7 +116,7 @@ def run(  # noqa: PLR0913  a command's options are its parameters
     parsed = sase.parse(inputs.query_text(query))
     started = clock.perf_counter()
     with working(f"reading {events}"):
-        found = source.frame() if spark else source.table()
+        found = source.on_spark() if spark else source.table()
     with working("matching"):
         matches = out.in_order(_matches(found, parsed, source, params=values, engine=engine))
     elapsed = clock.perf_counter() - started
@@ -294,7 +294,7 @@ def main() -> None:
 
 
 def _matches(events: Any, query: Any, source: inputs.Source, **how: Any) -> pa.Table:
-    """Find matches in a table or a DataFrame, and bring them here."""
+    """Find matches in a table, a DataFrame or files, and bring them here."""
     from cerise import api
     from cerise.cli import output as out
 

@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from cerise.cli.look import View, console, json_text, look
 from cerise.errors import CeriseError, StoreError
 from cerise.pattern.nodes import negated, variables
-from cerise.pattern.query import Count, Query
+from cerise.pattern.query import Per, Query, Totals
+from cerise.pattern.totals import EXACT
 
 SUFFIXES = {
     ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".txt": "table",
@@ -59,19 +60,21 @@ def deliver(matches: pa.Table, wanted: Wanted, view: View | None) -> None:
 
 
 def summary(matches: pa.Table, events: Any, elapsed: float, wanted: Wanted) -> str:
-    """Say how many matches there are, in how many events if that is known, and how long it took."""
-    counted = matches.schema.names == ["count"]
+    """Say how many matches, or rows of totals, there are; in how many events, if known; how long it took."""
+    counted = matches.schema.names == ["count"] and pa.types.is_decimal(matches.schema.field(0).type)
+    what = ("match", "matches") if counted or "match_id" in matches.schema.names else ("row", "rows")
     number = matches["count"][0].as_py() if counted else len(matches)
     where = f" in {events.num_rows:,} events" if isinstance(events, pa.Table) else ""
-    text = f"{number:,} {'match' if number == 1 else 'matches'}{where}, {elapsed:.2f} s"
+    text = f"{number:,} {what[number != 1]}{where}, {elapsed:.2f} s"
     if wanted.format == "table" and not counted and 0 < wanted.rows < number:
         text += f"; the first {wanted.rows} are shown, --limit-rows 0 shows all"
     return text
 
 
 def in_order(matches: pa.Table) -> pa.Table:
-    """Sort matches by time, so that the same matches are written the same way every time."""
-    keys = [name for name in ("first_time", "last_time", "match_id") if name in matches.schema.names]
+    """Sort matches, or totals, by time, so that the same are written the same way every time."""
+    known = ("first_time", "last_time", "window_start", "match_id")
+    keys = [name for name in known if name in matches.schema.names]
     return matches.sort_by([(name, "ascending") for name in keys]) if keys else matches
 
 
@@ -127,10 +130,9 @@ def flattened(matches: pa.Table) -> pa.Table:
 
 
 def _flat(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    simple = (
-        pa.types.is_primitive(column.type) and not pa.types.is_duration(column.type)
-    ) or pa.types.is_string(column.type)
-    if simple or pa.types.is_null(column.type):
+    types = pa.types
+    simple = types.is_primitive(column.type) and not types.is_duration(column.type)
+    if simple or any(test(column.type) for test in (types.is_string, types.is_decimal, types.is_null)):
         return column
     texts = [None if value is None else json_text(value) for value in column.to_pylist()]
     return pa.chunked_array([pa.array(texts, pa.string())])
@@ -138,9 +140,23 @@ def _flat(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def nothing(query: Query) -> pa.Table:
     """Return the matches in events of which nothing is known, for there are none."""
-    if isinstance(query.returns, Count):
-        return pa.table({"count": pa.array([0], pa.int64())})
+    if isinstance(query.returns, Totals):
+        return _no_totals(query, query.returns)
     absent = negated(query.pattern)
     bound = [var.name for var in variables(query.pattern) if var.name not in absent]
     columns = [item.name for item in query.returns] if query.returns is not None else bound
     return pa.table({name: pa.nulls(0) for name in ("match_id", "first_time", "last_time", *columns)})
+
+
+def _no_totals(query: Query, totals: Totals) -> pa.Table:
+    rows = 1 if totals.per is Per.ALL else 0
+    names = [
+        *(["last_time"] if totals.per is Per.EVENT else []),
+        *(".".join(path) for path in query.partition_by if totals.per.partition),
+        *(["window_start", "window_end"] if totals.per.window else []),
+    ]
+    columns = {name: pa.nulls(0) for name in names}
+    for each in totals.items:
+        counted = pa.array([0] * rows, EXACT)
+        columns[each.name] = counted if each.function == "count" else pa.nulls(rows)
+    return pa.table(columns)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.errors import PlanError
@@ -55,7 +57,38 @@ class Matches:
     counted: int | None = None
 
     def __len__(self) -> int:
+        return self.count
+
+    @property
+    def count(self) -> int:
+        """How many matches there are; `len` cannot say more than 2^63."""
         return len(next(iter(self.rows.values()))) if self.counted is None else self.counted
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many matches one event completes, without the matches themselves (S7.2).
+
+    Only where each of `bound.arguments` is a value of one event (`is_single_event`): then an aggregate over
+    matches follows from how many of them take their value from which event.
+
+    Attributes:
+        events: the events that rows are of.
+        last: the row of the event that completes the matches.
+        window: the number k of the window [k·s, k·s + w) that holds them, where the query asks PER WINDOW.
+        count: how many matches there are.
+        weights: by the index of an argument in `bound.arguments` the rows that it is taken from, and how many
+            of these matches take it there: a Kleene variable's own values once for each of its events.
+    """
+
+    events: EventBatch
+    last: int
+    window: int | None
+    count: int
+    weights: Mapping[int, tuple[npt.NDArray[np.int64], Sequence[int]]]
+
+
+Finding = Matches | Tally
 
 
 @dataclass(slots=True)
@@ -122,14 +155,15 @@ class Matcher(Protocol):
 
     report: Report
 
-    def feed(self, events: EventBatch) -> Iterator[Matches]:
+    def feed(self, events: EventBatch) -> Iterator[Finding]:
         """Take the next events in stream order; yield the matches that become final, some at a time.
 
-        The events are taken as the matches are: exhaust the iterator before the next call.
+        Of a query that asks for totals an engine may give tallies instead of matches, or some of each. The
+        events are taken as the matches are: exhaust the iterator before the next call.
         """
         ...
 
-    def flush(self) -> Iterator[Matches]:
+    def flush(self) -> Iterator[Finding]:
         """Yield the matches that the end of the stream makes final."""
         ...
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.engines.base import Matches
+from cerise.engines.base import Finding, Matches
 from cerise.engines.identity import match_ids
 from cerise.errors import DataError
 from cerise.events import raw_column
@@ -17,7 +17,7 @@ from cerise.pattern.bound import Bound, OutColumn
 from cerise.pattern.evaluate import compiled
 from cerise.pattern.expr import At, Attr, Expr, attributes
 from cerise.pattern.nodes import Var
-from cerise.pattern.query import Count
+from cerise.pattern.query import Total
 from cerise.pattern.show import show_expr
 from cerise.pattern.values import Fault
 
@@ -26,24 +26,22 @@ Rows = npt.NDArray[np.int64]
 
 def to_table(matches: Matches, bound: Bound) -> pa.Table:
     """Return matches as a table of `bound.output_schema`."""
-    if isinstance(bound.query.returns, Count):
-        return count_table(len(matches), bound)
     first, last = ends_of(matches)
     columns = [_column(column, matches, bound, (first, last)) for column in bound.columns]
     return pa.Table.from_arrays(columns, schema=bound.output_schema)
 
 
-def to_result(found: Iterable[Matches], bound: Bound) -> pa.Table:
-    """Return all matches of a query as one table; of a count, the sum."""
-    if isinstance(bound.query.returns, Count):
-        return count_table(sum(map(len, found)), bound)
-    tables = [to_table(matches, bound) for matches in found]
+def to_result(found: Iterable[Finding], bound: Bound) -> pa.Table:
+    """Return all matches of a query as one table."""
+    tables = [to_table(matches, bound) for matches in spelled(found)]
     return pa.concat_tables(tables) if tables else bound.output_schema.empty_table()
 
 
-def count_table(number: int, bound: Bound) -> pa.Table:
-    """Return a number of matches as the result of RETURN COUNT(*)."""
-    return pa.table({bound.columns[0].name: pa.array([number], pa.int64())})
+def spelled(found: Iterable[Finding]) -> Iterator[Matches]:
+    """Yield the matches of a query that asks for them: no engine may tally these."""
+    for each in found:
+        assert isinstance(each, Matches)
+        yield each
 
 
 def _column(column: OutColumn, matches: Matches, bound: Bound, ends: tuple[Rows, Rows]) -> pa.Array:
@@ -62,7 +60,7 @@ def _column(column: OutColumn, matches: Matches, bound: Bound, ends: tuple[Rows,
             return _taken(_structs(table), matches.rows[name], many=column.many)
         case Attr() as attr if column.kind is None:
             return _passed_through(attr, matches, many=column.many)
-        case str():
+        case str() | Total():
             raise AssertionError(column.fill)
     return _computed(column, column.fill, matches)
 
@@ -73,13 +71,13 @@ def ends_of(matches: Matches) -> tuple[Rows, Rows]:
     last = np.full(len(matches), -1)
     for rows in matches.rows.values():
         for pick, into, better in ((0, first, np.minimum), (-1, last, np.maximum)):
-            ends = _nth(rows, pick)
+            ends = nth(rows, pick)
             there = np.asarray(ends.is_valid())
             into[there] = better(into[there], ends.drop_null().to_numpy(zero_copy_only=False))
     return first, last
 
 
-def _nth(rows: pa.ListArray, n: int) -> pa.Array:
+def nth(rows: pa.ListArray, n: int) -> pa.Array:
     """Return the n-th element of each list, counted from 0 or backwards from -1; null where there is none."""
     lengths = rows.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     index = n if n >= 0 else lengths + n
@@ -97,7 +95,7 @@ def _structs(table: pa.Table) -> pa.StructArray:
 def _taken(values: pa.Array, rows: pa.ListArray, *, many: bool) -> pa.Array:
     """Return the value of the one event of each match, or the list of the values of its events."""
     if not many:
-        return values.take(_nth(rows, 0))
+        return values.take(nth(rows, 0))
     lengths = rows.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), values.take(rows.flatten()), mask=rows.is_null())
@@ -109,13 +107,13 @@ def _passed_through(attr: Attr, matches: Matches, *, many: bool) -> pa.Array:
     if many:
         return _taken(values, rows, many=True)
     n = attr.at - 1 if isinstance(attr.at, int) else -1 if attr.at is At.LAST else 0
-    return values.take(_nth(rows, n))
+    return values.take(nth(rows, n))
 
 
 def _computed(column: OutColumn, expr: Expr, matches: Matches) -> pa.Array:
     """Compute a column of RETURN, by Spark's ANSI rules: what cannot be computed is an error (S4.6)."""
     assert column.kind is not None
-    function = compiled(expr, _refuse(expr))
+    function = compiled(expr, refuse(expr))
     columns = matches.events.columns({each.path for each in attributes(expr) if each.path})
     names = list(matches.rows)
     listed = zip(*(rows.to_pylist() for rows in matches.rows.values()), strict=True)
@@ -126,7 +124,9 @@ def _computed(column: OutColumn, expr: Expr, matches: Matches) -> pa.Array:
     return restore(values, column.kind)
 
 
-def _refuse(expr: Expr) -> Callable[[Fault], None]:
+def refuse(expr: Expr) -> Callable[[Fault], None]:
+    """Return what makes an error of a column that cannot be computed."""
+
     def refuse(fault: Fault) -> None:
         raise DataError(
             f"{fault} in RETURN {show_expr(expr)}", hint="exclude the case in WHERE, or return its parts"

@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cerise.engines.base import Matches, Options, Report
+from cerise.engines.base import Finding, Options, Report
 from cerise.engines.choose import choose
 from cerise.engines.output import to_result
 from cerise.engines.several import Queries
+from cerise.engines.totals import Ledger, Positions
 from cerise.errors import did_you_mean
 from cerise.events import EventBatch, read_times
 from cerise.pattern.bound import Bound
@@ -56,11 +57,29 @@ def run(bound: Bound, table: pa.Table, options: Options, report: Report | None =
     table = _filtered(table.select(list(bound.needs)), bound, report)
     events = EventBatch.of(table, bound.schema, reads=bound.ties)
     parts = parts_of(events, bound, options)
+    if bound.query.totals is not None:
+        return _totals(parts, bound, options, report)
     if len(parts) == 1:
         return to_result(_found(parts[0], bound, options, report), bound)
     with ThreadPoolExecutor(len(parts)) as pool:
         found = pool.map(lambda part: list(_found(part, bound, options, report)), parts)
         return to_result(chain.from_iterable(found), bound)
+
+
+def _totals(parts: Sequence[EventBatch], bound: Bound, options: Options, report: Report) -> pa.Table:
+    """Return the totals of a query; each thread keeps its own, and no matches."""
+
+    def added(part: EventBatch) -> Ledger:
+        ledger = Ledger(bound)
+        for found in _found(part, bound, options, report):
+            ledger.add(found)
+        return ledger
+
+    with ThreadPoolExecutor(len(parts)) as pool:
+        whole, *others = pool.map(added, parts) if len(parts) > 1 else [added(parts[0])]
+    for each in others:
+        whole.merge(each.partial())
+    return whole.result()
 
 
 def _filtered(table: pa.Table, bound: Bound, report: Report) -> pa.Table:
@@ -109,9 +128,9 @@ def parts_of(events: EventBatch, bound: Bound, options: Options) -> list[EventBa
     return parts if read <= AMPLIFIED * len(events) or options.threads else [events]
 
 
-def _found(events: EventBatch, bound: Bound, options: Options, report: Report) -> Iterator[Matches]:
+def _found(events: EventBatch, bound: Bound, options: Options, report: Report) -> Iterator[Finding]:
     matcher = choose(bound, options).start(bound, options)
-    yield from matcher.feed(events)
+    yield from matcher.feed(Positions(bound)(events))
     yield from matcher.flush()
     log.info("%s", matcher.report)
     report.add(matcher.report)

@@ -11,7 +11,6 @@ from cerise.engines.base import Options
 from cerise.errors import BindError
 from cerise.events import Schema
 from cerise.pattern.bound import Bound
-from cerise.pattern.query import Count
 
 TAG = "query"  # the column that says which of several queries a match is of
 
@@ -41,9 +40,10 @@ class Queries:
         """
         if len(bounds) == 1:
             return cls(tuple(bounds), options, bounds[0].output_schema)
-        if any(isinstance(bound.query.returns, Count) for bound in bounds):
+        if any(bound.query.totals is not None for bound in bounds):
             raise BindError(
-                "RETURN COUNT(*) cannot be one of several queries", hint="count it on its own: cerise.count"
+                "RETURN COUNT(*), or other totals, cannot be one of several queries",
+                hint="ask for them on their own: find, or cerise.count",
             )
         names = tuple(bound.query.into or str(number) for number, bound in enumerate(bounds, 1))
         twice = next((name for name in names if names.count(name) > 1), None)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cerise.engines.base import Engine, Matcher, Matches, Options, Report
+from cerise.engines.base import Engine, Finding, Matcher, Options, Report
 from cerise.errors import DataError, PlanError
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
@@ -64,7 +64,7 @@ class TrialMatcher:
         self.report = Report()
         self._matcher: Matcher | None = None
 
-    def feed(self, events: EventBatch) -> Iterator[Matches]:
+    def feed(self, events: EventBatch) -> Iterator[Finding]:
         """Take the next events in stream order; the first ones choose the engine."""
         if not len(events):
             return
@@ -73,7 +73,7 @@ class TrialMatcher:
         assert self._matcher is not None
         yield from self._matcher.feed(events)
 
-    def flush(self) -> Iterator[Matches]:
+    def flush(self) -> Iterator[Finding]:
         """Yield the matches that the end of the stream makes final."""
         if self._matcher is None:
             self._start(next(iter(self.engines)))
@@ -88,8 +88,8 @@ class TrialMatcher:
 
     def load(self, state: bytes) -> None:
         """Go on from a saved state of the same query."""
-        name, _, rest = state.partition(b"\n")
-        if not name:
+        name, ends, rest = state.partition(b"\n")
+        if ends and not name and not rest:
             self._matcher, self.chosen = None, None
             return
         if (known := name.decode(errors="replace")) not in self.engines:
@@ -108,12 +108,12 @@ class TrialMatcher:
         if len(events) < WORTH_A_TRIAL:
             return list(self.engines)[-1]
         speeds = {name: self._speed(engine, events) for name, engine in self.engines.items()}
-        best = max(speeds, key=lambda name: speeds[name])
+        best = max(reversed(speeds), key=lambda name: speeds[name])  # of equals the last, which is safe
         log.info("%s", ", ".join(f"{name}: {speed:,.0f} events/s" for name, speed in speeds.items()))
         return best
 
     def _speed(self, engine: Engine, events: EventBatch) -> float:
-        """Return how many events a second an engine takes, in the last of ever longer goes; 0: none."""
+        """Return how many events a second an engine takes, in the last of ever longer goes; -1: none."""
         careful = replace(self.options, max_runs=min(MAX_RUNS, self.options.max_runs))
         matcher = engine.start(self.bound, careful)
         done, step, speed, begun = 0, FIRST_STEP, 0.0, time.thread_time()
@@ -125,7 +125,7 @@ class TrialMatcher:
                     if time.thread_time() - begun > SECONDS:  # one event may complete any number of matches
                         return min(speed, len(part) / (time.thread_time() - now)) if speed else 0.0
             except PlanError:
-                return 0.0
+                return -1.0
             speed = len(part) / max(time.thread_time() - now, 1e-9)
             if time.thread_time() - begun > SECONDS:
                 break

@@ -36,7 +36,7 @@ def load(source: str) -> Formulas:
 
 
 @functools.lru_cache(maxsize=KEPT)
-def load_columns(source: str) -> dict[str, Callable[[int, int, int, int], None]]:
+def load_columns(source: str) -> dict[str, Callable[..., None]]:
     """Return the functions of a generated module that fill in columns; each keeps the code in memory."""
     names = [line.split("(")[0][4:] for line in source.splitlines() if line.startswith("def side")]
     if not jit.COMPILED:
@@ -44,10 +44,10 @@ def load_columns(source: str) -> dict[str, Callable[[int, int, int, int], None]]
     from cerise.kernels import machine_code
 
     code = machine_code.compile_source(source, values)
-    function = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)
-    found = {name: function(code.addresses[name]) for name in names}
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 6)
+    found: dict[str, Any] = {name: function(code.addresses[name]) for name in names}
     for each in found.values():
-        each.keeps = code  # type: ignore[attr-defined]
+        each.keeps = code
     return found
 
 

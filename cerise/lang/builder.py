@@ -18,6 +18,8 @@ from cerise.errors import BindError, ParseError, did_you_mean
 from cerise.events import Path
 from cerise.lang.sase import parse
 from cerise.lang.sase_nodes import OUTPUTS, STRATEGIES
+from cerise.lang.sase_returns import MATCHES
+from cerise.lang.sase_returns import total as total_of
 from cerise.lang.terms import (
     Step,
     Term,
@@ -37,7 +39,7 @@ from cerise.lang.terms import (
 )
 from cerise.pattern.expr import Expr, Param, Same, conjuncts
 from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var
-from cerise.pattern.query import Count, Item, Query, Unit, Window
+from cerise.pattern.query import Item, Per, Query, Total, Totals, Unit, Window
 from cerise.pattern.show import quote, show
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
 ]  # fmt: skip
 
 Extent = str | int | dt.timedelta | Term
+PER = {each.value.split(" ", 1)[1].lower(): each for each in Per}
 
 
 def var(type_or_name: str, name: str | None = None) -> Variable:
@@ -154,12 +157,29 @@ class Draft:
         }
         if not values:
             raise BindError("nothing to return", hint="leave returns() out to return the events")
+        if MATCHES in values.values():
+            raise BindError("count() of matches is no column of each", hint="use totals(n=count())")
         items = tuple(Item(value, name) for name, value in values.items())
         return Draft(replace(self.query, returns=items))
 
     def count(self) -> Draft:
         """Return the number of matches only."""
-        return Draft(replace(self.query, returns=Count()))
+        return Draft(replace(self.query, returns=Totals()))
+
+    def totals(self, per: str = "all", /, **columns: Term) -> Draft:
+        """Return aggregates over the matches: `totals("partition", n=count(), high=largest(b.price))`.
+
+        Args:
+            per: for what there is a row each: "event", "partition", "window", "partition, window"; or "all".
+            columns: `count()` of the matches, or `count`, `total`, `avg`, `smallest`, `largest` of a value.
+        """
+        word = ", ".join(part.strip() for part in per.lower().split(","))
+        if word not in PER:
+            raise BindError(f"no totals are per '{per}'", hint=did_you_mean(word, PER))
+        if not columns:
+            raise BindError("nothing to return", hint="say what to aggregate: totals(n=count())")
+        items = tuple(_total(name, term) for name, term in columns.items())
+        return Draft(replace(self.query, returns=Totals(items, PER[word])))
 
     def into(self, name: str) -> Draft:
         """Name the matches, so that another query can read them."""
@@ -178,6 +198,13 @@ def _predicate(term: Any) -> Expr:
     if isinstance(term, Term):
         return term._expr
     raise BindError(f"{term!r} is no predicate", hint="compare attributes: where(a.price < b.price)")
+
+
+def _total(name: str, term: Any) -> Total:
+    try:
+        return total_of(expr_of(term), name)
+    except ParseError as error:
+        raise BindError(error.problem, hint="use count(), count, total, avg, smallest or largest") from None
 
 
 def _node(item: Variable | Draft) -> Node:

@@ -23,6 +23,7 @@ WORDS = {
     "STRATEGY": None, "PERCENT": None, "LPAR": "(", "RPAR": ")", "LBRACE": "{", "RBRACE": "}", "LSQB": "[",
     "RSQB": "]", "COMMA": ",", "SEMICOLON": ";", "DOT": ".", "PLUS": "+", "MINUS": "-", "STAR": "*",
     "SLASH": "/", "MODULO": "%", "BANG": "!", "QMARK": "?", "$END": "the end",
+    "_IN_ALL": "IN ALL",
 }  # fmt: skip
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from lark import Token, v_args
 
-from cerise.errors import ParseError, Span, UnsupportedError, closest, did_you_mean
+from cerise.errors import ParseError, Span, UnsupportedError, did_you_mean
 from cerise.events import Path
-from cerise.lang.sase_exprs import Expressions, Name, Named, _Column, duration_us, span_of, token_span
-from cerise.pattern.check import FUNCTIONS
-from cerise.pattern.expr import AGGREGATES, Attr, Call, Expr, Param, conjuncts, walk
+from cerise.lang.sase_exprs import Expressions, Name, duration_us, span_of, token_span
+from cerise.lang.sase_returns import KNOWN, plain, returned
+from cerise.pattern.expr import Attr, Expr, Param, conjuncts
 from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var
-from cerise.pattern.query import Count, Item, Output, Query, Strategy, Unit, Window
+from cerise.pattern.query import Output, Per, Query, Strategy, Unit, Window
 
 STRATEGIES = {
     **{each.value: each for each in Strategy},
@@ -130,12 +130,12 @@ class Nodes(Expressions):
         return [("partition_by", tuple(children), span_of(meta))]
 
     def where(self, meta: Any, children: list[Expr]) -> list[Clause]:
-        return [("where", conjuncts(_plain(children[0])), span_of(meta))]
+        return [("where", conjuncts(plain(children[0])), span_of(meta))]
 
     def where_strategy(self, meta: Any, children: list[Any]) -> list[Clause]:
         strategy, *rest = children
         bodies = [each for each in rest if not isinstance(each, list)]
-        where = conjuncts(_plain(bodies[0])) if bodies else ()
+        where = conjuncts(plain(bodies[0])) if bodies else ()
         span = span_of(meta)
         return [("strategy", _strategy(strategy), span), ("where", where, span)]
 
@@ -170,10 +170,34 @@ class Nodes(Expressions):
         return [("limit", count, span_of(meta))]
 
     def return_all(self, meta: Any, children: list[Any]) -> list[Clause]:
+        if children:
+            raise ParseError(
+                f"{children[0].value} gives totals, which have no events", span=span_of(meta),
+                hint=f"write {KNOWN} instead of *, or leave {children[0].value} out",
+            )  # fmt: skip
         return [("returns", None, span_of(meta))]
 
-    def return_items(self, meta: Any, children: list[Named]) -> list[Clause]:
-        return _returns(children, span_of(meta))
+    def return_items(self, meta: Any, children: list[Any]) -> list[Clause]:
+        span = span_of(meta)
+        items = [each for each in children if not isinstance(each, Per)]
+        per = children[-1] if isinstance(children[-1], Per) else None
+        returns, into = returned(items, per, span)
+        return [("returns", returns, span), *([("into", into, span)] if into else [])]
+
+    def per_event(self, meta: Any, children: list[Any]) -> Per:
+        return Per.EVENT
+
+    def per_partition(self, meta: Any, children: list[Any]) -> Per:
+        return Per.PARTITION
+
+    def per_window(self, meta: Any, children: list[Any]) -> Per:
+        return Per.WINDOW
+
+    def per_partition_window(self, meta: Any, children: list[Any]) -> Per:
+        return Per.PARTITION_WINDOW
+
+    def in_all(self, meta: Any, children: list[Any]) -> Per:
+        return Per.ALL
 
     def into(self, meta: Any, children: list[Name]) -> list[Clause]:
         return [("into", children[0].text, span_of(meta))]
@@ -235,47 +259,3 @@ def _strategy(token: Token) -> Strategy:
 
 def _size(token: Token) -> int | Param:
     return Param(token[1:], token_span(token)) if token.type == "PARAM" else whole(token)
-
-
-def _returns(items: list[Named], span: Span) -> list[Clause]:
-    """RETURN COUNT(*), RETURN Name(…) or a list of columns."""
-    counts = [name for value, name in items if value == Call("count", ())]
-    if counts and len(items) > 1:
-        raise ParseError("COUNT(*) stands alone", span=span, hint="ask for the columns in another query")
-    if counts:
-        return [("returns", Count(counts[0].text) if counts[0] else Count(), span)]
-    if len(items) == 1 and items[0][1] is None and isinstance(items[0][0], Call):
-        call = items[0][0]
-        if call.function.lower() not in FUNCTIONS:
-            named = any(isinstance(arg, _Column) for arg in call.args)
-            meant = closest(call.function, (*FUNCTIONS, *AGGREGATES))
-            if meant is not None and not named:
-                hint = f"did you mean '{meant}'? or name the events otherwise"
-                raise ParseError(f"'{call.function}' is no function", span=call.span, hint=hint)
-            columns = [_named(each) for each in call.args]
-            return [("returns", tuple(columns), span), ("into", call.function, span)]
-    return [("returns", tuple(_named(_Column(*each)) for each in items), span)]
-
-
-def _named(column: Any) -> Item:
-    """Give a column of RETURN its name: the one it has, or that of the attribute it is."""
-    value, name = (column.expr, column.name) if isinstance(column, _Column) else (column, None)
-    _plain(value)
-    if name is not None:
-        return Item(value, name.text)
-    if isinstance(value, Attr):
-        return Item(value, value.path[-1] if value.path else value.var)
-    spans = [each.span for each in walk(value) if each.span]
-    raise ParseError(
-        "a computed column needs a name", span=spans[0] if spans else None, hint="write expr AS name"
-    )
-
-
-def _plain(value: Expr) -> Expr:
-    """Return a predicate or column in which no call has named columns."""
-    for each in walk(value):
-        if isinstance(each, Call) and any(isinstance(arg, _Column) for arg in each.args):
-            raise ParseError(
-                f"AS inside {each.function}(…)", span=each.span, hint="AS names a column of RETURN"
-            )
-    return value

@@ -194,9 +194,9 @@ def stddev(term: Term) -> Term:
     return aggregate("stddev", term)
 
 
-def count(term: Term | Variable) -> Term:
-    """Return how many events, or values that are not null, there are."""
-    return aggregate("count", term)
+def count(term: Term | Variable | None = None) -> Term:
+    """Return how many events, or values that are not null, there are; in `totals`, of nothing, matches."""
+    return Term(Call("count", ())) if term is None else aggregate("count", term)
 
 
 def call(function: str, *args: Any) -> Term:

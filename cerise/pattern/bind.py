@@ -32,6 +32,7 @@ from cerise.pattern.resolve import Names, find_column, is_single_event, literal,
 from cerise.pattern.returns import derived_schema, output_columns
 from cerise.pattern.rewrite import Absence, Shape, shapes
 from cerise.pattern.show import quote, show_identifier, show_path
+from cerise.pattern.totals import as_integers
 
 
 def bind(query: Query, schema: Schema, params: Mapping[str, Any] | None = None) -> Bound:
@@ -58,7 +59,7 @@ def bind(query: Query, schema: Schema, params: Mapping[str, Any] | None = None) 
 def _bind(query: Query, schema: Schema, params: Mapping[str, Any]) -> Bound:
     source = None
     if isinstance(query.source, Query):
-        source = _bind(query.source, schema, params)
+        source = as_integers(_bind(query.source, schema, params))
         schema = derived_schema(source)
     names = _names(query.pattern, schema, params)
     where = _conjuncts(query, names)
@@ -88,6 +89,8 @@ def _params(query: Query) -> set[str]:
     exprs = list(query.where)
     if isinstance(query.returns, tuple):
         exprs += [item.expr for item in query.returns]
+    if query.totals is not None:
+        exprs += [item.arg for item in query.totals.items if item.arg is not None]
     used = {each.name for expr in exprs for each in walk(expr) if isinstance(each, Param)}
     used |= {w.size.name for w in (query.within, query.slide) if w is not None and isinstance(w.size, Param)}
     return used | (_params(query.source) if isinstance(query.source, Query) else set())

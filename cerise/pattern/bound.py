@@ -11,7 +11,7 @@ from cerise.events import Path, Schema
 from cerise.kinds import COMPUTABLE, Kind
 from cerise.pattern.expr import Agg, At, Attr, Expr, attributes, outside_aggregates, walk
 from cerise.pattern.nodes import Node, Var, variables
-from cerise.pattern.query import Query, Window
+from cerise.pattern.query import Query, Total, Window
 from cerise.pattern.rewrite import Absence
 from cerise.pattern.show import show_expr
 
@@ -90,13 +90,13 @@ class Branch:
 class OutColumn:
     """A column of the result: its name, its type, and what fills it.
 
-    `fill` is "match_id", "first_time", "last_time", "into" or "count"; a Path (a partition column);
-    a Var (the events bound to it); or an Expr with its kind (a column of RETURN).
+    `fill` is "match_id", "first_time", "last_time", "into", "window_start" or "window_end"; a Path (a
+    partition column); a Var (the events bound to it); an Expr with its kind (a column of RETURN); or a Total.
     """
 
     name: str
     type: pa.DataType
-    fill: str | Path | Var | Expr
+    fill: str | Path | Var | Expr | Total
     kind: Kind | None = None
     many: bool = False
 
@@ -148,6 +148,12 @@ class Bound:
         return tuple(dict.fromkeys((*self.reads, *rest)))
 
     @property
+    def arguments(self) -> tuple[Expr, ...]:
+        """The distinct values that totals are made of, in the order of the columns (see `Tally`)."""
+        totals = (column.fill for column in self.columns if isinstance(column.fill, Total))
+        return tuple(dict.fromkeys(total.arg for total in totals if total.arg is not None))
+
+    @property
     def output_schema(self) -> pa.Schema:
         """The schema of the result, known before running."""
         return pa.schema([pa.field(each.name, each.type) for each in self.columns])
@@ -158,7 +164,8 @@ class Bound:
 
 
 def _attributes_of(column: OutColumn) -> tuple[Attr, ...]:
-    return () if isinstance(column.fill, str | tuple | Var) else attributes(column.fill)
+    fill = column.fill.arg if isinstance(column.fill, Total) else column.fill
+    return () if fill is None or isinstance(fill, str | tuple | Var) else attributes(fill)
 
 
 def final_variables(expr: Expr) -> frozenset[str]:

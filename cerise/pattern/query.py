@@ -57,14 +57,58 @@ class Item:
     name: str
 
 
+class Per(Enum):
+    """For what there is a row of totals each."""
+
+    ALL = "IN ALL"
+    EVENT = "PER EVENT"
+    PARTITION = "PER PARTITION"
+    WINDOW = "PER WINDOW"
+    PARTITION_WINDOW = "PER PARTITION, WINDOW"
+
+    @property
+    def partition(self) -> bool:
+        """Whether partitions have rows of their own; those of events say their partition too."""
+        return self in (Per.EVENT, Per.PARTITION, Per.PARTITION_WINDOW)
+
+    @property
+    def window(self) -> bool:
+        """Whether windows have rows of their own."""
+        return self in (Per.WINDOW, Per.PARTITION_WINDOW)
+
+
 @dataclass(frozen=True, slots=True)
-class Count:
-    """RETURN COUNT(*) [AS name]."""
+class Total:
+    """One column of totals: count, sum, avg, min or max of a value over the matches.
 
-    name: str = "count"
+    Attributes:
+        function: which.
+        arg: the value; None: the matches themselves are counted, COUNT(*).
+        name: of the column.
+        text: whether it is given as text, with all its digits: STRING(COUNT(*)).
+    """
+
+    function: str
+    arg: Expr | None
+    name: str
+    text: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
-Return = tuple[Item, ...] | Count | None  # None is RETURN *
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """RETURN of aggregates over the matches, which are not returned themselves (S7.2).
+
+    Without arguments it is RETURN COUNT(*).
+    """
+
+    items: tuple[Total, ...] = (Total("count", None, "count"),)
+    per: Per = Per.ALL
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Count = Totals  # Count() reads better where no more is meant
+Return = tuple[Item, ...] | Totals | None  # None is RETURN *
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +127,17 @@ class Query:
     returns: Return = None
     into: str | None = None
     text: str | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def totals(self) -> Totals | None:
+        """What is asked of all matches together, where they are not returned themselves."""
+        return self.returns if isinstance(self.returns, Totals) else None
+
+    @property
+    def counts_only(self) -> bool:
+        """Whether the number of matches is all that is asked for."""
+        totals = self.totals
+        return totals is not None and totals.per is Per.ALL and all(each.arg is None for each in totals.items)
 
     def __str__(self) -> str:
         from cerise.pattern.show import show

@@ -148,7 +148,7 @@ def _python_value(value: Any) -> Any:
 
 
 def _attribute(attr: Attr, names: Names) -> Expr:
-    _check_variable(attr, names)
+    check_variable(attr, names)
     if attr.var in names.kleene and attr.at is At.EVERY and [n.upper() for n in attr.path] == ["LEN"]:
         return Agg("count", Attr(attr.var, (), At.ALL, span=attr.span), attr.span)  # b.LEN is count(b)
     if not attr.path:
@@ -162,7 +162,8 @@ def _attribute(attr: Attr, names: Names) -> Expr:
     return replace(attr, kind=find_column(attr.path, names.schema, attr.span))
 
 
-def _check_variable(attr: Attr, names: Names) -> None:
+def check_variable(attr: Attr, names: Names) -> None:
+    """Refuse a variable that the pattern does not have, and an index of one that binds one event only."""
     if attr.var not in names.variables:
         raise BindError(
             f"unknown variable '{attr.var}'",
@@ -186,7 +187,7 @@ def _aggregate(agg: Agg, names: Names) -> Expr:
     if any(isinstance(each, Agg) for each in walk(agg.arg)):
         raise BindError("an aggregate inside an aggregate", span=agg.span)
     for each in inner:
-        _check_variable(each, names)
+        check_variable(each, names)
     if len({(each.var, each.at) for each in inner}) > 1 or inner[0].at not in (At.ALL, At.RUNNING):
         raise BindError(
             f"{agg.function} speaks of more than one set of events", span=agg.span,

@@ -13,8 +13,9 @@ from cerise.pattern.bound import STEP, Bound, OutColumn
 from cerise.pattern.check import kind_of
 from cerise.pattern.expr import At, Attr, Expr, attributes, outside_aggregates, walk
 from cerise.pattern.nodes import Var, negated
-from cerise.pattern.query import Count, Item
+from cerise.pattern.query import Item, Per, Totals
 from cerise.pattern.resolve import Names, find_column, resolve
+from cerise.pattern.totals import total_columns
 
 MATCH_ID, FIRST_TIME, LAST_TIME, TYPE = "match_id", "first_time", "last_time", "type"
 
@@ -23,11 +24,14 @@ def output_columns(bound: Bound, names: Names) -> tuple[OutColumn, ...]:
     """Return the columns that the matches of a query have.
 
     They are match_id, first_time, last_time, the INTO name as type, the partition's columns, and then
-    either those of RETURN, or one struct per variable and a list of structs per Kleene variable.
+    either those of RETURN, or one struct per variable and a list of structs per Kleene variable. Totals have
+    the columns that say what each row is of, and then those of RETURN.
     """
     returns = bound.query.returns
-    if isinstance(returns, Count):
-        return (OutColumn(returns.name, pa.int64(), "count"),)
+    if isinstance(returns, Totals):
+        columns = (*_rows_of(returns.per, bound), *total_columns(returns, bound, names))
+        _reject_twice(columns)
+        return columns
     chosen = _returned(returns, bound, names) if returns is not None else _bindings(bound)
     taken = {each.name for each in chosen}
     partition = [each for each in _partition(bound) if each.name not in taken or returns is None]
@@ -38,22 +42,29 @@ def output_columns(bound: Bound, names: Names) -> tuple[OutColumn, ...]:
 
 def derived_schema(bound: Bound) -> Schema:
     """Return the schema of matches as events again: time is the last event's, type the INTO name."""
-    if isinstance(bound.query.returns, Count):
+    totals = bound.query.totals
+    if totals is not None and totals.per is not Per.EVENT:
         raise BindError(
-            "a count is no stream of events",
-            hint="RETURN columns, or RETURN *, from the query that is read FROM",
-        )
+            "a count, or other totals, are no stream of events: they have no time",
+            span=totals.span, hint="say PER EVENT, or RETURN columns or * from the query that is read FROM",
+        )  # fmt: skip
     return Schema(bound.output_schema, time=LAST_TIME, type=TYPE if bound.query.into else None, arrival=False)
 
 
 def _standard(bound: Bound) -> list[OutColumn]:
-    time = bound.schema.type_of((bound.schema.time,))
-    columns = [
-        OutColumn(MATCH_ID, pa.int64(), "match_id"),
-        OutColumn(FIRST_TIME, time, "first_time"),
-        OutColumn(LAST_TIME, time, "last_time"),
-    ]
-    return columns + ([OutColumn(TYPE, pa.string(), "into")] if bound.query.into else [])
+    first = OutColumn(FIRST_TIME, bound.schema.type_of((bound.schema.time,)), "first_time")
+    return [OutColumn(MATCH_ID, pa.int64(), "match_id"), first, *_event(bound)]
+
+
+def _event(bound: Bound) -> list[OutColumn]:
+    """What makes a result an event again: its time and, where it has a name, its type."""
+    time = OutColumn(LAST_TIME, bound.schema.type_of((bound.schema.time,)), "last_time")
+    return [time, *([OutColumn(TYPE, pa.string(), "into")] if bound.query.into else [])]
+
+
+def _rows_of(per: Per, bound: Bound) -> list[OutColumn]:
+    """What a row of totals is of, but for windows."""
+    return [*(_event(bound) if per is Per.EVENT else ()), *(_partition(bound) if per.partition else ())]
 
 
 def _partition(bound: Bound) -> list[OutColumn]:

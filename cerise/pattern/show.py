@@ -24,7 +24,7 @@ from cerise.pattern.expr import (
     Unary,
 )
 from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var
-from cerise.pattern.query import Count, Output, Query, Strategy, Unit, Window
+from cerise.pattern.query import Output, Per, Query, Strategy, Total, Totals, Unit, Window
 
 RESERVED = frozenset(
     "PATTERN SEQ AND OR NOT KLEENE KL FROM USE USING PARTITION BY WHERE WITHIN SLIDE OUTPUT LIMIT PER EVENT"
@@ -215,6 +215,20 @@ def _string(text: str) -> str:
 def _returns(query: Query) -> str | None:
     if query.returns is None:
         return None
-    if isinstance(query.returns, Count):
-        return "COUNT(*)" if query.returns == Count() else f"COUNT(*) AS {quote(query.returns.name)}"
+    if isinstance(query.returns, Totals):
+        return _totals(query.returns)
     return ", ".join(f"{show_expr(item.expr)} AS {quote(item.name)}" for item in query.returns)
+
+
+def _totals(totals: Totals) -> str:
+    """COUNT(*) says by itself that its row is of all matches."""
+    items = ", ".join(map(show_total, totals.items))
+    alone = totals.per is Per.ALL and any(each.arg is None for each in totals.items)
+    return items if alone else f"{items} {totals.per.value}"
+
+
+def show_total(total: Total) -> str:
+    """Return a column of totals as text."""
+    value = f"{total.function.upper()}({'*' if total.arg is None else show_expr(total.arg)})"
+    value = f"STRING({value})" if total.text else value
+    return value if total.arg is None and total.name == "count" else f"{value} AS {quote(total.name)}"

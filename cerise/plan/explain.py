@@ -92,8 +92,9 @@ def _lake_facts(plan: LakePlan) -> dict[str, str]:
     all_rows, rows = known["events"], known["events after pruning"]
     groups = f"{known['row groups after pruning']} of {known['row groups']} row groups"
     pruned = f"{groups}, {rows:,} of {all_rows:,} events"
+    files = f"tasks read {len(reading.files)} Parquet files of {reading.root} themselves"
     facts = {
-        "scan": f"tasks read {len(reading.files)} Parquet files of {reading.root} themselves",
+        "scan": files + (f", without {reading.deleted:,} deleted rows" if reading.deleted else ""),
         "pruned": pruned + ("" if plan.why_all is None else f"; nothing is left out: {plan.why_all}"),
         "columns": f"matching reads {', '.join(reading.reads)}"
         + (f"; of matched events also {', '.join(reading.late)}" if reading.late else ""),
@@ -123,7 +124,7 @@ def _frame_facts(plan: FramePlan) -> dict[str, str]:
 
 def _exchanged(exchange: Exchange) -> str:
     targets = exchange.targets
-    text = f"{exchange.why}, {targets.count} tasks"
+    text = f"{exchange.why}, {targets.count} tasks" if targets.count > 1 else exchange.why
     if targets.length is not None:
         text += f", in stretches of {targets.length:,} units of time"
     return text

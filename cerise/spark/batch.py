@@ -8,7 +8,8 @@ handed over to Python, cut and exchanged in the same way.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,16 +19,16 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from cerise.engines.base import Options
 from cerise.engines.several import TAG, Queries
+from cerise.engines.totals import Ledger, group_names, partial_schema
 from cerise.errors import UnsupportedError
 from cerise.pattern.bound import Bound
-from cerise.pattern.query import Count
 from cerise.plan.filters import as_sql
 from cerise.plan.nodes import Estimate, FramePlan, LakePlan, Plan, Slices
 from cerise.plan.overlap import common_partition
-from cerise.spark.chain import ORDER, CandidateTask, ChainTask
+from cerise.spark.chain import ORDER, CandidateTask, ChainTask, candidate_schema
 from cerise.spark.exchange import BLOBS, Cutter
 from cerise.spark.frames import quote_name, quoted, result_schema
-from cerise.spark.matching import CutTask, MatchTask, ReadTask, SliceTask
+from cerise.spark.matching import CombineTask, CutTask, MatchTask, ReadTask, SliceTask
 from cerise.spark.planner import needs_of, plan_frame, plan_lake
 from cerise.spark.progress import progress
 from cerise.spark.report import Records, SparkReport
@@ -52,30 +53,51 @@ def find(
         scan: why files are read by Spark, where they are.
         noted: whether tasks note what they do, for the report that is returned as well.
     """
-    matches, bounds, report = _made(events, bounds, options, scan, noted=noted)
-    return _summed(matches, bounds), report if noted else None
+    made = _made(events, bounds, options, scan, noted=noted)
+    return _combined(made), made.report if noted else None
 
 
 def count(events: DataFrame | Lake, bound: Bound, options: Options, *, scan: str | None) -> int:
     """Return how many matches a query that counts has; the tasks' counts are summed here, without a stage."""
-    counts, _, _ = _made(events, [bound], options, scan, noted=False)
-    with progress(counts.sparkSession, "counting"):
-        return sum(counts.toArrow().column(0).to_pylist())
+    partial = _made(events, [bound], options, scan, noted=False).rows
+    with progress(partial.sparkSession, "counting"):
+        ledger = Ledger(bound)
+        ledger.merge(partial.toArrow())
+    return int(Decimal(ledger.result().column(0)[0].as_py()))
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What the tasks of queries give.
+
+    Attributes:
+        rows: matches, or partial totals.
+        bounds: the queries.
+        schema: the columns of their results.
+        report: what the tasks fill.
+    """
+
+    rows: DataFrame
+    bounds: Sequence[Bound]
+    schema: StructType
+    report: SparkReport
 
 
 def _made(
     events: DataFrame | Lake, bounds: Sequence[Bound], options: Options, scan: str | None, *, noted: bool
-) -> tuple[DataFrame, Sequence[Bound], SparkReport]:
-    """Return what the tasks give, of which queries, and the report that they fill."""
+) -> Made:
     if any(bound.source is not None for bound in bounds):
         events, bounds = _matches_of_source(events, bounds, options, scan)
     plan = plan_of(events, bounds, options, scan)
     spark = session() if isinstance(events, Lake) else events.sparkSession
     records = Records.of(spark) if noted else Records()
     if isinstance(plan, LakePlan):
-        return _in_lake(spark, bounds, plan, options, records), bounds, SparkReport(plan.known, records)
+        rows = _in_lake(spark, bounds, plan, options, records)
+        schema = _schema(bounds, from_arrow_schema(plan.columns))
+        return Made(rows, bounds, schema, SparkReport(plan.known, records))
     assert not isinstance(events, Lake)
-    return _in_frame(events, bounds, plan, options, records), bounds, SparkReport({}, records)
+    rows = _in_frame(events, bounds, plan, options, records)
+    return Made(rows, bounds, _schema(bounds, events), SparkReport({}, records))
 
 
 def _matches_of_source(
@@ -108,7 +130,7 @@ def plan_of(
 def _in_lake(
     spark: SparkSession, bounds: Sequence[Bound], plan: LakePlan, options: Options, records: Records
 ) -> DataFrame:
-    schema = _schema(bounds, from_arrow_schema(plan.columns))
+    schema = _given(bounds, from_arrow_schema(plan.columns))
     queries = Queries.of(bounds, options)
     way = plan.way
     if isinstance(way, Slices) and way.chained:
@@ -128,14 +150,14 @@ def _in_chain(
     spark: SparkSession, bound: Bound, plan: LakePlan, way: Slices, options: Options, records: Records
 ) -> DataFrame:
     """Matches that do not overlap: candidates by slices, then one task that chooses."""
-    schema = _schema([bound], from_arrow_schema(plan.columns))
-    counts = isinstance(bound.query.returns, Count)
+    schema = _given([bound], from_arrow_schema(plan.columns))
     places = [StructField(name, LongType(), False) for name in ORDER]
+    wanted = StructType([*schema, *places])
+    if bound.query.totals is not None:
+        wanted = from_arrow_schema(candidate_schema(bound))
     task = CandidateTask(bound, options, plan.reading, way.slices, way.needs, records)
     count = len(way.slices)
-    candidates = spark.range(0, count, 1, count).mapInArrow(
-        task, StructType([*([] if counts else schema), *places])
-    )
+    candidates = spark.range(0, count, 1, count).mapInArrow(task, wanted)
     in_order = candidates.repartition(1).sortWithinPartitions(*ORDER)
     return in_order.mapInArrow(ChainTask(bound, records), schema)
 
@@ -143,7 +165,7 @@ def _in_chain(
 def _in_frame(
     events: DataFrame, bounds: Sequence[Bound], plan: FramePlan, options: Options, records: Records
 ) -> DataFrame:
-    schema = _schema(bounds, events)
+    schema = _given(bounds, events)
     queries = Queries.of(bounds, options)
     names = needs_of(bounds)
     columns = pa.schema([queries.schema.columns.field(name) for name in names])
@@ -173,8 +195,14 @@ def _safe(name: str, number: int) -> str:
 # ---- the results
 
 
+def _given(bounds: Sequence[Bound], events: DataFrame | StructType) -> StructType:
+    """Return the columns of what tasks give: matches, or partial totals."""
+    totals = [bound for bound in bounds if bound.query.totals is not None]
+    return from_arrow_schema(partial_schema(totals[0])) if totals else _schema(bounds, events)
+
+
 def _schema(bounds: Sequence[Bound], events: DataFrame | StructType) -> StructType:
-    """Return the columns of the matches of all queries together."""
+    """Return the columns of the results of all queries together."""
     found = [result_schema(bound, events) for bound in bounds]
     if len(found) == 1:
         return found[0]
@@ -184,12 +212,16 @@ def _schema(bounds: Sequence[Bound], events: DataFrame | StructType) -> StructTy
     return StructType(list(fields.values()))
 
 
-def _summed(matches: DataFrame, bounds: Sequence[Bound]) -> DataFrame:
-    """Return the matches; of a count one row: the sum of the tasks' counts, 0 where there are none."""
-    if len(bounds) > 1 or not isinstance(bounds[0].query.returns, Count):
-        return matches
-    name = quote_name(bounds[0].columns[0].name)
-    return matches.agg(expr(f"coalesce(sum({name}), 0L) AS {name}"))
+def _combined(made: Made) -> DataFrame:
+    """Return the matches; of totals, what the tasks' parts of them are together."""
+    bound = made.bounds[0]
+    if bound.query.totals is None:
+        return made.rows
+    groups = group_names(bound)
+    if groups:
+        return made.rows.repartition(*groups).mapInArrow(CombineTask(bound, nested=False), made.schema)
+    listed = made.rows.agg(expr("collect_list(struct(*)) AS parts"))  # a row also where there is nothing
+    return listed.mapInArrow(CombineTask(bound, nested=True), made.schema)
 
 
 # ---- what Spark tells

@@ -3,8 +3,8 @@
 Which matches overlap depends on all before them. But of the matches that one event starts only the one that
 completes first can ever be chosen: if it is not, its start lies in a match already chosen, and so do the
 others. So slices find one candidate for each start, and one task goes through these in the order of their
-ends. Where an event stands is said by its time and its number among the events of that time: slices have all
-events of a time, or none.
+ends. Where an event stands is said by its time and its number among the events of that time that the query
+needs: slices have all of these, or none.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ import pyarrow as pa
 
 from cerise.engines.base import Matches, Options
 from cerise.engines.choose import choose
-from cerise.engines.output import count_table, ends_of, to_table
+from cerise.engines.output import ends_of, spelled, to_table
+from cerise.engines.totals import Ledger, each_alone, partial_schema
+from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
-from cerise.pattern.query import Count, Output
+from cerise.pattern.query import Output
+from cerise.plan.filters import Sieve
 from cerise.plan.overlap import Halo, Slice
 from cerise.spark.report import Note, Records
 from cerise.store.lake import Group
@@ -29,18 +32,21 @@ from cerise.store.scan import Reading, Scan
 
 Ints = npt.NDArray[np.int64]
 Place = tuple[int, int]  # of an event: its time, and its number among the events of that time
+PART = "__cerise_part"  # what a match adds to totals: a row for each window that holds it, or one
 ORDER = tuple(f"__cerise_{name}" for name in ("end_time", "end_number", "start_time", "start_number"))
 
 
 def unchained(bound: Bound) -> Bound:
-    """Return the query that asks for all matches, also where it only counts them."""
-    returns = None if isinstance(bound.query.returns, Count) else bound.query.returns
+    """Return the query that asks for all matches themselves, also where they are only counted."""
+    returns = None if bound.query.totals is not None else bound.query.returns
     return replace(bound, query=replace(bound.query, output=Output.ALL, limit=None, returns=returns))
 
 
 def candidate_schema(bound: Bound) -> pa.Schema:
-    """Return the columns of candidates: those of matches, and where they start and end."""
-    wanted = [] if isinstance(bound.query.returns, Count) else list(bound.output_schema)
+    """Return the columns of candidates: those of matches, or what they add to totals, and where they are."""
+    wanted = list(bound.output_schema)
+    if bound.query.totals is not None:
+        wanted = [pa.field(PART, pa.list_(pa.struct(list(partial_schema(bound)))))]
     return pa.schema([*wanted, *(pa.field(name, pa.int64()) for name in ORDER)])
 
 
@@ -78,11 +84,12 @@ class CandidateTask:
     def _match(self, scan: Scan, part: Slice, found: Candidates, note: Note) -> None:
         bound = unchained(self.bound)
         matcher = choose(bound, self.options).start(bound, self.options)
+        numbers = Numbers(self.reading)
         for events in scan.events(part if len(self.slices) > 1 else None, self.needs):
-            numbered = replace(events, positions=_numbers(events.times))
-            for matches in matcher.feed(numbered):
+            numbered = replace(events, positions=numbers(events))
+            for matches in spelled(matcher.feed(numbered)):
                 found.add(matches)
-        for matches in matcher.flush():
+        for matches in spelled(matcher.flush()):
             found.add(matches)
         note["events read"] = scan.counts.rows
         note["bytes read"] = scan.counts.bytes + scan.counts.late_bytes
@@ -125,12 +132,18 @@ class Candidates:
             place, found = (time, at), ((end_time, end_number), _positions(matches, row), number, row)
             if place not in self._best or found[:2] < self._best[place][:2]:
                 self._best[place] = found
-        table = pa.table({name: pa.array(key) for name, key in zip(ORDER, keys, strict=True)})
-        if not isinstance(self.bound.query.returns, Count):
-            whole = Matches(self.scan.complete(matches.events), matches.rows)
-            output = to_table(whole, self.bound)
-            table = pa.table([*output.columns, *table.columns], schema=candidate_schema(self.bound))
-        self._tables.append(table)
+        order = [pa.array(key) for key in keys]
+        self._tables.append(pa.table([*self._wanted(matches), *order], schema=candidate_schema(self.bound)))
+
+    def _wanted(self, matches: Matches) -> list[Any]:
+        """Return the columns of matches, or what each adds to totals."""
+        whole = Matches(self.scan.complete(matches.events), matches.rows)
+        if self.bound.query.totals is None:
+            return list(to_table(whole, self.bound).columns)
+        match, parts = each_alone(whole, self.bound)
+        ends = np.cumsum(np.bincount(match, minlength=whole.count))
+        rows = parts.to_struct_array().combine_chunks()
+        return [pa.ListArray.from_arrays(pa.array([0, *ends], pa.int32()), rows)]
 
     def best(self) -> Iterator[pa.Table]:
         """Yield the candidates."""
@@ -162,11 +175,32 @@ def _first_ends(same_start: npt.NDArray[np.bool_], same_end: npt.NDArray[np.bool
     return [np.arange(start, stop) for start, stop in zip(starts, stops, strict=True)]
 
 
-def _numbers(times: Ints) -> Ints:
-    """Return the number of each event among those of its time; times ascend."""
-    rows = np.arange(len(times))
-    begins = np.where(np.append(True, times[1:] != times[:-1])[: len(times)], rows, 0)
-    return rows - np.maximum.accumulate(begins) if len(times) else rows
+class Numbers:
+    """Numbers the events that the query needs among those of their time, over all batches of a slice.
+
+    Others do not count: a slice may have left them out, and another may not.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self._sieve = None if reading.needed is None else Sieve(reading.needed, reading.roles)
+        self._time: int | None = None
+        self._seen = 0
+
+    def __call__(self, events: EventBatch) -> Ints:
+        """Return the numbers of the next events."""
+        times = events.times
+        if not len(times):
+            return np.zeros(0, np.int64)
+        counts = np.ones(len(times), np.int64)
+        if self._sieve is not None:
+            counts = self._sieve.kept(events.table).astype(np.int64)
+        before = np.cumsum(counts) - counts
+        starts = np.flatnonzero(np.append(True, times[1:] != times[:-1]))
+        numbers = before - np.repeat(before[starts], np.diff(np.append(starts, len(times))))
+        if times[0] == self._time:  # a time may be in two batches
+            numbers[times == self._time] += self._seen
+        self._time, self._seen = int(times[-1]), int(numbers[-1] + counts[-1])
+        return numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +211,10 @@ class ChainTask:
     records: Records
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the matches, or how many there are."""
+        """Yield the matches, or partial totals of them."""
         free_after: Place | None = None
         total = 0
+        ledger = None if self.bound.query.totals is None else Ledger(self.bound)
         with self.records.noted("chain", 0) as note:
             for batch in batches:
                 columns = [batch.column(batch.schema.get_field_index(name)).to_pylist() for name in ORDER]
@@ -189,8 +224,12 @@ class ChainTask:
                         chosen.append(row)
                         free_after = (end_time, end_number)
                 total += len(chosen)
-                if chosen and not isinstance(self.bound.query.returns, Count):
-                    yield batch.take(pa.array(chosen)).select(self.bound.output_schema.names)
-            if isinstance(self.bound.query.returns, Count):
-                yield from count_table(total, self.bound).to_batches()
+                some = batch.take(pa.array(chosen, pa.int64()))
+                if ledger is not None:
+                    parts = some.column(some.schema.get_field_index(PART)).flatten()
+                    ledger.merge(pa.Table.from_struct_array(parts))
+                elif chosen:
+                    yield some.select(self.bound.output_schema.names)
+            if ledger is not None:
+                yield from ledger.partial().to_batches()
             note["matches"] = total

@@ -19,6 +19,7 @@ from cerise.kinds import plain_schema
 from cerise.pattern.bound import Bound, OutColumn
 from cerise.pattern.expr import Attr
 from cerise.pattern.nodes import Var
+from cerise.pattern.query import Total
 
 # Spark 4.0 knows no other zone, and has no such argument.
 UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
@@ -112,8 +113,10 @@ def _field(column: OutColumn, computed: StructField, events: StructType) -> Stru
             return StructField(column.name, ArrayType(found) if column.many else found)
         case tuple() as path:
             return StructField(column.name, _type_at(events, path))
-        case "count":
+        case Total(function="count"):
             return StructField(column.name, computed.dataType, nullable=False)
+        case Total(function="min" | "max", arg=Attr(path=path)):
+            return StructField(column.name, _type_at(events, path))
     return computed
 
 

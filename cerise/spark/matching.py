@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from cerise.engines.base import Matches
+from cerise.engines.base import Finding, Matches
 from cerise.engines.choose import choose
-from cerise.engines.output import count_table, to_table
+from cerise.engines.output import spelled, to_table
 from cerise.engines.several import Queries
+from cerise.engines.totals import Ledger, Positions
 from cerise.errors import DataError
 from cerise.events import EventBatch, raw_column
-from cerise.pattern.query import Count
+from cerise.pattern.bound import Bound
 from cerise.plan.overlap import Halo, Slice
 from cerise.spark.exchange import Cutter, gathered, in_stream_order
 from cerise.spark.frames import quoted
@@ -122,7 +123,7 @@ def _cut(cutter: Cutter, tables: Iterable[pa.Table], note: Note) -> Iterator[pa.
 def _matched(
     queries: Queries, batches: Iterable[Sequence[EventBatch]], note: Note, scan: Scan | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the matches of events that come in stream order, as they are found.
+    """Yield the matches of events that come in stream order, as they are found; or partial totals of them.
 
     Args:
         queries: what is looked for.
@@ -131,30 +132,58 @@ def _matched(
         scan: where columns that are only returned are fetched from.
     """
     matchers = [choose(bound, queries.options).start(bound, queries.options) for bound in queries.bounds]
+    positions = [Positions(bound) for bound in queries.bounds]
+    ledgers = [None if bound.query.totals is None else Ledger(bound) for bound in queries.bounds]
     counts = [0] * len(matchers)
 
-    def found() -> Iterator[tuple[int, Matches]]:
+    def found() -> Iterator[tuple[int, Finding]]:
         begun = time.perf_counter()
         for events in batches:
             _count(note, "seconds reading", time.perf_counter() - begun)
             _count(note, "events matched over", len(events[0]))
             for number, matcher in enumerate(matchers):
-                yield from ((number, each) for each in matcher.feed(events[number]))
+                yield from ((number, each) for each in matcher.feed(positions[number](events[number])))
             begun = time.perf_counter()
         for number, matcher in enumerate(matchers):
             yield from ((number, each) for each in matcher.flush())
 
-    for number, matches in found():
-        bound = queries.bounds[number]
-        counts[number] += len(matches)
-        if len(matches) and not isinstance(bound.query.returns, Count):
+    for number, finding in found():
+        bound, ledger = queries.bounds[number], ledgers[number]
+        counts[number] += finding.count
+        if ledger is not None:
+            ledger.add(finding)
+            if ledger.leaves_early and len(ledger) >= ROWS_AT_ONCE:
+                yield from ledger.partial().to_batches()
+        elif finding.count:
+            (matches,) = spelled([finding])
             whole = matches if scan is None else _completed(matches, scan)
             yield from _tagged(to_table(whole, bound), number, queries)
-    for number, bound in enumerate(queries.bounds):
-        if isinstance(bound.query.returns, Count):
-            yield from _tagged(count_table(counts[number], bound), number, queries)
+    for ledger in ledgers:
+        if ledger is not None:
+            yield from ledger.partial().to_batches()
     note["matches"] = sum(counts)
     note["values that could not be computed"] = sum(each.report.uncomputable for each in matchers)
+
+
+@dataclass(frozen=True, slots=True)
+class CombineTask:
+    """Makes totals of the partial ones of all tasks.
+
+    Attributes:
+        bound: the query.
+        nested: whether they come as one list, which may be empty: then there is a row all the same.
+    """
+
+    bound: Bound
+    nested: bool
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the totals of the groups that a task has."""
+        ledger = Ledger(self.bound)
+        for batch in batches:
+            rows = batch.column(0).flatten() if self.nested else batch.to_struct_array()
+            ledger.merge(pa.Table.from_struct_array(rows))
+        yield from ledger.result().to_batches(max_chunksize=ROWS_AT_ONCE)
 
 
 def _count(note: Note, name: str, more: float) -> None:

@@ -131,6 +131,8 @@ def _reading(bounds: Sequence[Bound], lake: Lake, groups: Sequence[Group], *, la
     schema = bounds[0].schema
     roots = {path[0] for bound in bounds for path in bound.reads} | {schema.time, *schema.order}
     names = needs_of(bounds)
+    if any(bound.query.totals is not None for bound in bounds):
+        roots |= set(names)  # totals may be of every event that is seen, and matches are not kept to fetch it
     reads = tuple(name for name in names if name in roots or not late)
     rest = tuple(name for name in names if name not in reads)
     files = {each.file: lake.files[each.file] for each in groups}

@@ -1,4 +1,4 @@
-"""A progress bar while Spark works, drawn from how many of its tasks are done."""
+"""A progress bar while Spark works: how many of its tasks are done, and how many rows they have written."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def progress(spark: SparkSession, title: str = "matching") -> Iterator[None]:
     done = threading.Event()
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None)
-        watcher = threading.Thread(target=_watch, args=(context, bar, task, done), daemon=True)
+        watcher = threading.Thread(target=_watch, args=(context, bar, task, title, done), daemon=True)
         watcher.start()
         try:
             yield
@@ -43,25 +43,44 @@ def progress(spark: SparkSession, title: str = "matching") -> Iterator[None]:
             watcher.join()
 
 
-def _watch(context: Any, bar: Any, task: Any, done: threading.Event) -> None:
+def _watch(context: Any, bar: Any, task: Any, title: str, done: threading.Event) -> None:
     tracker = context.statusTracker()
     before = set(tracker.getJobIdsForGroup())
     while not done.wait(EVERY):
         tasks, finished = counted(tracker, before)
         if tasks:
-            bar.update(task, total=tasks, completed=finished)
+            rows = written(context, stages_of(tracker, before))
+            said = f"{title}, {rows:,} rows written" if rows else title
+            bar.update(task, total=tasks, completed=finished, description=said)
+
+
+def stages_of(tracker: Any, before: set[int]) -> list[int]:
+    """Return the stages of the jobs since `before`."""
+    jobs = (tracker.getJobInfo(job) for job in set(tracker.getJobIdsForGroup()) - before)
+    return sorted({stage for info in jobs if info is not None for stage in info.stageIds})
 
 
 def counted(tracker: Any, before: set[int]) -> tuple[int, int]:
     """Return how many tasks the jobs since `before` have, and how many of these are done."""
     tasks = finished = 0
-    for job in set(tracker.getJobIdsForGroup()) - before:
-        info = tracker.getJobInfo(job)
-        for stage in [] if info is None else info.stageIds:
-            if (known := tracker.getStageInfo(stage)) is not None:
-                tasks += known.numTasks
-                finished += known.numCompletedTasks
+    for stage in stages_of(tracker, before):
+        if (known := tracker.getStageInfo(stage)) is not None:
+            tasks += known.numTasks
+            finished += known.numCompletedTasks
     return tasks, finished
+
+
+def written(context: Any, stages: list[int]) -> int:
+    """Return how many rows some stages have written to files; tasks that run say so every few seconds."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    store, rows = context._jsc.sc().statusStore(), 0
+    for stage in stages:
+        try:
+            rows += store.lastStageAttempt(stage).outputRecords()
+        except Py4JJavaError:  # not begun, or long ago
+            continue
+    return rows
 
 
 def _in_notebook() -> bool:

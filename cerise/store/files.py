@@ -78,6 +78,24 @@ def parquet_schema(files: Sequence[Path]) -> pa.Schema | None:
     return _joined(empty, typed=True).schema
 
 
+def lake_columns(path: Path) -> pa.Schema | None:
+    """Return the columns of what can be read by its path alone: a Delta table, or Parquet, in folders too.
+
+    Of several files the first is asked. None: there is nothing, or something else.
+    """
+    if delta.is_table(path):
+        return delta.columns(path)
+    inside = [path] if path.is_file() else sorted(path.rglob("*"))
+    found = [
+        each
+        for each in inside
+        if each.is_file() and not any(part.startswith((".", "_")) for part in each.relative_to(path).parts)
+    ]
+    if not found or any(suffix(file) not in PARQUET for file in found):
+        return None
+    return _guarded(found[0], lambda file: pq.read_schema(file).empty_table()).schema
+
+
 def suffix(file: Path) -> str:
     """Return what a file's name says of its format, without compression."""
     ends = [each.lower() for each in file.suffixes]

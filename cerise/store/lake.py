@@ -6,9 +6,9 @@ Nothing here reads events. What cannot be read by Python rightly is `NotDirect`,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -39,10 +39,22 @@ class NotDirect(Exception):
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A Parquet file: where it is, and the values of the columns that its folders' names give."""
+    """A Parquet file.
+
+    Attributes:
+        path: where it is.
+        hive: the values of the columns that its folders' names give.
+        kept: which of its rows are not deleted (a Delta table's deletion vector); None: all.
+    """
 
     path: str
     hive: Mapping[str, Any] = field(default_factory=dict)
+    kept: pa.BooleanArray | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def deleted(self) -> int:
+        """How many of its rows are deleted."""
+        return 0 if self.kept is None else self.kept.false_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +65,7 @@ class Group:
         file: the number of its file.
         number: its number in the file.
         place: its number among all row groups, in arrival order.
-        span: the time it covers, and how many events it has.
+        span: the time it covers, and how many events it has: rows that are not deleted.
     """
 
     file: int
@@ -81,7 +93,7 @@ class Lake:
     @property
     def rows(self) -> int:
         """How many events there are."""
-        return sum(footer.num_rows for footer in self.footers)
+        return sum(rows for *_, rows in self._held())
 
     @property
     def groups(self) -> int:
@@ -94,27 +106,35 @@ class Lake:
         return tuple(name for name in wanted if all(_is_coded(footer, name) for footer in self.footers))
 
     def every(self) -> list[Group]:
-        """Return all row groups, in arrival order; their times are not looked at."""
-        places = [(n, i) for n, footer in enumerate(self.footers) for i in range(footer.num_row_groups)]
-        return [
-            Group(n, i, place, Span(0, 0, self.footers[n].row_group(i).num_rows))
-            for place, (n, i) in enumerate(places)
-        ]
+        """Return all row groups that hold events, in arrival order; their times are not looked at."""
+        return [Group(n, i, place, Span(0, 0, rows)) for n, i, place, rows in self._held() if rows]
 
     def wanted(self, schema: Schema, needed: Needed | None) -> list[Group]:
         """Return the row groups that may hold needed events, as far as statistics tell."""
+        paths = [_columns_of(footer) for footer in self.footers]
+        for each in zip(self.files, self.footers, paths, strict=True):
+            _reject_null_times(*each, schema.time)
         found: list[Group] = []
+        for number, i, place, rows in self._held():
+            file, group = self.files[number], self.footers[number].row_group(i)
+            if rows and (
+                needed is None or may_hold(needed, self._ranges(needed, group, paths[number], file))
+            ):
+                times = _times(group, paths[number].get((schema.time,)), schema)
+                found.append(Group(number, i, place, Span(*times, rows)))
+        return found
+
+    def _held(self) -> Iterator[tuple[int, int, int, int]]:
+        """Yield of each row group its file's number, its own, its place, and how many events it has."""
         place = 0
         for number, (file, footer) in enumerate(zip(self.files, self.footers, strict=True)):
-            paths = _columns_of(footer)
-            _reject_null_times(file, footer, paths, schema.time)
+            first = 0
             for i in range(footer.num_row_groups):
-                group = footer.row_group(i)
-                if needed is None or may_hold(needed, self._ranges(needed, group, paths, file)):
-                    span = Span(*_times(group, paths.get((schema.time,)), schema), group.num_rows)
-                    found.append(Group(number, i, place, span))
+                rows = footer.row_group(i).num_rows
+                left = rows if file.kept is None else file.kept.slice(first, rows).true_count
+                yield number, i, place, left
+                first += rows
                 place += 1
-        return found
 
     def size(self, groups: Iterable[Group], names: Iterable[str]) -> int:
         """Return how many bytes some columns of row groups take."""
@@ -154,6 +174,7 @@ def open_lake(path: str | Path, version: int | None = None) -> Lake:
             raise StoreError(f"{text} is no Delta table, so it has no version {version}")
         root, files, declared = *_parquet_files(text), None
     footers = _footers(root, files)
+    files = tuple(map(_fitted, files, footers))
     schemas = [footer.schema.to_arrow_schema() for footer in footers]
     columns = common_schema([(file.path, s) for file, s in zip(files, schemas, strict=True)])
     columns, files = _with_hive(declared or columns, files)
@@ -230,7 +251,7 @@ def _with_hive(columns: pa.Schema, files: Sequence[File]) -> tuple[pa.Schema, tu
         if name not in columns.names:
             columns = columns.append(pa.field(name, pa.int64() if whole else pa.string()))
     typed = [
-        File(file.path, {n: _as(v, columns.field(n).type) for n, v in file.hive.items()}) for file in files
+        replace(file, hive={n: _as(v, columns.field(n).type) for n, v in file.hive.items()}) for file in files
     ]
     return columns, tuple(typed)
 
@@ -244,8 +265,13 @@ def _delta_files(root: Path, version: int | None) -> tuple[str, tuple[File, ...]
         held = delta.live_files(root, version)
     except delta.UnknownFeature as error:
         raise NotDirect(str(error)) from error
-    files = tuple(File(path, values) for path, values in held.files)
-    return str(root), files, held.columns
+    return str(root), tuple(File(*each) for each in held.files), held.columns
+
+
+def _fitted(file: File, footer: pq.FileMetaData) -> File:
+    if file.kept is None:
+        return file
+    return replace(file, kept=delta.fitted(file.kept, footer.num_rows, file.path))
 
 
 # ---- footers
@@ -296,6 +322,8 @@ def _reject_null_times(
     file: File, footer: pq.FileMetaData, paths: Mapping[Attribute, int], time: str
 ) -> None:
     index = paths.get((time,))
+    if file.kept is not None and index is not None:
+        return  # the rows without a time may be those that are deleted: whoever reads them will see
     if index is None:
         if time in file.hive:
             return

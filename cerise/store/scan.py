@@ -75,6 +75,11 @@ class Reading:
         assert isinstance(self.schema, Schema)
         return self.schema
 
+    @property
+    def deleted(self) -> int:
+        """How many rows of the files are deleted."""
+        return sum(file.deleted for file in self.files.values())
+
 
 @dataclass(slots=True)
 class _Piece:
@@ -114,7 +119,7 @@ class Scan:
         """
         waiting: list[_Piece] = []
         ready: list[_Piece] = []
-        borders = _borders(self.groups)
+        borders = _borders(self.groups, self.reading.roles)
         overlap = any(border <= group.span.last for group, border in zip(self.groups, borders, strict=False))
         numbered = bool(self.reading.late) or overlap
         for i, group in enumerate(self.groups):
@@ -139,8 +144,7 @@ class Scan:
         """Yield the row groups as they are, with the numbers of their rows, whatever their times."""
         for group in self.groups:
             table = self._read(group, self.reading.reads, late=False)
-            numbers = (group.place << BITS) + np.arange(len(table))
-            yield table.append_column(ROW, pa.array(numbers))
+            yield table.append_column(ROW, pa.array(self._numbers(group, table)))
 
     def complete(self, events: EventBatch) -> EventBatch:
         """Return events with the columns that are only returned, in the order and types of the schema."""
@@ -178,7 +182,7 @@ class Scan:
             times = read_times(table, self.reading.roles)
         except CeriseError as error:
             raise DataError(f"{self._named(group)}: {error.problem}", hint=error.hint) from error
-        rows = (group.place << BITS) + np.arange(len(table)) if numbered else None
+        rows = self._numbers(group, table) if numbered else None
         if not bool(np.all(times[1:] >= times[:-1])):
             return _ordered(_Piece(table, times, rows), np.argsort(times, kind="stable"))
         return _Piece(table, times, rows)
@@ -218,23 +222,42 @@ class Scan:
         return self._kept[place]
 
     def _read(self, group: Group, names: Sequence[str], *, late: bool) -> pa.Table:
-        file = self.reading.files[group.file]
         source = self._file(group.file)
         held = [name for name in names if name in source.schema_arrow.names]
-        table = _guarded(
-            self._named(group), lambda: source.read_row_group(group.number, columns=held, use_threads=False)
-        )
+        kept = None if late else self._kept_rows(group)  # late columns are taken by row, so all rows stay
+
+        def rows() -> pa.Table:
+            table = source.read_row_group(group.number, columns=held, use_threads=False)
+            return table if kept is None or not held else table.filter(kept)
+
+        table = _guarded(self._named(group), rows)
+        described = source.metadata.row_group(group.number)
         self.counts.groups += not late
         self.counts.rows += 0 if late else len(table) if held else group.span.rows
-        size = _size(source.metadata.row_group(group.number), held)
+        size = _size(described, held)
         if late:
             self.counts.late_bytes += size
         else:
             self.counts.bytes += size
-        return self._shaped(table, names, file, group)
+        return self._shaped(table, names, group, described.num_rows if late else group.span.rows)
 
-    def _shaped(self, table: pa.Table, names: Sequence[str], file: File, group: Group) -> pa.Table:
+    def _kept_rows(self, group: Group) -> pa.BooleanArray | None:
+        """Return which rows of a row group are not deleted; None: all."""
+        kept = self.reading.files[group.file].kept
+        if kept is None:
+            return None
+        footer = self._file(group.file).metadata
+        sizes = [footer.row_group(i).num_rows for i in range(group.number + 1)]
+        return kept.slice(sum(sizes[:-1]), sizes[-1])
+
+    def _numbers(self, group: Group, table: pa.Table) -> Ints:
+        """Return the numbers of the rows that were read of a row group."""
+        kept = self._kept_rows(group)
+        return (group.place << BITS) + (np.arange(len(table)) if kept is None else np.flatnonzero(kept))
+
+    def _shaped(self, table: pa.Table, names: Sequence[str], group: Group, rows: int) -> pa.Table:
         """Return columns in the types of the schema; what a file has not is null, or in its folder's name."""
+        file = self.reading.files[group.file]
         columns = []
         for name in names:
             kind = self.reading.columns.field(name).type
@@ -245,7 +268,7 @@ class Scan:
                 columns.append(column)
             else:
                 value = pa.scalar(file.hive.get(name), kind)
-                columns.append(pa.repeat(value, group.span.rows))
+                columns.append(pa.repeat(value, rows))
         return pa.table(columns, names=list(names))
 
     def _empty(self, names: Sequence[str]) -> pa.Table:
@@ -270,12 +293,13 @@ class Scan:
         return f"{self.reading.files[group.file].path}, row group {group.number}"
 
 
-def _borders(groups: Sequence[Group]) -> list[int]:
+def _borders(groups: Sequence[Group], schema: Schema) -> list[int]:
     """Return for each row group but the last the time from which events must wait for the next one.
 
-    Where row groups follow one another as their rows do, events of equal time are in order already (S1.2).
+    Where row groups follow one another as their rows do, events of equal time are in order already, unless
+    columns break the tie (S1.2).
     """
-    in_order = all(a.place < b.place for a, b in pairwise(groups))
+    in_order = not schema.order and all(a.place < b.place for a, b in pairwise(groups))
     return [min(each.span.first, MAX_TIME - 1) + in_order for each in groups[1:]]
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,11 @@ import pytest
 from deltalake import write_deltalake
 from typer.testing import CliRunner
 
+from cerise import api
 from cerise.cli import inputs, main, terminal
 from cerise.cli.main import app
+from cerise.store import files
+from tests.deletions import delete, paths
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -90,6 +94,30 @@ def test_the_one_match_of_000_table_1(here: Path) -> None:
 
 def test_the_query_as_printed_in_000_counts_one() -> None:
     assert json_rows(Q_1 + "RETURN COUNT(*)") == [{"count": 1}]
+
+
+PAIRS = "PATTERN SEQ(AAPL a, GOOG g) USE skip_till_any_match RETURN COUNT(*) AS n, MAX(g.open) AS high "
+
+
+def test_totals_in_every_format() -> None:
+    query = f"{PAIRS} PER EVENT"
+    assert json_rows(query) == [
+        {"last_time": "2023-05-26T10:57:00", "n": 1, "high": 125.55},
+        {"last_time": "2023-05-26T11:06:00", "n": 2, "high": 125.16},
+        {"last_time": "2023-05-26T11:23:00", "n": 2, "high": 125.0},
+    ]
+    done = run(query)
+    assert [line.split() for line in done.stdout.splitlines()][2] == ["2023-05-26", "10:57", "1", "125.55"]
+    assert done.stderr.startswith("3 rows in 7 events, ")
+    assert run(query, "trades.csv", "--format", "csv").stdout.splitlines()[2].endswith(",2,125.16")
+    assert run("PATTERN AAPL a RETURN STRING(COUNT(*))").stderr.startswith("1 row in 7 events")
+
+
+def test_totals_of_an_empty_file() -> None:
+    Path("e.json").write_text("")
+    assert json_rows(f"{PAIRS} IN ALL", "e.json") == [{"n": 0, "high": None}]
+    assert json_rows(f"{PAIRS} PER EVENT", "e.json") == []
+    assert run(f"{PAIRS} PER EVENT", "e.json").stderr.startswith("0 rows in 0 events")
 
 
 def test_the_table_shows_what_the_query_speaks_of() -> None:
@@ -419,9 +447,63 @@ def test_on_spark(spark: SparkSession) -> None:
     assert "Traceback" not in said
 
 
+def fill(kind: str) -> str:
+    """Write the trades in a form that tasks can read themselves, and return where."""
+    trades = inputs.Source("trades.csv", "date").table()
+    match kind:
+        case "file":
+            pq.write_table(trades, "trades.parquet")
+            return "trades.parquet"
+        case "folders":
+            for day in (1, 2):
+                Path(f"days/day={day}").mkdir(parents=True)
+                pq.write_table(trades.slice(4 * day - 4, 4), f"days/day={day}/part.parquet", row_group_size=2)
+            return "days"
+    write_deltalake("delta", trades)
+    if kind == "deleted":
+        before = [row["ticker"] for row in files.read("delta").to_pylist()]
+        delete(Path("delta"), {paths(Path("delta"))[0]: [before.index("AAPL")]})
+    return "delta"
+
+
+@pytest.mark.xdist_group("spark")
+@pytest.mark.parametrize("kind", ["file", "folders", "delta", "deleted"])
+def test_on_spark_a_path_is_read_by_tasks(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    path = fill(kind)
+    given: list[Any] = []
+    find = api.find
+    monkeypatch.setattr(
+        api, "find", lambda events, *rest, **more: given.append(events) or find(events, *rest, **more)
+    )
+    found = json_rows("q1.sase", path, "--spark")
+    assert given == [path]
+    assert [hours(row) for row in found] == [[E1, E3, E5, E6]]
+    pattern = "PATTERN SEQ(a, b) USE strict_contiguity WHERE a.volume < b.volume"
+    times = [(row["a"]["date"], row["b"]["date"]) for row in json_rows(pattern, path, "--spark")]
+    here = inputs.Source("trades.csv", "date").table().to_pylist()
+    if kind == "deleted":
+        del here[1]
+    rises = [(a, b) for a, b in pairwise(here) if a["volume"] < b["volume"]]
+    assert times == [(a["date"].isoformat(), b["date"].isoformat()) for a, b in rises]
+
+
+@pytest.mark.xdist_group("spark")
+def test_on_spark_times_that_are_text_are_understood_first(spark: SparkSession) -> None:
+    as_text = pyarrow.csv.ConvertOptions(column_types={"date": pa.string()})
+    texts = pyarrow.csv.read_csv("trades.csv", convert_options=as_text)
+    pq.write_table(texts, "texts.parquet")
+    write_deltalake("texts", texts)
+    for path in ("texts.parquet", "texts"):
+        for more in ((), ("--timestamp-format", "%Y/%m/%d %H:%M")):
+            assert [hours(row) for row in json_rows("q1.sase", path, "--spark", *more)] == [[E1, E3, E5, E6]]
+    assert "there is no file nothing" in run("q1.sase", "nothing", "--spark", code=1).stderr
+
+
 @pytest.mark.xdist_group("spark")
 def test_the_demo(spark: SparkSession) -> None:
     done = cerise("demo", "--events", "20000")
     assert "PATTERN SEQ(MSFT v1, GOOG v2, MSFT v3, GOOG v4)" in done.stdout
-    assert "cerise.find(bars, query, time=" in done.stdout
+    assert 'cerise.find("bars", query, time=' in done.stdout
     assert "open=" in done.stdout

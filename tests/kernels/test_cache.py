@@ -265,3 +265,14 @@ def test_another_processor_or_numba_changes_the_name(
         patch.setattr(cache, "version", lambda name: "99.0")
         assert fingerprint() != before
     assert fingerprint() == before
+
+
+def test_all_folders_with_kernels_are_sources() -> None:
+    """A cached kernel that calls a helper in another file keeps the old helper after an edit."""
+    package = cache.PACKAGE
+    with_kernels = {
+        str(path.parent.relative_to(package))
+        for path in package.rglob("*.py")
+        if "@kernel(" in path.read_text() and path.name != "jit.py"
+    }
+    assert with_kernels <= set(cache.SOURCES)

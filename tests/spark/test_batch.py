@@ -56,6 +56,24 @@ def test_the_answer_does_not_depend_on_partitions(spark: SparkSession, query: st
     assert ids(found) == expected
 
 
+@pytest.mark.parametrize(
+    ("rest", "why"),
+    [
+        ("WITHIN 5 OUTPUT NON_OVERLAPPING", "which matches overlap is known only from the first event on"),
+        ("WITHIN 5 LIMIT 2 PER EVENT", "LIMIT chooses among matches that start anywhere"),
+        ("WITHIN 5 EVENTS", "the window counts events, and their positions are not known"),
+        ("", "without WITHIN a match may span all events"),
+    ],
+)
+def test_explain_says_why_one_task_has_all(spark: SparkSession, rest: str, why: str) -> None:
+    frame = spark.createDataFrame(random_events(30, 2))
+    query = f"PATTERN SEQ(a, b) WHERE a.x = b.x {rest}"
+    lines = cerise.explain(frame, query, time="t", order="n").splitlines()
+    assert f"exchange   all events in one task: {why}" in lines
+    keyed = cerise.explain(frame, query.replace("WHERE", "PARTITION BY k WHERE"), time="t", order="n")
+    assert "exchange   exchanged by key" in keyed
+
+
 def test_ties_are_broken_by_what_the_query_reads(spark: SparkSession) -> None:
     """S1.2: however the rows are partitioned, and whatever else is returned."""
     events = (

@@ -82,10 +82,10 @@ def test_times_without_zone_are_known(tmp_path: Path) -> None:
             {
                 "minReaderVersion": 3,
                 "minWriterVersion": 7,
-                "readerFeatures": ["deletionVectors"],
-                "writerFeatures": ["deletionVectors"],
+                "readerFeatures": ["typeWidening"],
+                "writerFeatures": ["typeWidening"],
             },
-            "deletionVectors",
+            "typeWidening",
         ),
     ],
 )

@@ -13,7 +13,7 @@ from cerise.engines.nfa.draw import draw, nondeterminism, run_bound
 from cerise.engines.nfa.program import Program, Unfit, compile_program
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
-from cerise.pattern.query import Count, Strategy
+from cerise.pattern.query import Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def gains_by_merging(bound: Bound) -> str | None:
         slot.key.what in ("avg", "sum", "mean", "count", "number") for slot in program.layout.slots.values()
     ):
         return None
-    counts = isinstance(bound.query.returns, Count)
+    counts = bound.query.counts_only
     if bound.query.strategy is Strategy.ANY and (counts or not bound.kleene) and len(bound.variables) > 2:
         return "runs that remember the same values are merged"
     if bound.kleene and not bound.query.strategy.contiguous and counts:

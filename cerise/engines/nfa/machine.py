@@ -239,7 +239,8 @@ def deadline_of(m: int, point: int) -> int:
     if within < 0:
         return MAX
     if slide > 0:
-        return point // slide * slide + within - 1
+        begins = point // slide * slide
+        return MAX if begins > MAX - within else begins + within - 1
     return until(m, point)
 
 

@@ -341,7 +341,7 @@ class NfaMatcher:
             written = expand(self._memory.address, count, at, path, stack, lengths, events, fill)
             spelled = spelled + written if at[X_MATCH] == before else 0
             if spelled > self.options.max_runs:
-                raise self._too_many_matches(spelled, int(self._memory.matches[before, M_POINT]))
+                raise too_many_matches(self.program, spelled, int(self._memory.matches[before, M_POINT]))
             found = self._retained.matches(lengths[:written], events, fill)
             self.report.matches += written
             self.report.matched_events += int(fill.sum())
@@ -385,14 +385,6 @@ class NfaMatcher:
             hint="feed batches in stream order",
         )
 
-    def _too_many_matches(self, count: int, point: int) -> PlanError:
-        unit = "position" if self.program.by_position else "time"
-        return PlanError(
-            f"one event, at {unit} {point}, completes more than {count} matches of the query\n"
-            f"{show(self.program.bound.query)}",
-            hint=f"{WAYS_OUT}, or add LIMIT n PER EVENT",
-        )
-
     def _too_many(self, event: int) -> PlanError:
         query = show(self.program.bound.query)
         batch = self._retained.batch
@@ -402,6 +394,16 @@ class NfaMatcher:
             f"time {batch.times[event]}: more than {self.options.max_runs}, of the query\n{query}",
             hint=f"{WAYS_OUT}, use skip_till_next_match, or raise Options(max_runs=…)",
         )
+
+
+def too_many_matches(program: Program, count: int, point: int) -> PlanError:
+    """Return the error for an event that completes more matches than one can mean."""
+    unit = "position" if program.by_position else "time"
+    return PlanError(
+        f"one event, at {unit} {point}, completes more than {count} matches of the query\n"
+        f"{show(program.bound.query)}",
+        hint=f"{WAYS_OUT}, add LIMIT n PER EVENT, or raise Options(max_runs=…)",
+    )
 
 
 _COUNTERS = {

@@ -15,7 +15,7 @@ from cerise.engines.nfa.rows import Tables
 from cerise.engines.nfa.writer import ModuleWriter
 from cerise.events import Path
 from cerise.pattern.bound import Bound, Branch, Conjunct
-from cerise.pattern.query import Count, Output, Strategy, Unit
+from cerise.pattern.query import Output, Strategy, Unit
 
 MAX_FORMULAS = 1000
 
@@ -67,7 +67,7 @@ class Program:
     @property
     def counts_only(self) -> bool:
         """Whether the matches themselves are never asked for."""
-        return isinstance(self.bound.query.returns, Count)
+        return self.bound.query.counts_only
 
 
 def compile_program(bound: Bound, *, merging: bool) -> Program:
@@ -95,7 +95,7 @@ def compile_program(bound: Bound, *, merging: bool) -> Program:
             automata.append(automaton)
     why_not = _why_not_merging(bound)
     merges = merging and why_not is None
-    counts = isinstance(bound.query.returns, Count)
+    counts = bound.query.counts_only
     words = NODE_WORDS if not merges else COUNTED_NODE_WORDS if counts else MERGED_NODE_WORDS
     writer = ModuleWriter(bound, automata, Layout(words))
     source = writer.source()

@@ -139,7 +139,11 @@ def _distinct(events: Ints, fill: Ints) -> Ints:
 
 
 def _lists(lengths: Ints, values: Ints) -> pa.ListArray:
-    """Return lists of the given lengths, one after another; those of length 0 are null."""
+    """Return lists of the given lengths, one after another; those of length 0 are null.
+
+    The values are copied: matches outlive the memory that they were written to.
+    """
+    values = values.copy()
     if len(values) == len(lengths) and bool((lengths == 1).all()):
         offsets = np.arange(len(lengths) + 1, dtype=np.int32)
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values, pa.int64()))

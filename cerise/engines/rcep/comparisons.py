@@ -8,7 +8,6 @@ event on its own. Only comparisons of this form prune what is joined; all others
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from cerise.engines.nfa.automaton import Edge
@@ -132,21 +131,3 @@ def judging(compared: Comparison, step: Step, last: str, kleene: frozenset[str])
         if known and each.left.var != last and binds(each.left, step, kleene):
             return each
     return None
-
-
-def follows(compared: Comparison, others: Iterable[Comparison], kleene: frozenset[str]) -> bool:
-    """Whether a comparison with every event of a Kleene variable follows from that with its first.
-
-    From a.x < b[1].x and b[i-1].x < b[i].x follows a.x < b[i].x, for all i.
-    """
-    for each in (compared, compared.flipped()):
-        right = each.right
-        if right.var not in kleene or right.at is not At.EVERY or each.op not in TRANSITIVE:
-            continue
-        for other in others:
-            for link in (other, other.flipped()):
-                chained = link.left.at is At.PREVIOUS and link.right.at is At.CURRENT
-                same = link.left.expr == link.right.expr == right.expr
-                if chained and same and TRANSITIVE.get(link.op) == TRANSITIVE[each.op]:
-                    return True
-    return False

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cerise.engines.rcep.comparisons import Comparison, Side
+from cerise.engines.rcep.layers import Layers
 from cerise.engines.rcep.plan import Plan
 from cerise.pattern.expr import At
 from cerise.pattern.nodes import And, Kleene, Node, Seq, Var
@@ -18,7 +21,9 @@ def draw(plan: Plan) -> dict[str, str]:
         if plan.program.automata[number].states[step.edge.target].accepts is not None
     )
     said = {
-        "recomputed": f"when an event can be {' or '.join(ends)}, the last of all matches found then",
+        "recomputed": f"when an event can be {' or '.join(ends)}, the last of all matches found then"
+        if ends
+        else "never",
         "query tree": "\n".join(_tree(each.pattern) for each in branches) or "none: WHERE can never hold",
     }
     links = [_shown(plan.compared[number]) for number in plan.links.values()]
@@ -35,6 +40,30 @@ def draw(plan: Plan) -> dict[str, str]:
     return said
 
 
+def draw_layers(found: Sequence[Layers]) -> dict[str, str]:
+    """Say how chains of events are counted: what follows what, and what is compared."""
+    said = {"chains": "\n".join(_chain(layers) for layers in found)}
+    compared = {
+        "neighbours": [each for layers in found for group in layers.steps.values() for each in group],
+        "the last event": [each for layers in found for group in layers.ends.values() for each in group]
+        + [each for layers in found for group in layers.tests.values() for each in group],
+        "an event apart": [each for layers in found for group in layers.anchors.values() for each in group],
+    }
+    for name, group in compared.items():
+        if group:
+            said[f"compared with {name}"] = ", ".join(dict.fromkeys(map(_shown, group)))
+    return said
+
+
+def _chain(layers: Layers) -> str:
+    names = []
+    for place in layers.places:
+        several = len(layers.of(place.var)) > 1 or place.var == layers.last
+        number = f"[{place.number}{'…' if place.repeats else ''}]"
+        names.append(place.var + (number if several else ""))
+    return " → ".join([*names, layers.last])
+
+
 def _tree(node: Node) -> str:
     """Return the joins of a pattern, the last variable's first: a ⋈ (b ⋈ c)."""
     match node:
@@ -46,9 +75,13 @@ def _tree(node: Node) -> str:
             sign = " ⋈ " if isinstance(node, Seq) else " × "
             tree = _tree(items[-1])
             for item in reversed(items[:-1]):
-                tree = f"{_tree(item)}{sign}{tree if ' ' not in tree else f'({tree})'}"
+                tree = f"{_inside(_tree(item))}{sign}{_inside(tree)}"
             return tree
     raise AssertionError(node)
+
+
+def _inside(tree: str) -> str:
+    return f"({tree})" if " " in tree else tree
 
 
 def _shown(compared: Comparison) -> str:

@@ -8,8 +8,24 @@ from dataclasses import dataclass
 from cerise.engines.base import Matcher, Options
 from cerise.engines.nfa.derived import Mixed
 from cerise.engines.nfa.program import Unfit
+from cerise.engines.rcep.draw import draw, draw_layers
+from cerise.engines.rcep.layers import layers_for
 from cerise.engines.rcep.plan import plan_of
 from cerise.pattern.bound import Bound
+
+
+def why_enumerated(bound: Bound) -> str | None:
+    """Say why the matches of a query must be made, if only to be counted; None where they need not."""
+    try:
+        layers_for(bound)
+    except Unfit as reason:
+        return str(reason)
+    return None
+
+
+def waits(bound: Bound) -> bool:
+    """Whether matches of a query that this engine can run are found late: a NOT looks beyond their end."""
+    return plan_of(bound).waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +44,23 @@ class Rcep:
 
     def start(self, bound: Bound, options: Options) -> Matcher:
         """Return a matcher for a query."""
-        from cerise.engines.rcep.matcher import RcepMatcher  # numba is imported only where it is used
+        if why_enumerated(bound) is None:
+            from cerise.engines.rcep.counting import (
+                CountingMatcher,  # numba is imported only where it is used
+            )
+
+            return CountingMatcher(plan_of(bound), options)
+        from cerise.engines.rcep.matcher import RcepMatcher
 
         return RcepMatcher(plan_of(bound), options)
 
     def explain(self, bound: Bound) -> Mapping[str, str]:
         """Show the query tree and what prunes it."""
-        from cerise.engines.rcep.draw import draw
-
-        return draw(plan_of(bound))
+        if bound.query.totals is None:
+            return draw(plan_of(bound))
+        if (why := why_enumerated(bound)) is not None:
+            return {**draw(plan_of(bound)), "counted": f"one by one, as they are found: {why}"}
+        return {"counted": "without making them", **draw_layers(layers_for(bound))}
 
 
 ENGINES: dict[str, Rcep] = {"rcep": Rcep()}

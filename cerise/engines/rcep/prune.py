@@ -10,32 +10,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.nfa.machine import H_STARTS as STARTS
-from cerise.engines.nfa.machine import deadline_of, edge_row, state_row
-from cerise.engines.nfa.rows import E_ACCEPTS, E_BIT, E_TARGET, E_TERMINAL, S_FIRST, S_LAST
+from cerise.engines.nfa.machine import H_STARTS, deadline_of
 from cerise.engines.rcep.desk import (
     AT_LEAST,
     AT_MOST,
     D_BY_RIGHT,
-    D_BY_RIGHT_AT,
     D_EDGES,
     D_EVENTS,
     D_FLOORS,
     D_HAS,
     D_JUDGED,
-    D_JUDGED_AT,
-    D_LINK_OF,
     D_LISTS,
     D_MASKS,
     D_OPENS,
     D_PARTS,
     D_PLACES,
     D_POINTS,
-    D_PRUNED,
+    D_SLOT_COUNT,
     D_SLOTS,
     D_STAMP,
     D_STAMPS,
     D_VARS,
+    D_WAYS,
     J_LEFT,
     J_OP,
     J_RIGHT,
@@ -46,9 +42,18 @@ from cerise.engines.rcep.desk import (
     L_OP,
     L_RIGHT,
     L_WORDS,
-    LESS,
-    MORE,
     NULL,
+    P_ACCEPTS,
+    P_BIT,
+    P_FIRST,
+    P_JUDGED,
+    P_JUDGED_END,
+    P_LAST,
+    P_LINKS,
+    P_RIGHT,
+    P_RIGHT_END,
+    P_TERMINAL,
+    P_WORDS,
     holds,
     list_start,
 )
@@ -97,52 +102,60 @@ def fill_lists(masks: Any, parts: Any, starts: Any, lists: Any, places: Any) -> 
 
 
 @kernel()
-def note_alive(w: int, j: int, e: int) -> None:
-    """Let the edges before an edge know that an event is alive on it."""
-    put(get(w, D_HAS), j, 1)
-    at = get(w, D_BY_RIGHT_AT)
-    for i in range(get(at, j), get(at, j + 1)):
-        slot = get(w, D_SLOTS) + 8 * L_WORDS * get(get(w, D_BY_RIGHT), i)
-        value, op = get(get(slot, L_RIGHT), e), get(slot, L_OP)
+def note_alive(slots: int, by_right: int, way: int, e: int) -> None:
+    """Let the edges before an edge know the best value of the events that are alive on it."""
+    for i in range(get(way, P_RIGHT), get(way, P_RIGHT_END)):
+        slot = slots + 8 * L_WORDS * get(by_right, i)
+        value = get(get(slot, L_RIGHT), e)
         if value == NULL:
             continue
-        best = get(slot, L_BEST)
-        below = op in (LESS, AT_MOST)
-        if get(slot, L_HAS) == 0 or (value > best if below else value < best):
+        best, op = get(slot, L_BEST), get(slot, L_OP)
+        if get(slot, L_HAS) == 0 or (value > best if op <= AT_MOST else value < best):
             put(slot, L_BEST, value)
-        put(slot, L_HAS, 1)
+            put(slot, L_HAS, 1)
 
 
 @kernel()
-def is_judged(w: int, j: int, e: int, p: int) -> bool:
+def is_judged(judged: int, way: int, e: int, p: int) -> bool:
     """Whether an event passes all comparisons with the trigger."""
-    at = get(w, D_JUDGED_AT)
-    for i in range(get(at, j), get(at, j + 1)):
-        test = get(w, D_JUDGED) + 8 * J_WORDS * i
+    for i in range(get(way, P_JUDGED), get(way, P_JUDGED_END)):
+        test = judged + 8 * J_WORDS * i
         if not holds(get(test, J_OP), get(get(test, J_LEFT), e), get(get(test, J_RIGHT), p)):
             return False
     return True
 
 
 @kernel()
-def leads_on(m: int, w: int, j: int, e: int) -> bool:
+def leads_on(has: int, slots: int, way: int, e: int) -> bool:
     """Whether some later event is alive on an edge that follows, and linked to this one."""
-    state = state_row(m, get(edge_row(m, j), E_TARGET))
-    edges = get(w, D_EDGES)
-    for then in range(get(state, S_FIRST), get(state, S_LAST)):
-        if get(get(w, D_HAS), then) == 0:
+    links = get(way, P_LINKS)
+    for then in range(get(way, P_FIRST), get(way, P_LAST)):
+        if get(has, then) == 0:
             continue
-        link = get(get(w, D_LINK_OF), j * edges + then)
+        link = get(links, then)
         if link < 0:
             return True
-        slot = get(w, D_SLOTS) + 8 * L_WORDS * link
+        slot = slots + 8 * L_WORDS * link
         if get(slot, L_HAS) == 0:
             continue
         op, left = get(slot, L_OP), get(get(slot, L_LEFT), e)
-        ordered = op in (LESS, AT_MOST, MORE, AT_LEAST)
-        if left != NULL and (not ordered or holds(op, left, get(slot, L_BEST))):
+        if left != NULL and (op > AT_LEAST or holds(op, left, get(slot, L_BEST))):
             return True
     return False
+
+
+@kernel()
+def begin_with(w: int, p: int) -> None:
+    """Let nothing be alive but the trigger, on the edges that end there."""
+    ways, has, slots = get(w, D_WAYS), get(w, D_HAS), get(w, D_SLOTS)
+    for i in range(get(w, D_SLOT_COUNT)):
+        put(slots + 8 * L_WORDS * i, L_HAS, 0)
+    for j in range(get(w, D_EDGES)):
+        way = ways + 8 * P_WORDS * j
+        ends = get(way, P_ACCEPTS) and get(way, P_BIT) & get(get(w, D_MASKS), p)
+        put(has, j, 1 if ends else 0)
+        if ends:
+            note_alive(slots, get(w, D_BY_RIGHT), way, p)
 
 
 @kernel()
@@ -152,39 +165,32 @@ def prune(m: int, w: int, p: int) -> int:
     Returns:
         The earliest event that such a match may start with; -1: there is no such match.
     """
+    begin_with(w, p)
+    ways, has, slots, by_right = get(w, D_WAYS), get(w, D_HAS), get(w, D_SLOTS), get(w, D_BY_RIGHT)
+    lists, points, masks = get(w, D_LISTS), get(w, D_POINTS), get(w, D_MASKS)
     edges, count, part = get(w, D_EDGES), get(w, D_EVENTS), get(get(w, D_PARTS), p)
+    opens, stamps, judged, starts = get(w, D_OPENS), get(w, D_STAMPS), get(w, D_JUDGED), get(m, H_STARTS)
     stamp = get(w, D_STAMP) + 1
     put(w, D_STAMP, stamp)
-    for j in range(edges):
-        put(get(w, D_HAS), j, 0)
-        at = get(w, D_BY_RIGHT_AT)
-        for i in range(get(at, j), get(at, j + 1)):
-            put(get(w, D_SLOTS) + 8 * L_WORDS * get(get(w, D_BY_RIGHT), i), L_HAS, 0)
-    for j in range(edges):
-        way = edge_row(m, j)
-        if get(way, E_ACCEPTS) and get(way, E_BIT) & get(get(w, D_MASKS), p):
-            note_alive(w, j, p)
-    point, floor, first = get(get(w, D_POINTS), p), get(get(w, D_FLOORS), part), -1
+    point, floor, first = get(points, p), get(get(w, D_FLOORS), part), -1
     for i in range(get(get(w, D_PLACES), p) - 1, list_start(w, get(w, D_VARS), part) - 1, -1):
-        e = get(get(w, D_LISTS), i)
-        if e <= floor or deadline_of(m, get(get(w, D_POINTS), e)) < point:
+        e = get(lists, i)
+        if e <= floor or deadline_of(m, get(points, e)) < point:
             break
-        mask, alive = get(get(w, D_MASKS), e), False
+        mask, alive = get(masks, e), False
         for j in range(edges):
-            way = edge_row(m, j)
-            if get(way, E_BIT) & mask == 0 or get(way, E_TERMINAL):
+            way = ways + 8 * P_WORDS * j
+            if get(way, P_BIT) & mask == 0 or get(way, P_TERMINAL) or (j >= starts and get(opens, e) == 0):
                 continue
-            if j >= get(m, STARTS) and get(get(w, D_OPENS), e) == 0:
-                continue
-            if leads_on(m, w, j, e) and is_judged(w, j, e, p):
-                put(get(w, D_STAMPS), j * count + e, stamp)
+            if is_judged(judged, way, e, p) and leads_on(has, slots, way, e):
+                put(stamps, j * count + e, stamp)
                 alive = True
         if not alive:
             continue
         for j in range(edges):
-            if get(get(w, D_STAMPS), j * count + e) == stamp:
-                note_alive(w, j, e)
-                if j >= get(m, STARTS):
+            if get(stamps, j * count + e) == stamp:
+                put(has, j, 1)
+                note_alive(slots, by_right, ways + 8 * P_WORDS * j, e)
+                if j >= starts:
                     first = e
-    put(w, D_PRUNED, get(w, D_PRUNED) + 1)
     return first

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from cerise.engines.nfa.columns import Columns
 from cerise.engines.nfa.formulas import Scope
 from cerise.engines.nfa.layout import COL_FAULTS, Layout
 from cerise.engines.rcep.comparisons import Comparison, Side
 from cerise.kernels import formulas
 from cerise.kernels.predicates import NEVER, Writer, value
 from cerise.kinds import Kind
+from cerise.pattern.expr import Expr
 
 Ints = npt.NDArray[np.int64]
 Marks = npt.NDArray[np.bool_]
@@ -41,33 +42,51 @@ class Keys:
 
 
 class Sides:
-    """The values of some comparisons' sides."""
+    """The values of some comparisons' sides.
 
-    def __init__(self, compared: Sequence[Comparison], layout: Layout) -> None:
+    Args:
+        compared: the comparisons.
+        layout: where their attributes lie.
+        bits: the bit of each variable in masks.
+    """
+
+    def __init__(self, compared: Sequence[Comparison], layout: Layout, bits: Mapping[str, int]) -> None:
         self.compared = tuple(compared)
-        self._sides = list(dict.fromkeys(side.expr for each in compared for side in (each.left, each.right)))
         known = {side.expr: side for each in compared for side in (each.left, each.right)}
-        texts = [_source(number, known[expr], layout) for number, expr in enumerate(self._sides)]
-        self._code = formulas.load_columns(HEAD + "\n\n".join(texts)) if texts else None
+        self._sides = list(known)
+        texts = [_source(number, side, layout, bits[side.var]) for number, side in enumerate(known.values())]
+        self._code = formulas.load_columns(HEAD + "\n\n".join(texts)) if texts else {}
 
-    def keys(self, count: int, columns: int) -> list[Keys | None]:
+    def keys(self, columns: Columns, masks: Ints, fresh: int) -> list[Keys | None]:
         """Return the keys of each comparison; None where it must not be used, for these events.
 
         Args:
-            count: how many events there are.
-            columns: where generated code finds their columns.
+            columns: those of the events.
+            masks: which variables each event fits; it has a value on the sides of these.
+            fresh: the first event that is new: what cannot be computed of the others was counted before.
         """
-        found = {expr: self._values(number, count, columns) for number, expr in enumerate(self._sides)}
+        found = self._filled(columns, masks, fresh)
         return [self._keys(each, found) for each in self.compared]
 
-    def _values(self, number: int, count: int, columns: int) -> tuple[Ints, Marks]:
-        assert self._code is not None
-        values, nulls = np.zeros(count, np.int64), np.zeros(count, np.int64)
-        self._code[f"side{number}"](count, columns, values.ctypes.data, nulls.ctypes.data)
-        return values, nulls != 0
+    def ranks(self, columns: Columns, masks: Ints, fresh: int) -> list[Keys]:
+        """Return both sides of each comparison as dense ranks in their common order; null is -1."""
+        found = self._filled(columns, masks, fresh)
+        return [_ranked(each, found) for each in self.compared]
+
+    def _filled(self, columns: Columns, masks: Ints, fresh: int) -> dict[Expr, tuple[Ints, Marks]]:
+        found = {}
+        for number, expr in enumerate(self._sides):
+            values, nulls = np.zeros(len(masks), np.int64), np.zeros(len(masks), np.int64)
+            places = (columns.address, masks.ctypes.data, values.ctypes.data, nulls.ctypes.data)
+            faults = int(columns.words[COL_FAULTS])
+            self._code[f"side{number}"](0, fresh, *places)
+            columns.words[COL_FAULTS] = faults
+            self._code[f"side{number}"](fresh, len(masks), *places)
+            found[expr] = values, nulls != 0
+        return found
 
     @staticmethod
-    def _keys(compared: Comparison, found: dict[Any, tuple[Ints, Marks]]) -> Keys | None:
+    def _keys(compared: Comparison, found: dict[Expr, tuple[Ints, Marks]]) -> Keys | None:
         floats = Kind.FLOAT in (compared.left.kind, compared.right.kind)
         keys: list[Ints] = []
         for side in (compared.left, compared.right):
@@ -81,18 +100,35 @@ class Sides:
         return Keys(keys[0], keys[0] if same else keys[1])
 
 
-def _source(number: int, side: Side, layout: Layout) -> str:
-    """Write the function that fills in the values of a side and where they are null."""
+def _ranked(compared: Comparison, found: dict[Expr, tuple[Ints, Marks]]) -> Keys:
+    floats = Kind.FLOAT in (compared.left.kind, compared.right.kind)
+    sides = dict.fromkeys((compared.left, compared.right))
+    ordered = {side: _ordered(found[side.expr][0], side.kind, floats=floats) for side in sides}
+    known = np.unique(np.concatenate([ordered[side][~found[side.expr][1]] for side in sides]))
+    ranks = {side: np.searchsorted(known, ordered[side]) for side in sides}
+    for side in sides:
+        ranks[side][found[side.expr][1]] = -1
+    return Keys(ranks[compared.left], ranks[compared.right])
+
+
+def _source(number: int, side: Side, layout: Layout, bit: int) -> str:
+    """Write the function that fills in the values of a side, of events that fit its variable."""
     known = len(layout.columns)
     scope = Scope(layout, frozenset(), {side.var: 0}, frozenset(), newest=side.var)
-    writer = Writer(depth=2)
+    writer = Writer(depth=3)
     found = value(side.expr, scope, writer)
     assert len(layout.columns) == known, "a comparison asks for no column that its formula does not"
     writer.line(f"{'store_float' if side.kind is Kind.FLOAT else 'store'}(out + 8 * e, {found.code})")
     if found.null != NEVER:
         writer.line(f"store(nulls + 8 * e, 1 if {found.null} else 0)")
-    head = [f"def side{number}(n, cols, out, nulls) -> None:", "    for e in range(n):"]
-    return "\n".join([*head, *writer.lines, ""])
+    head = [
+        f"def side{number}(first, n, cols, masks, out, nulls) -> None:", "    e = first + 0",
+        "    while e < n:",
+        f"        if load(masks + 8 * e) & {bit} != 0:",
+    ]  # fmt: skip
+    return "\n".join(
+        [*head, *writer.lines, "        else:", "            store(nulls + 8 * e, 1)", "        e += 1", ""]
+    )
 
 
 def _ordered(values: Ints, kind: Kind, *, floats: bool) -> Ints:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from cerise.engines.nfa.rows import E_ACCEPTS, E_BIT
+from cerise.engines.nfa.rows import E_ACCEPTS, E_BIT, E_TARGET, E_TERMINAL, S_FIRST, S_LAST
 from cerise.engines.rcep import desk as at
 from cerise.engines.rcep.plan import Plan
 from cerise.engines.rcep.prune import fill_lists
@@ -29,14 +29,22 @@ class Desk:
         w[at.D_COUNTS], w[at.D_LIMIT], w[at.D_ALONE] = counts, limit, alone
         ends = edges[edges[:, E_ACCEPTS] != 0] if len(edges) else edges
         w[at.D_TRIGGERS] = np.bitwise_or.reduce(ends[:, E_BIT], initial=0)
-        self._has = np.zeros(max(len(edges), 1), np.int64)
+        self._ways = np.zeros((len(edges), at.P_WORDS), np.int64)
+        states = plan.program.tables.states[edges[:, E_TARGET]]
+        for word, column in (
+            (at.P_BIT, edges[:, E_BIT]), (at.P_ACCEPTS, edges[:, E_ACCEPTS]),
+            (at.P_TERMINAL, edges[:, E_TERMINAL]), (at.P_FIRST, states[:, S_FIRST]),
+            (at.P_LAST, states[:, S_LAST]),
+        ):  # fmt: skip
+            self._ways[:, word] = column
         self.lengths = np.zeros((0 if counts else ROWS, self.variables), np.int64)
         self.found = np.zeros((self.variables, 0), np.int64)
         self.fill = np.zeros(self.variables, np.int64)
         self.frames = np.zeros((64, at.F_WORDS), np.int64)
         self._arrays: dict[int, Ints] = {}
         self._keys: list[Keys | None] = []
-        self._put(at.D_HAS, self._has)
+        self._put(at.D_WAYS, self._ways)
+        self._put(at.D_HAS, np.zeros(max(len(edges), 1), np.int64))
         self._put(at.D_LENGTHS, self.lengths)
         self._put(at.D_FILL, self.fill)
         w[at.D_ROWS] = len(self.lengths)
@@ -120,7 +128,11 @@ class Desk:
             slots[slot, at.L_LEFT], slots[slot, at.L_RIGHT] = keys.left.ctypes.data, keys.right.ctypes.data
         self._put(at.D_LINK_OF, link_of)
         self._put(at.D_SLOTS, slots)
-        self._put_lists(at.D_BY_RIGHT, at.D_BY_RIGHT_AT, by_right)
+        self.w[at.D_SLOT_COUNT] = len(slots)
+        self._put(at.D_BY_RIGHT, np.array([each for some in by_right for each in some], np.int64))
+        self._ways[:, at.P_LINKS] = [row.ctypes.data for row in link_of[:edges]]
+        ends = np.cumsum([len(each) for each in by_right], dtype=np.int64)
+        self._ways[:, at.P_RIGHT_END], self._ways[1:, at.P_RIGHT] = ends, ends[:-1]
 
     def _lay_judged(self) -> None:
         edges, plan = int(self.w[at.D_EDGES]), self.plan
@@ -132,11 +144,8 @@ class Desk:
                     rows[j].append([op, keys.left.ctypes.data, keys.right.ctypes.data])
         flat = [row for each in rows for row in each]
         self._put(at.D_JUDGED, np.array(flat, np.int64).reshape(len(flat), at.J_WORDS))
-        self._put(at.D_JUDGED_AT, _offsets([len(each) for each in rows]))
-
-    def _put_lists(self, word: int, offsets: int, lists: list[list[int]]) -> None:
-        self._put(word, np.array([each for some in lists for each in some], np.int64))
-        self._put(offsets, _offsets([len(each) for each in lists]))
+        ends = np.cumsum([len(each) for each in rows], dtype=np.int64)
+        self._ways[:, at.P_JUDGED_END], self._ways[1:, at.P_JUDGED] = ends, ends[:-1]
 
     def _lay_equals(self, piece: Piece) -> None:
         """List the events that an equality finds, by partition and value, and where each value's are."""
@@ -171,7 +180,3 @@ def _places(order: Ints, keys: Keys, parts: Ints) -> tuple[Ints, Ints]:
     there[there] = values[at_value[there]] == keys.left[there]
     asked = np.where(there, parts * width + at_value, -1)
     return np.searchsorted(listed, asked), np.where(there, np.searchsorted(listed, asked, side="right"), 0)
-
-
-def _offsets(lengths: list[int]) -> Ints:
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,7 @@ class ReferenceMatcher:
         self.report = Report()
         self._tables: list[pa.Table] = []
         self._opens: list[npt.NDArray[np.bool_]] = []
+        self._positions: list[Rows] = []
         self._last_time: int | None = None
         self._branches = [
             (Runs(branch, bound, self._on_fault), Absences(branch, bound, self._on_fault))
@@ -78,6 +80,7 @@ class ReferenceMatcher:
             self._last_time = int(events.times[-1])
             self._tables.append(events.table)
             self._opens.append(np.ones(len(events), bool) if events.opens is None else events.opens)
+            self._positions.append(events.positions)
             self.report.events += len(events)
 
     def flush(self) -> Iterator[Matches]:
@@ -85,9 +88,10 @@ class ReferenceMatcher:
         tables = self._tables or [self.bound.schema.columns.empty_table()]
         table = pa.concat_tables(tables)
         schema = self.bound.schema
-        events = EventBatch.in_order(table, schema)
+        positions = np.concatenate([np.zeros(0, np.int64), *self._positions])
+        events = replace(EventBatch.in_order(table, schema), positions=positions)
         opens = np.concatenate([np.zeros(0, bool), *self._opens])
-        self._tables, self._opens = [], []
+        self._tables, self._opens, self._positions = [], [], []
         columns = events.columns(self.bound.reads)
         found: list[Positions] = []
         for rows in partitions_of(events, self.bound):
@@ -113,7 +117,7 @@ class ReferenceMatcher:
         if not state.startswith(head):
             raise DataError("the saved state is of another query, or damaged", hint="start the query afresh")
         table = pa.ipc.open_stream(state[len(head) :]).read_all()
-        self._tables, self._opens = [], []
+        self._tables, self._opens, self._positions = [], [], []
         self._keep(EventBatch.in_order(table, self.bound.schema))
 
     def _mark(self) -> bytes:

@@ -1,0 +1,215 @@
+"""Ways to count: a lane for all triggers that look at the same chains, and for each event at an anchor.
+
+Triggers with the same first event that ask the same of chains share a lane: the chains are counted once, and
+each trigger reads the sum as it is when its turn comes. Events of an anchor that no test tells apart share a
+lane too. Where an anchor opens the chains, all of them lie behind its event: then lanes begin there, whatever
+the window, and triggers with different windows share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cerise.engines.chains.model import Bools, Chains, Compare, Floats, Ints
+from cerise.engines.chains.program import Gate, Places
+
+COMPARED = {
+    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "=": np.equal,
+    "!=": np.not_equal,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lanes:
+    """Lanes in the order of their first places.
+
+    Args:
+        trigger: one of the triggers of each lane.
+        anchored: by anchor, the number of an event in its layer that stands for those of the lane.
+        first: the first place.
+        last: the place after the last.
+        reads: where the readings of each lane begin, and where those of the last end.
+        stop: the place before which a reading is done; ascending in each lane.
+        reader: the trigger of each reading.
+    """
+
+    trigger: Ints
+    anchored: tuple[Ints, ...]
+    first: Ints
+    last: Ints
+    reads: Ints
+    stop: Ints
+    reader: Ints
+
+    def asked(self, gate: Gate) -> Ints:
+        """Return what a gate compares with in each lane."""
+        return gate.right[self.trigger if gate.anchor is None else self.anchored[gate.anchor]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Anchor:
+    """A layer of single events.
+
+    Args:
+        layer: its number.
+        places: those of its events.
+        kind: by event, a number that is equal where no test tells events apart.
+        opens: which events open chains, where no chain comes to the layer otherwise; else None.
+        tests: what triggers ask of its events.
+    """
+
+    layer: int
+    places: Ints
+    kind: Ints
+    opens: Bools | None
+    tests: tuple[Compare, ...]
+
+
+def anchors_of(chains: Chains, places: Places) -> tuple[Anchor, ...]:
+    """Return the anchors of chains."""
+    found = []
+    for number in chains.anchors:
+        layer = chains.layers[number]
+        entered = any(each.target == number for each in chains.steps)
+        told = [each.compare.right for each in chains.anchor_tests if each.anchor == number]
+        kind = np.arange(len(layer.events))
+        if entered or layer.opens is None:
+            kind = _kinds([*told, *(each.left for each in layer.tests)], len(layer.events))
+        opens = None if entered else layer.opens
+        found.append(Anchor(number, places.of[number], kind, opens, layer.tests))
+    return tuple(found)
+
+
+def _kinds(columns: list[Ints], size: int) -> Ints:
+    """Return a number for each event, equal where all columns are."""
+    kind = np.zeros(size, np.int64)
+    for column in columns:
+        _, kind = np.unique(kind * (column.max(initial=0) + 2) + column + 1, return_inverse=True)
+    return kind
+
+
+def gates_of(chains: Chains, anchors: Sequence[Anchor]) -> list[Gate]:
+    """Return what lanes test: trigger tests of layers that are no anchors, anchors, and anchor tests."""
+    gates = [
+        Gate(number, each.op, each.left, each.right)
+        for number, layer in enumerate(chains.layers)
+        if number not in chains.anchors
+        for each in layer.tests
+    ]
+    gates += [Gate(each.layer, "=", each.kind, each.kind, n) for n, each in enumerate(anchors)]
+    for test in chains.anchor_tests:
+        compare, anchor = test.compare, chains.anchors.index(test.anchor)
+        gates.append(Gate(test.layer, compare.op, compare.left, compare.right, anchor))
+    return gates
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Views:
+    """What triggers look at: a row for each trigger and each kind of events at anchors."""
+
+    trigger: Ints
+    anchored: tuple[Ints, ...]
+    first: Ints
+    stop: Ints
+
+
+def views_of(
+    chains: Chains,
+    places: Places,
+    anchors: Sequence[Anchor],
+    *,
+    most: int,
+    by_places: bool = False,
+) -> Iterator[Views]:
+    """Yield the rows of some triggers at a time, always all of a trigger.
+
+    Args:
+        chains: what is counted.
+        places: its events.
+        anchors: its anchors.
+        most: rows at a time, unless one trigger has more.
+        by_places: whether the limit is on the places that all rows look at.
+    """
+    first = np.searchsorted(places.events, chains.low)
+    stop = np.searchsorted(places.events, chains.at)
+    order = np.lexsort((stop, first))
+    order = order[first[order] < stop[order]]
+    sizes = rows_by_trigger(anchors, first[order], stop[order])
+    if by_places:
+        sizes *= stop[order] - first[order]
+    groups = np.cumsum(sizes) // most if len(sizes) else np.zeros(0)
+    for some in np.split(order, np.flatnonzero(np.diff(groups)) + 1):
+        views = Views(some, (), first[some], stop[some])
+        for anchor in anchors:
+            views = _anchored(views, anchor)
+        if len(views.trigger):
+            yield views
+
+
+def rows_by_trigger(anchors: Sequence[Anchor], first: Ints, stop: Ints) -> Floats:
+    """Return at most how many rows triggers with such places have."""
+    sizes = np.ones(len(first), np.float64)
+    for each in anchors:
+        sizes *= np.searchsorted(each.places, stop) - np.searchsorted(each.places, first)
+    return sizes
+
+
+def _anchored(views: Views, anchor: Anchor) -> Views:
+    """Make a row for each kind of events that may stand at an anchor."""
+    low, high = np.searchsorted(anchor.places, views.first), np.searchsorted(anchor.places, views.stop)
+    row = np.repeat(np.arange(len(low)), high - low)
+    event = np.arange(len(row)) - np.repeat(np.cumsum(high - low) - high, high - low)
+    fits = np.ones(len(row), np.bool_) if anchor.opens is None else anchor.opens[event]
+    for test in anchor.tests:
+        fits &= holding(test.op, test.left[event], test.right[views.trigger[row]])
+    row, event = row[fits], event[fits]
+    if anchor.opens is None and len(row):
+        _, once = np.unique(row * (anchor.kind.max() + 1) + anchor.kind[event], return_index=True)
+        row, event = row[once], event[once]
+    first = views.first[row] if anchor.opens is None else np.maximum(views.first[row], anchor.places[event])
+    anchored = (*(each[row] for each in views.anchored), event)
+    return Views(views.trigger[row], anchored, first, views.stop[row])
+
+
+def holding(op: str, left: Ints, right: Ints) -> Bools:
+    """Return where a comparison of ranks holds."""
+    found: Bools = COMPARED[op](left, right) & (left >= 0) & (right >= 0)
+    return found
+
+
+def shared(views: Views, anchors: Sequence[Anchor], gates: Sequence[Gate]) -> Lanes:
+    """Return lanes for counting, each shared by all rows that look at the same chains."""
+    kinds = [anchor.kind[event] for anchor, event in zip(anchors, views.anchored, strict=True)]
+    asked = [gate.right[views.trigger] for gate in gates if gate.anchor is None]
+    same = [views.first, *kinds, *asked]
+    order = np.lexsort((views.stop, *same[::-1]))
+    new = np.zeros(len(order), np.bool_)
+    new[:1] = True
+    for column in same:
+        new[1:] |= np.diff(column[order]) != 0
+    start = np.flatnonzero(new)
+    pick, stop = order[start], views.stop[order]
+    reads = np.append(start, len(order))
+    anchored = tuple(each[pick] for each in views.anchored)
+    return Lanes(
+        views.trigger[pick],
+        anchored,
+        views.first[pick],
+        stop[reads[1:] - 1],
+        reads,
+        stop,
+        views.trigger[order],
+    )
+
+
+def apart(views: Views, *, mirrored: bool, places: int) -> tuple[Lanes, Ints]:
+    """Return a lane for each row, without readings; and the row of each lane."""
+    first, last = (places - views.stop, places - views.first) if mirrored else (views.first, views.stop)
+    order = np.lexsort((last, first))
+    none = np.zeros(0, np.int64)
+    anchored = tuple(each[order] for each in views.anchored)
+    reads = np.zeros(len(order) + 1, np.int64)
+    return Lanes(views.trigger[order], anchored, first[order], last[order], reads, none, none), order

@@ -1,0 +1,150 @@
+"""Exact numbers of any size, added without carrying.
+
+A number is limbs of `bits` bits, each in a word of 64, least first. The bits above hold what many additions
+carry: numbers are added word by word, several words at once, and only a finished sum is carried, by one limb.
+So a limb may end up a little above its bits, or below 0 where something was subtracted; the number is right.
+Limbs of several lanes (numbers counted side by side) lie together: limb 0 of each lane, then limb 1 of each.
+With A additions between carries, limbs stay below 2^(bits + 1) where A <= 2^(bits - 1), and sums fit into a
+word where A < 2^(62 - bits).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from cerise.errors import PlanError
+from cerise.kernels.jit import get, kernel, put
+
+Ints = npt.NDArray[np.int64]
+Objects = npt.NDArray[np.object_]
+LONG = 16  # words from which a loop over them is worth being made ready for
+
+
+def limb_bits(additions: int, bits: int = 64) -> int:
+    """Return how many bits a limb may have where so many numbers are added: `bits`, or the nearest to it."""
+    needed = additions.bit_length()
+    least, most = needed + 1, 61 - needed
+    if least > most:
+        raise PlanError(f"{additions} numbers are too many to add", hint="count fewer events at a time")
+    return max(least, min(bits, most))
+
+
+def to_ints(limbs: Ints, starts: Ints, bits: int) -> Objects:
+    """Return numbers as Python integers.
+
+    Args:
+        limbs: the limbs of all numbers, one number after the other.
+        starts: where each number begins, and where the last one ends.
+        bits: of a limb, each of which is from 0 to 2^bits - 1.
+    """
+    lengths = np.diff(starts)
+    numbers = np.zeros(len(lengths), np.object_)
+    for limb in range(int(lengths.max(initial=0)) - 1, -1, -1):
+        longer = np.flatnonzero(lengths > limb)
+        numbers[longer] = (numbers[longer] << bits) + limbs[starts[longer] + limb].astype(np.object_)
+    return numbers
+
+
+@kernel()
+def add(target: int, source: int, width: int) -> None:
+    """Add a row to another; rows are whole eights of words."""
+    if width < LONG:
+        for w in range(0, width, 8):
+            add_eight(target + 8 * w, source + 8 * w)
+    else:
+        for w in range(width):
+            put(target, w, get(target, w) + get(source, w))
+
+
+@kernel()
+def add_eight(target: int, source: int) -> None:
+    """Add eight words to others, without a loop."""
+    a, b, c, d = get(source, 0), get(source, 1), get(source, 2), get(source, 3)
+    e, f, g, h = get(source, 4), get(source, 5), get(source, 6), get(source, 7)
+    put(target, 0, a + get(target, 0))
+    put(target, 1, b + get(target, 1))
+    put(target, 2, c + get(target, 2))
+    put(target, 3, d + get(target, 3))
+    put(target, 4, e + get(target, 4))
+    put(target, 5, f + get(target, 5))
+    put(target, 6, g + get(target, 6))
+    put(target, 7, h + get(target, 7))
+
+
+@kernel()
+def put_in(target: int, source: int, held: int, width: int) -> None:
+    """Add a row to another of which only the first words are held; what lies above them is nothing."""
+    add(target, source, held)
+    if held < width:
+        for w in range(held, width):
+            put(target, w, get(source, w))
+
+
+@kernel()
+def subtract(target: int, source: int, width: int) -> None:
+    """Subtract a row from another."""
+    for w in range(width):
+        put(target, w, get(target, w) - get(source, w))
+
+
+@kernel()
+def clear(target: int, width: int) -> None:
+    """Make a row 0."""
+    for w in range(width):
+        put(target, w, 0)
+
+
+@kernel()
+def any_above(row: int, limb: int, lanes: int, bits: int) -> bool:
+    """Whether a limb of any lane, with what the one below it carries, is too large."""
+    found, most = False, (1 << bits) - 1
+    for lane in range(lanes):
+        word = get(row, limb * lanes + lane)
+        if limb > 0:
+            word += get(row, (limb - 1) * lanes + lane) >> bits
+        found = found or word > most or word < -most
+    return found
+
+
+@kernel()
+def carry(target: int, row: int, limbs: int, lanes: int, bits: int) -> None:
+    """Write a row, whole eights of words, with what is above the bits of each limb carried to the next.
+
+    The highest limb keeps its sign.
+    """
+    mask, top, below = (1 << bits) - 1, (limbs - 1) * lanes, row - 8 * lanes
+    if top == 0:
+        mask = -1
+    for w in range(lanes):
+        put(target, w, get(row, w) & mask)
+    for w in range(lanes, top):
+        put(target, w, (get(row, w) & mask) + (get(below, w) >> bits))
+    for w in range(max(top, lanes), top + lanes):
+        put(target, w, get(row, w) + (get(below, w) >> bits))
+    for w in range(top + lanes, (top + lanes + 7) & -8):
+        put(target, w, 0)
+
+
+@kernel()
+def is_zero(row: int, width: int) -> bool:
+    """Whether all words of a row are 0."""
+    w = 0
+    while w < width and get(row, w) == 0:
+        w += 1
+    return w >= width
+
+
+@kernel()
+def write(target: int, row: int, limbs: int, lanes: int, bits: int) -> int:
+    """Write the number of a row's first lane, with all carried; return its limbs without zeros at the top."""
+    mask = (1 << bits) - 1
+    over, length, limb = 0, 0, 0
+    while limb < limbs or over > 0:
+        word = over + (get(row, limb * lanes) if limb < limbs else 0)
+        put(target, limb, word & mask)
+        over = word >> bits
+        limb += 1
+        if word & mask:
+            length = limb
+    return length

@@ -1,0 +1,240 @@
+"""Counts and aggregates of matches that are never made: chains of events are counted instead (S7.2).
+
+For each event that can complete a match, the trigger, the chains that lead to it within its window are
+counted place by place. An aggregate follows from how many of them each event stands in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from cerise.engines.base import Finding, Matches, Options, Tally
+from cerise.engines.chains.counts import count, standings
+from cerise.engines.chains.model import AnchorTest, Chains, Compare, End, Layer, Step
+from cerise.engines.rcep.comparisons import Comparison
+from cerise.engines.rcep.layers import Layers, layers_for, places_of_argument
+from cerise.engines.rcep.plan import Plan
+from cerise.engines.rcep.sides import Keys
+from cerise.engines.rcep.stream import Recomputing
+from cerise.engines.rcep.window import Piece
+
+Ints = npt.NDArray[np.int64]
+LEAST = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Triggers, in the order of partition and stream.
+
+    Attributes:
+        rows: the events of the piece that they are.
+        at: their places in the order of partition and stream.
+        low: the first place there that a match of theirs may start at.
+        window: the number of the window that is asked about; None: nobody asks.
+    """
+
+    rows: Ints
+    at: Ints
+    low: Ints
+    window: Ints | None
+
+
+class CountingMatcher(Recomputing):
+    """A query whose matches are counted."""
+
+    def __init__(self, plan: Plan, options: Options) -> None:
+        self.layers = layers_for(plan.program.bound)
+        self._compared = list(dict.fromkeys(each for layers in self.layers for each in layers.compared))
+        super().__init__(plan, options, self._compared)
+        self._names = [var.name for var in self.program.bound.variables]
+        self._count = 0
+
+    def _found(self, piece: Piece, masks: Ints, first: int, last: int) -> Iterator[Finding]:
+        """Count the matches that some events complete."""
+        begun = time.perf_counter()
+        found = self._sides.ranks(self._columns, masks, piece.fresh)
+        ranks = dict(zip(self._compared, found, strict=True))
+        order = _Order(piece, masks)
+        for layers in self.layers:
+            chains = _Chaining(self, layers, order, ranks)
+            asked = chains.asked(first, last)
+            if not len(asked.rows):
+                continue
+            if self.program.counts_only:
+                self._count += sum(chains.counts(asked))
+            else:
+                for tally in chains.tallies(asked):
+                    self.report.matches += tally.count
+                    yield tally
+        self.report.matching_seconds += time.perf_counter() - begun
+
+    def _counted(self) -> Iterator[Finding]:
+        if self.program.counts_only:
+            count, self._count = self._count, 0
+            self.report.matches += count
+            yield Matches(self._window.retained.kept.slice(0, 0), {}, counted=count)
+
+    def bit(self, var: str) -> int:
+        """Return the bit of a variable in masks."""
+        return 1 << self._names.index(var)
+
+
+class _Order:
+    """The events of a piece that fit any variable, in the order of partition and stream."""
+
+    def __init__(self, piece: Piece, masks: Ints) -> None:
+        fitting = np.flatnonzero((masks != 0) & (piece.parts >= 0))
+        self.piece, self.masks = piece, masks
+        self.rows = fitting[np.argsort(piece.parts[fitting], kind="stable")]
+        self.points, ranks = np.unique(piece.points[self.rows], return_inverse=True)
+        self._width = len(self.points) + 1
+        self._keys = piece.parts[self.rows] * self._width + ranks  # both in one number
+
+    def fitting(self, bit: int) -> Ints:
+        """Return the places of the events that fit a variable."""
+        return np.flatnonzero(self.masks[self.rows] & bit)
+
+    def first_at(self, parts: Ints, points: Ints) -> Ints:
+        """Return the first place, in each of some partitions, of a point or a later one."""
+        return np.searchsorted(self._keys, parts * self._width + np.searchsorted(self.points, points))
+
+
+class _Chaining:
+    """The chains of one branch in one piece."""
+
+    def __init__(
+        self, matcher: CountingMatcher, layers: Layers, order: _Order, ranks: dict[Comparison, Keys]
+    ) -> None:
+        self.bound, self.layers, self.order, self.ranks = matcher.program.bound, layers, order, ranks
+        totals = self.bound.query.totals
+        self.per_window = totals is not None and totals.per.window
+        self.events = [order.fitting(matcher.bit(place.var)) for place in layers.places]
+        self.rows = [order.rows[events] for events in self.events]
+        self.triggers = order.fitting(matcher.bit(layers.last))
+        self.by_position = matcher.program.by_position
+
+    # ---- triggers
+
+    def asked(self, first: int, last: int) -> Asked:
+        """Return the events, from one up to another, that can complete a match; PER WINDOW each by window."""
+        rows = self.order.rows[self.triggers]
+        at = self.triggers[(rows >= first) & (rows < last)]
+        rows = self.order.rows[at]
+        piece, within, slide = self.order.piece, self.bound.within, self.bound.slide
+        points, parts = piece.points[rows], piece.parts[rows]
+        if within is None:
+            return Asked(rows, at, self.order.first_at(parts, np.full(len(rows), LEAST)), None)
+        size = int(str(within.size))
+        if slide is None:
+            low = self.order.first_at(parts, points - size + self.by_position)
+            return Asked(rows, at, np.minimum(low, at), None)
+        step = int(str(slide.size))
+        earliest = -((size - 1 - points) // step)  # of the windows that hold the trigger
+        if not self.per_window:
+            return Asked(rows, at, np.minimum(self.order.first_at(parts, earliest * step), at), None)
+        windows = points // step - earliest + 1
+        windows = np.maximum(windows, 0)
+        again = np.repeat(np.arange(len(rows)), windows)
+        number = np.arange(len(again)) - np.repeat(np.cumsum(windows) - windows, windows)
+        window = earliest[again] + number
+        low = np.minimum(self.order.first_at(parts[again], window * step), at[again])
+        return Asked(rows[again], at[again], low, window)
+
+    # ---- chains
+
+    def chains(self, asked: Asked) -> Chains:
+        """Return the chains that lead to some triggers."""
+        layers, opens = self.layers, self.order.piece.opens
+        anchors = tuple(sorted({anchor for _, anchor in layers.anchors}))
+        return Chains(
+            tuple(
+                Layer(
+                    self.events[i],
+                    opens[self.rows[i]] != 0 if i == 0 else None,
+                    tuple(self._compare(each, self.rows[i], asked.rows) for each in layers.tests.get(i, ())),
+                )
+                for i in range(len(layers.places))
+            ),
+            tuple(
+                Step(i, j, tuple(self._compare(each, self.rows[i], self.rows[j]) for each in tests))
+                for (i, j), tests in layers.steps.items()
+            ),
+            tuple(
+                End(i, tuple(self._compare(each, self.rows[i], asked.rows) for each in tests))
+                for i, tests in layers.ends.items()
+            ),
+            asked.at,
+            asked.low,
+            anchors,
+            tuple(
+                AnchorTest(i, anchor, self._compare(each, self.rows[i], self.rows[anchor]))
+                for (i, anchor), tests in layers.anchors.items()
+                for each in tests
+            ),
+        )
+
+    def _compare(self, compared: Comparison, left: Ints, right: Ints) -> Compare:
+        keys = self.ranks[compared]
+        return Compare(compared.op, keys.left[left], keys.right[right])
+
+    def counts(self, asked: Asked) -> list[int]:
+        """Return how many matches each trigger completes."""
+        found = count(self.chains(asked)) if self.layers.places else [0] * len(asked.rows)
+        if not self.layers.alone:
+            return found
+        opens = (self.order.piece.opens[asked.rows] != 0) & (asked.low <= asked.at) & self._holds(asked)
+        return [number + int(alone) for number, alone in zip(found, opens, strict=True)]
+
+    def _holds(self, asked: Asked) -> npt.NDArray[np.bool_]:
+        """Return whether a window holds a trigger at all: SLIDE may leave gaps."""
+        within, slide = self.bound.within, self.bound.slide
+        if within is None or slide is None:
+            return np.ones(len(asked.rows), bool)
+        points = self.order.piece.points[asked.rows]
+        return points % int(str(slide.size)) < int(str(within.size))
+
+    def tallies(self, asked: Asked) -> Iterator[Tally]:
+        """Yield how many matches each trigger completes, and which events give aggregates their values."""
+        counts = self.counts(asked)
+        wanted = [places_of_argument(self.layers, arg) for arg in self.bound.arguments]
+        standing = self._standing(asked, sorted({i for places, _ in wanted for i in places}))
+        for trigger, number in enumerate(counts):
+            if not number:
+                continue
+            last = int(asked.rows[trigger])
+            weights = {
+                arg: self._weights(standing.get(trigger, {}), places, last if own else None, number)
+                for arg, (places, own) in enumerate(wanted)
+            }
+            window = None if asked.window is None else int(asked.window[trigger])
+            yield Tally(self.order.piece.events, last, window, number, weights)
+
+    def _standing(self, asked: Asked, places: list[int]) -> dict[int, dict[int, tuple[Ints, list[int]]]]:
+        """Return for each trigger and place the events there and in how many chains each stands."""
+        found: dict[int, dict[int, tuple[Ints, list[int]]]] = {}
+        if not places:
+            return found
+        for each in standings(self.chains(asked), places):
+            order = np.lexsort((each.layer, each.trigger))
+            trigger, layer = each.trigger[order], each.layer[order]
+            borders = np.flatnonzero((np.diff(trigger) != 0) | (np.diff(layer) != 0)) + 1
+            for part in np.split(order, borders):
+                if len(part):
+                    place = int(each.layer[part[0]])
+                    rows = self.rows[place][each.event[part]]
+                    found.setdefault(int(each.trigger[part[0]]), {})[place] = (rows, list(each.chains[part]))
+        return found
+
+    @staticmethod
+    def _weights(
+        standing: dict[int, tuple[Ints, list[int]]], places: list[int], last: int | None, count: int
+    ) -> tuple[Ints, list[int]]:
+        taken = [standing[i] for i in places if i in standing]
+        rows = [rows for rows, _ in taken] + ([np.array([last])] if last is not None else [])
+        weights = [weight for _, some in taken for weight in some] + ([count] if last is not None else [])
+        return np.concatenate(rows) if rows else np.zeros(0, np.int64), weights

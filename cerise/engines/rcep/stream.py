@@ -1,0 +1,142 @@
+"""What recomputation does with a stream, whatever it then asks of the events: one piece after another."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from cerise.engines.base import Finding, Options, Report
+from cerise.engines.nfa import state
+from cerise.engines.nfa.columns import Columns
+from cerise.engines.nfa.layout import COL_FAULTS
+from cerise.engines.rcep.comparisons import Comparison
+from cerise.engines.rcep.plan import Plan
+from cerise.engines.rcep.sides import Sides
+from cerise.engines.rcep.window import Piece, Window
+from cerise.errors import DataError
+from cerise.events import EventBatch
+from cerise.kernels import formulas
+from cerise.pattern.values import Fault
+
+Ints = npt.NDArray[np.int64]
+ENGINE = "rcep"
+READ = 1 << 16  # new events that are looked at together, or as many as are kept
+
+
+class Recomputing(ABC):
+    """All state of a query that is recomputed: the events of its window."""
+
+    def __init__(self, plan: Plan, options: Options, compared: Sequence[Comparison]) -> None:
+        self.plan, self.program, self.options = plan, plan.program, options
+        self.report = Report()
+        self._formulas = formulas.load(self.program.source)
+        bits = {var.name: 1 << number for number, var in enumerate(self.program.bound.variables)}
+        self._sides = Sides(compared, self.program.layout, bits)
+        self._columns = Columns(self.program, self._on_fault, whole=True)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._window = Window(self.program)
+        self._last: int | None = None
+        self._done = 0  # the number of the first event that has not been tried as the last of a match
+
+    # ---- the interface of all engines
+
+    def feed(self, events: EventBatch) -> Iterator[Finding]:
+        """Take the next events in stream order; yield the matches that become final, some at a time."""
+        if not len(events):
+            return
+        if self._last is not None and events.times[0] < self._last:
+            raise DataError(
+                f"events go back in time, from {self._last} to {events.times[0]}",
+                hint="feed batches in stream order",
+            )
+        self.report.events += len(events)
+        start = 0
+        while start < len(events):
+            stop = min(start + max(READ, len(self._window)), len(events))
+            yield from self._read(events.slice(start, stop), over=False)
+            start = stop
+        yield from self._counted()
+
+    def flush(self) -> Iterator[Finding]:
+        """Yield the matches that the end of the stream makes final, and forget everything."""
+        yield from self._read(self._window.retained.kept.slice(0, 0), over=True)
+        yield from self._counted()
+        self._reset()
+
+    def save(self) -> bytes:
+        """Return the state, for `load` in another process."""
+        more = {"done": np.array([self._done, self._last is not None, self._last or 0])}
+        return state.write(self.program, {**self._window.saved(), **more}, engine=ENGINE)
+
+    def load(self, saved: bytes) -> None:
+        """Go on from a saved state of the same query."""
+        arrays = state.read(self.program, saved, engine=ENGINE)
+        self._reset()
+        self._window.restore(arrays)
+        done, known, last = (int(each) for each in arrays["done"])
+        self._done, self._last = done, last if known else None
+
+    # ---- pieces
+
+    def _read(self, fresh: EventBatch, *, over: bool) -> Iterator[Finding]:
+        """Look at what is kept and at some new events."""
+        begun = time.perf_counter()
+        piece = self._window.piece(fresh)
+        masks = np.zeros(len(piece), np.int64)
+        if len(piece):
+            if len(fresh):
+                self._last = int(fresh.times[-1])
+            points = np.ascontiguousarray(piece.points)
+            self._fit(piece, points, masks)
+            first = int(np.searchsorted(piece.numbers, self._done))
+            last = self._ready(piece, over=over)
+            self.report.matching_seconds += time.perf_counter() - begun
+            yield from self._found(piece, masks, first, last)
+            self._done = int(piece.numbers[last]) if last < len(piece) else int(piece.numbers[-1]) + 1
+            begun = time.perf_counter()
+            self.report.uncomputable += int(self._columns.words[COL_FAULTS])
+            self._columns.words[COL_FAULTS] = 0
+        self._window.keep(piece, masks != 0, 2 if self.plan.waits else 1)
+        self._columns.texts.keep(np.zeros(0, np.int64), _forget)
+        self.report.matching_seconds += time.perf_counter() - begun
+
+    def _fit(self, piece: Piece, points: Ints, masks: Ints) -> None:
+        """Make the columns ready, and find the variables that each event fits."""
+        columns = self._columns
+        columns.read(piece.events, _forget)
+        columns.at(0, 0, points)
+        assert self._formulas.fits is not None
+        self._formulas.fits(len(piece), columns.address, masks.ctypes.data)
+        if piece.fresh and (faults := int(columns.words[COL_FAULTS])):
+            columns.words[COL_FAULTS] = 0  # those of events that are kept were counted when they were new
+            self._formulas.fits(piece.fresh, columns.address, masks.ctypes.data)
+            columns.words[COL_FAULTS] = faults - columns.words[COL_FAULTS]
+
+    def _ready(self, piece: Piece, *, over: bool) -> int:
+        """Return up to which event all is known that matches which it completes depend on."""
+        if over or not self.plan.waits:
+            return len(piece)
+        within = self.program.bound.within
+        assert within is not None  # a NOT at the end needs one (S6.4)
+        return int(np.searchsorted(piece.points, int(piece.points[-1]) - int(str(within.size))))
+
+    @abstractmethod
+    def _found(self, piece: Piece, masks: Ints, first: int, last: int) -> Iterator[Finding]:
+        """Find the matches that events, from the first up to the last, complete."""
+
+    @abstractmethod
+    def _counted(self) -> Iterator[Finding]:
+        """Yield how many matches there were since the last time, where no more is asked for."""
+
+    def _on_fault(self, _fault: Fault) -> None:
+        self.report.uncomputable += 1
+
+
+def _forget(_codes: Ints) -> None:
+    """No string is remembered from piece to piece."""

@@ -1,0 +1,114 @@
+"""What the argument of an aggregate is worth: for each event that it is taken from, or for each match."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cerise.engines.base import Matches
+from cerise.engines.output import nth, refuse
+from cerise.engines.totals.cells import Asked
+from cerise.engines.totals.exact import Ints
+from cerise.engines.totals.groups import normal
+from cerise.events import EventBatch, read_column
+from cerise.kinds import STORED
+from cerise.pattern.bound import Bound
+from cerise.pattern.evaluate import Binding, compiled
+from cerise.pattern.expr import At, Attr, Expr, attributes, rebuild
+from cerise.pattern.resolve import is_single_event
+from cerise.pattern.totals import run_through
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The values that matches give to an argument.
+
+    Attributes:
+        match: the match that each is taken by, ascending.
+        place: where it is taken from: a row of the events, or its own number.
+        values: the values, in canonical form, at some places.
+    """
+
+    match: Ints
+    place: Ints
+    values: Callable[[Ints], pa.Array]
+
+    @classmethod
+    def of(cls, asked: Asked, matches: Matches, bound: Bound) -> Taken:
+        """Return the values of an argument."""
+        if not is_single_event(asked.arg):
+            match, values = _match_by_match(asked, matches, bound)
+            return cls(match, np.arange(len(match)), lambda places: values.take(pa.array(places)))
+        attr = attributes(asked.arg)[0]
+        match, rows = _events_of(matches.rows[attr.var], attr)
+        return cls(match, rows, lambda places: values_at(asked, matches.events, places))
+
+    def by(self, members: Ints, matches: int) -> tuple[Ints, Ints]:
+        """Return the values that members take, by the number of the member, and the places of these.
+
+        Args:
+            members: of which match each member is.
+            matches: how many matches there are.
+        """
+        lengths = np.bincount(self.match, minlength=matches)
+        starts = np.cumsum(lengths) - lengths
+        taken = lengths[members]
+        owner = np.repeat(np.arange(len(members)), taken)
+        before = np.cumsum(taken) - taken
+        return owner, self.place[np.arange(len(owner)) + np.repeat(starts[members] - before, taken)]
+
+
+def _events_of(rows: pa.ListArray, attr: Attr) -> tuple[Ints, Ints]:
+    """Return the events that an identifier means, each with the match that binds it."""
+    if attr.at is At.EVERY:
+        lengths = rows.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        return np.repeat(np.arange(len(rows)), lengths), rows.flatten().to_numpy(zero_copy_only=False)
+    one = nth(rows, attr.at - 1 if isinstance(attr.at, int) else -1)
+    return np.flatnonzero(np.asarray(one.is_valid())), one.drop_null().to_numpy(zero_copy_only=False)
+
+
+def values_at(asked: Asked, events: EventBatch, rows: Ints) -> pa.Array:
+    """Return the values of an argument, which speaks of one event, at some events."""
+    paths = {each.path for each in attributes(asked.arg) if each.path}
+    if not paths:
+        return pa.array(np.ones(len(rows), bool))  # an event itself
+    names = list(dict.fromkeys(path[0] for path in paths))
+    some = events.table.select(names).take(pa.array(rows))
+    columns = {path: read_column(some, events.schema, path) for path in paths}
+    if isinstance(asked.arg, Attr):
+        return normal(columns[asked.arg.path])
+    var = attributes(asked.arg)[0].var
+    function = compiled(_at_one(asked.arg), refuse(asked.arg))
+    plain = {path: column.to_pylist() for path, column in columns.items()}
+    values = [function(plain, {var: (row,)}, {}) for row in range(len(rows))]
+    return normal(pa.array(values, STORED[asked.kind]))
+
+
+def _at_one(expr: Expr) -> Expr:
+    """Return an expression about the one event that there is."""
+    return replace(expr, at=At.EVERY) if isinstance(expr, Attr) else rebuild(expr, _at_one)
+
+
+def _match_by_match(asked: Asked, matches: Matches, bound: Bound) -> tuple[Ints, pa.Array]:
+    """Return the values of an argument that speaks of several events: one, or one for each event of b."""
+    function = compiled(asked.arg, refuse(asked.arg))
+    columns = matches.events.columns({each.path for each in attributes(asked.arg) if each.path})
+    through = next(iter(run_through(asked.arg, bound.kleene)), None)
+    match: list[int] = []
+    values: list[Any] = []
+    for number, binding in enumerate(_bindings(matches)):
+        events = 1 if through is None else len(binding.get(through, ()))
+        for step in range(1, events + 1):
+            match.append(number)
+            values.append(function(columns, binding, {} if through is None else {through: step}))
+    return np.array(match, np.int64), normal(pa.array(values, STORED[asked.kind]))
+
+
+def _bindings(matches: Matches) -> Iterator[Binding]:
+    names = list(matches.rows)
+    for rows in zip(*(column.to_pylist() for column in matches.rows.values()), strict=True):
+        yield {name: tuple(taken) for name, taken in zip(names, rows, strict=True) if taken is not None}

@@ -1,0 +1,173 @@
+"""For which event, partition and windows a match counts, where totals are asked of these apart (S7.2).
+
+A group is known by its keys, which are the same on every machine: the name of an event and its time, the
+values of a partition, the number of a window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cerise.engines.base import Matches
+from cerise.engines.identity import event_ids
+from cerise.engines.totals.exact import Ints
+from cerise.events import EventBatch, read_column
+from cerise.kinds import STORED
+from cerise.pattern.bound import Bound
+from cerise.pattern.query import Per, Unit
+
+EVENT, TIME, WINDOW = "event", "time", "window"
+POSITION = "__cerise_position"  # the column of positions that count windows are measured in
+LEAST = int(np.iinfo(np.int64).min)
+
+
+def per(bound: Bound) -> Per:
+    """Return for what a query asks totals."""
+    assert bound.query.totals is not None
+    return bound.query.totals.per
+
+
+def key_schema(bound: Bound) -> pa.Schema:
+    """Return the columns that say which group is which."""
+    wanted = per(bound)
+    fields = [(EVENT, pa.int64()), (TIME, pa.int64())] if wanted is Per.EVENT else []
+    if wanted.partition:
+        kinds = (bound.schema.kind(path) for path in bound.partition)
+        fields += [(f"key_{number}", STORED[kind]) for number, kind in enumerate(kinds)]
+    return pa.schema(fields + ([(WINDOW, pa.int64())] if wanted.window else []))
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Some groups, and which of them each member is of.
+
+    Attributes:
+        keys: a value for each group, in the order of `key_schema`.
+        numbers: the group of each member.
+        size: how many groups there are.
+    """
+
+    keys: list[pa.Array]
+    numbers: Ints
+    size: int
+
+    @classmethod
+    def of(cls, events: EventBatch, last: Ints, windows: Ints | None, bound: Bound) -> Groups:
+        """Return the groups of members that certain events complete, in certain windows."""
+        rows, places = np.unique(last, return_inverse=True)
+        keys = _keys(events, rows, bound)
+        marks = [pa.array(numbered(keys, len(rows))[0][places])]
+        if windows is not None:
+            marks.append(pa.array(windows))
+        numbers, firsts = numbered(marks, len(last))
+        chosen = [key.take(pa.array(places[firsts])) for key in keys]
+        return cls([*chosen, *(mark.take(pa.array(firsts)) for mark in marks[1:])], numbers, len(firsts))
+
+    @classmethod
+    def apart(cls, events: EventBatch, last: Ints, windows: Ints | None, bound: Bound) -> Groups:
+        """Return each member as a group of its own."""
+        keys = [*_keys(events, last, bound), *([] if windows is None else [pa.array(windows)])]
+        return cls(keys, np.arange(len(last)), len(last))
+
+    @classmethod
+    def joined(cls, keys: Sequence[Sequence[pa.Array]], rows: int) -> Groups:
+        """Return groups as one: those with equal keys are the same."""
+        columns = [pa.concat_arrays(parts) for parts in zip(*keys, strict=True)]
+        numbers, firsts = numbered(columns, rows)
+        return cls([column.take(pa.array(firsts)) for column in columns], numbers, len(firsts))
+
+
+def numbered(columns: Sequence[pa.Array], rows: int) -> tuple[Ints, Ints]:
+    """Give equal rows equal numbers from 0 on; return these, and the first row of each number."""
+    numbers = np.zeros(rows, np.int64)
+    for column in columns if rows else ():
+        codes = column.dictionary_encode().indices.fill_null(-1).to_numpy().astype(np.int64) + 1
+        numbers = np.unique(numbers * (codes.max() + 1) + codes, return_inverse=True)[1]
+    _, firsts, numbers = np.unique(numbers, return_index=True, return_inverse=True)
+    return numbers, firsts
+
+
+def _keys(events: EventBatch, rows: Ints, bound: Bound) -> list[pa.Array]:
+    """Return the keys, all but windows, of some events."""
+    wanted, found = per(bound), []
+    if wanted is Per.EVENT:
+        found = [pa.array(_names(events, rows, bound).view(np.int64)), pa.array(events.times[rows])]
+    return found + (partition_keys(events, rows, bound) if wanted.partition else [])
+
+
+def _names(events: EventBatch, rows: Ints, bound: Bound) -> Any:
+    if events.equals is None:
+        return event_ids(events, bound)[rows]  # equal events are told apart by their order
+    some = EventBatch(
+        events.schema, events.table.take(pa.array(rows)), events.times[rows], events.positions[rows],
+        events.equals[rows],
+    )  # fmt: skip
+    return event_ids(some, bound)
+
+
+def partition_keys(events: EventBatch, rows: Ints, bound: Bound) -> list[pa.Array]:
+    """Return the values that partition some events, equal where SQL groups them together."""
+    if not bound.partition:
+        return []
+    names = list(dict.fromkeys(path[0] for path in bound.partition))
+    some = events.table.select(names).take(pa.array(rows))
+    return [normal(read_column(some, bound.schema, path)) for path in bound.partition]
+
+
+def normal(values: pa.Array) -> pa.Array:
+    """Return canonical values with one zero and one NaN."""
+    if not pa.types.is_floating(values.type):
+        return values
+    numbers = values.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+    return pa.array(np.where(np.isnan(numbers), np.nan, numbers), mask=np.asarray(values.is_null()))
+
+
+# ---- windows
+
+
+def windows_of(matches: Matches, first: Ints, last: Ints, bound: Bound) -> tuple[Ints, Ints]:
+    """Return the first and the last window [k·s, k·s + w) that holds all of each match, by number k."""
+    assert bound.within is not None
+    assert bound.slide is not None
+    size, step = int(str(bound.within.size)), int(str(bound.slide.size))
+    points = matches.events.times
+    if bound.within.unit is Unit.EVENTS:
+        points = matches.events.table.column(POSITION).to_numpy()
+    early = points[last] < LEAST + size  # of the windows with such events some would start before all times
+    low = (np.maximum(points[last], LEAST + size) - size) // step + 1
+    return np.where(early, -(-LEAST // step), low), points[first] // step
+
+
+class Positions:
+    """Numbers the events of each partition from 0, over all batches of a stream, where windows count them."""
+
+    def __init__(self, bound: Bound) -> None:
+        self.bound = bound
+        within = bound.within
+        totals = bound.query.totals
+        counted = within is not None and within.unit is Unit.EVENTS
+        self.wanted = totals is not None and totals.per.window and counted
+        self._seen: dict[str, int] = {}
+
+    def __call__(self, events: EventBatch) -> EventBatch:
+        """Return the next events with their positions in a column, or as they are where nobody asks."""
+        if not self.wanted or not len(events):
+            return events
+        keys = partition_keys(events, np.arange(len(events)), self.bound)
+        numbers, firsts = numbered(keys, len(events))
+        order = np.argsort(numbers, kind="stable")
+        sizes = np.bincount(numbers)
+        places = np.empty(len(events), np.int64)
+        places[order] = np.arange(len(events)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        listed = (key.take(pa.array(firsts)).to_pylist() for key in keys)
+        starts = []
+        for key, size in zip(map(repr, zip(*listed, strict=True) if keys else [()]), sizes, strict=True):
+            starts.append(self._seen.get(key, 0))
+            self._seen[key] = starts[-1] + int(size)
+        column = pa.array(places + np.array(starts)[numbers])
+        return replace(events, table=events.table.append_column(POSITION, column))
