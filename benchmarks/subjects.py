@@ -138,7 +138,7 @@ def matches(table: Any) -> Found:
     if "match_id" in table.column_names:
         return "match_id", table.column("match_id").to_pylist()
     if table.column_names == ["count"]:
-        return "count", table.column("count")[0].as_py()
+        return "count", int(table.column("count")[0].as_py())
     return "rows", [tuple(row.values()) for row in table.to_pylist()]
 
 

@@ -142,9 +142,14 @@ def test_strict_makes_warnings_errors() -> None:
 
 def test_the_budget_on_runs() -> None:
     events = pa.table({"t": range(30)})
-    with pytest.raises(cerise.PlanError, match="runs are alive at event") as caught:
-        cerise.find(events, "PATTERN a+ USE skip_till_any_match", time="t", options=Options(max_runs=1000))
-    assert "max_runs" in str(caught.value)
+    for engine, message in (
+        ("nfa", "runs are alive at event"),
+        (None, "one event, at time 10, completes more"),
+    ):
+        options = Options(engine=engine, max_runs=1000)
+        with pytest.raises(cerise.PlanError, match=message) as caught:
+            cerise.find(events, "PATTERN a+ USE skip_till_any_match", time="t", options=options)
+        assert "max_runs" in str(caught.value)
 
 
 @pytest.mark.parametrize("options", [{"max_runs": 0}, {"partitions": -1}])

@@ -7,6 +7,7 @@ from cerise.engines.base import Engine, Options
 from cerise.engines.trial import Trial
 from cerise.errors import PlanError, UnsupportedError, did_you_mean
 from cerise.pattern.bound import Bound
+from cerise.pattern.query import Strategy
 
 ENGINES: dict[str, Engine] = {**nfa.ENGINES, **rcep.ENGINES, "reference": reference.ENGINE}
 TRIED = ("nfa", "nfa-merge", "rcep")
@@ -33,7 +34,8 @@ def reasons(bound: Bound, options: Options) -> str:
     chosen = choose(bound, options)
     why = "as asked" if options.engine else _cheapest(bound)[1]
     unfit: dict[str, list[str]] = {}
-    for each in ENGINES.values():
+    explodes = bound.query.strategy is Strategy.ANY  # else nobody would ask for recomputation
+    for each in (engine for name, engine in ENGINES.items() if explodes or name != "rcep"):
         if each.name not in chosen.name.split(" or ") and (reason := each.why_not(bound)) is not None:
             unfit.setdefault(reason, []).append(each.name)
     return "; ".join([why, *(f"not {', '.join(names)}: {reason}" for reason, names in unfit.items())])

@@ -22,11 +22,11 @@ from cerise.kernels.jit import get, kernel
     # the walk: frames, how deep, where its matches may start, how many there are
     D_FRAMES, D_ROOM, D_DEPTH, D_LOW, D_MADE, D_NEXT, D_DEEPEST,
     # what is asked for
-    D_TRIGGERS, D_LIMIT, D_ALONE, D_COUNTS,
+    D_TRIGGERS, D_LIMIT, D_MOST, D_ALONE, D_COUNTS,
     # what is found: where it is written, how much room there is, how much was written
     D_LENGTHS, D_ROWS, D_FOUND, D_FOUND_ROOM, D_FILL, D_WRITTEN, D_COUNTED, D_TESTS,
     DESK_WORDS,
-) = range(44)  # fmt: skip
+) = range(45)  # fmt: skip
 
 # a frame of the walk: the edge tried, the least of its state, its list, a place in it, where the list ends
 F_EDGE, F_LEAST, F_LIST, F_CURSOR, F_END, F_WORDS = range(6)
@@ -46,7 +46,7 @@ Q_VAR, Q_LIST, Q_LOW, Q_HIGH, Q_WORDS = range(5)
 LESS, AT_MOST, MORE, AT_LEAST, EQUAL, UNEQUAL = range(6)
 OPS = {"<": LESS, "<=": AT_MOST, ">": MORE, ">=": AT_LEAST, "=": EQUAL, "!=": UNEQUAL}
 NULL = -(2**63)
-DONE, FULL, DEEPER, PAUSED = range(4)
+DONE, FULL, DEEPER, PAUSED, TOO_MANY = range(5)
 PATIENCE = 1 << 22  # events tried before the caller is asked whether to go on
 
 

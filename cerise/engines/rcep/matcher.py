@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cerise.engines.base import Matches, Options
-from cerise.engines.nfa.machine import A_COLS, G_NEED, G_NODES, G_RUNS
+from cerise.engines.nfa.machine import A_COLS, G_NEED, G_NODES, G_RUNS, MAX
 from cerise.engines.nfa.matcher import too_many_matches
 from cerise.engines.nfa.tables import Memory
 from cerise.engines.rcep import desk as at
@@ -33,13 +33,13 @@ class RcepMatcher(Recomputing):
         self._memory.m[A_COLS] = self._columns.address
         alone = query.output is Output.NON_OVERLAPPING
         limit = 1 if alone else query.limit or 0
-        self._points = np.zeros(0, np.int64)
         self._desk = Desk(plan, counts=program.counts_only, limit=limit, alone=alone)
+        self._desk.w[at.D_MOST] = MAX if program.counts_only else options.max_runs
 
     def _found(self, piece: Piece, masks: Ints, first: int, last: int) -> Iterator[Matches]:
         """Find the matches that some events complete, and yield them as they fill the room for them."""
         begun = time.perf_counter()
-        desk, self._points = self._desk, piece.points
+        desk = self._desk
         desk.lay(piece, masks, self._sides.keys(self._columns, masks, piece.fresh))
         follow_kept(self._memory.address, desk.address, first)
         desk.w[at.D_NEXT], desk.w[at.D_DEPTH] = first, -1
@@ -47,6 +47,9 @@ class RcepMatcher(Recomputing):
         while status != at.DONE:
             with np.errstate(all="ignore"):
                 status = recompute(self._formulas.edge, self._memory.address, desk.address, last)
+            if status == at.TOO_MANY:
+                point = int(piece.points[desk.w[at.D_NEXT]])
+                raise too_many_matches(self.program, self.options.max_runs, point)
             if status == at.DEEPER:
                 self._deepen()
             self.report.matching_seconds += time.perf_counter() - begun
@@ -66,8 +69,6 @@ class RcepMatcher(Recomputing):
         written = int(w[at.D_WRITTEN])
         if not (written or paused) or self.program.counts_only:
             return
-        if w[at.D_MADE] > self.options.max_runs:
-            raise too_many_matches(self.program, self.options.max_runs, int(self._points[w[at.D_NEXT]]))
         begun = time.perf_counter()
         self.report.matched_events += int(desk.fill.sum())
         self.report.matches += written

@@ -83,6 +83,7 @@ from cerise.engines.rcep.desk import (
     D_LOW,
     D_MADE,
     D_MASKS,
+    D_MOST,
     D_NEXT,
     D_NUMBERS,
     D_OPENS,
@@ -112,6 +113,7 @@ from cerise.engines.rcep.desk import (
     Q_LOW,
     Q_VAR,
     Q_WORDS,
+    TOO_MANY,
     first_after,
     list_start,
 )
@@ -353,6 +355,8 @@ def walk(edge: Any, m: int, w: int, p: int, low: int) -> int:
                 if limit > 0 and get(w, D_MADE) == limit:
                     put(w, D_DEPTH, -1)
                     return DONE
+                if get(w, D_MADE) > get(w, D_MOST):
+                    return TOO_MANY
             next_edge(frame)
             continue
         put(frame, F_CURSOR, c + 1)
@@ -416,7 +420,7 @@ def recompute(edge: Any, m: int, w: int, last: int) -> int:
 
     Returns:
         DONE; FULL where matches must be taken away first, DEEPER where a match is longer than there is room,
-        PAUSED where it takes long.
+        PAUSED where it takes long, TOO_MANY where one event completes more matches than is allowed.
     """
     while get(w, D_NEXT) < last:
         p = get(w, D_NEXT)
