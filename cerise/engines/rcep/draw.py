@@ -21,20 +21,23 @@ def draw(plan: Plan) -> dict[str, str]:
         if plan.program.automata[number].states[step.edge.target].accepts is not None
     )
     said = {
-        "recomputed": f"when an event can be {' or '.join(ends)}, the last of all matches found then"
+        "trigger": f"an event that can be {' or '.join(ends)}: matches that end with it are joined then"
         if ends
         else "never",
-        "query tree": "\n".join(_tree(each.pattern) for each in branches) or "none: WHERE can never hold",
+        "tree": "\n".join(_tree(each.pattern) for each in branches) or "none: WHERE can never hold",
     }
-    links = [_shown(plan.compared[number]) for number in plan.links.values()]
-    judged = [_shown(plan.compared[number]) for numbers in plan.judged.values() for number in numbers]
-    equal = [_shown(plan.compared[number]) for number in plan.equal.values()]
-    if judged:
-        said["pruned by the last event"] = ", ".join(dict.fromkeys(judged))
-    if links:
-        said["pruned by the next event"] = ", ".join(dict.fromkeys(links))
-    if equal:
-        said["found by value"] = ", ".join(dict.fromkeys(equal))
+    pruning = {
+        "by the last event": [number for numbers in plan.judged.values() for number in numbers],
+        "by the next event": list(plan.links.values()),
+        "found by value": list(plan.equal.values()),
+    }
+    pruned = [
+        f"{name}: {', '.join(dict.fromkeys(_shown(plan.compared[number]) for number in numbers))}"
+        for name, numbers in pruning.items()
+        if numbers
+    ]
+    if pruned:
+        said["pruned"] = "\n".join(pruned)
     if plan.waits:
         said["waits"] = "until the window of a match has passed, for what a NOT forbids"
     return said
@@ -45,13 +48,15 @@ def draw_layers(found: Sequence[Layers]) -> dict[str, str]:
     said = {"chains": "\n".join(_chain(layers) for layers in found)}
     compared = {
         "neighbours": [each for layers in found for group in layers.steps.values() for each in group],
-        "the last event": [each for layers in found for group in layers.ends.values() for each in group]
+        "with the last event": [each for layers in found for group in layers.ends.values() for each in group]
         + [each for layers in found for group in layers.tests.values() for each in group],
-        "an event apart": [each for layers in found for group in layers.anchors.values() for each in group],
+        "with one apart": [each for layers in found for group in layers.anchors.values() for each in group],
     }
-    for name, group in compared.items():
-        if group:
-            said[f"compared with {name}"] = ", ".join(dict.fromkeys(map(_shown, group)))
+    lines = [
+        f"{name}: {', '.join(dict.fromkeys(map(_shown, group)))}" for name, group in compared.items() if group
+    ]
+    if lines:
+        said["compared"] = "\n".join(lines)
     return said
 
 
