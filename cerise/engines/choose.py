@@ -46,9 +46,10 @@ def _cheapest(bound: Bound) -> tuple[tuple[str, ...], str]:
     if ENGINES["nfa"].why_not(bound) is not None:
         return ("reference",), "the only one that can run the query"
     counts = bound.query.totals is not None and (bound.kleene or not bound.query.counts_only)
-    if counts and ENGINES["rcep"].why_not(bound) is None and rcep.why_enumerated(bound) is None:
+    able = rcep.why_not(bound) is None
+    if able and counts and rcep.why_enumerated(bound) is None:
         return ("rcep",), "matches are counted without making them"
-    if bound.kleene and ENGINES["rcep"].why_not(bound) is None and not rcep.waits(bound):
+    if able and bound.kleene and not rcep.waits(bound):
         return TRIED, "every subset of a window's events may be a run: they are tried on the first events"
     if (gain := nfa.gains_by_merging(bound)) is not None:
         return ("nfa-merge",), gain

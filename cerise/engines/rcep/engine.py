@@ -14,6 +14,15 @@ from cerise.engines.rcep.plan import plan_of
 from cerise.pattern.bound import Bound
 
 
+def why_not(bound: Bound) -> str | None:
+    """Say why a query cannot be recomputed, whatever it reads from; None where it can."""
+    try:
+        plan_of(bound)
+    except (Unfit, Mixed) as reason:
+        return str(reason)
+    return None
+
+
 def why_enumerated(bound: Bound) -> str | None:
     """Say why the matches of a query must be made, if only to be counted; None where they need not."""
     try:
@@ -36,11 +45,10 @@ class Rcep:
 
     def why_not(self, bound: Bound) -> str | None:
         """Say why this engine cannot run a query; None where it can."""
-        try:
-            plan_of(bound)
-        except (Unfit, Mixed) as reason:
-            return str(reason)
-        return None
+        if (reason := why_not(bound)) is not None or bound.source is None:
+            return reason
+        reason = self.why_not(bound.source)
+        return None if reason is None else f"of the query that it reads from, {reason}"
 
     def start(self, bound: Bound, options: Options) -> Matcher:
         """Return a matcher for a query."""
