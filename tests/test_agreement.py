@@ -110,7 +110,7 @@ def _comparable(value: Any) -> Any:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("go", GOES)
 def test_every_engine_finds_what_the_law_says(go: int, engine: str) -> None:
-    @examples(40, len(GOES) * len(COMPILED), go) if engine in COMPILED else examples(640, go=go)
+    @examples(40, len(GOES) * len(COMPILED), go) if engine in COMPILED else examples(400, go=go)
     @given(pairs(strategies=(Strategy.ANY,)) if engine == "rcep" else pairs())
     def agrees(pair: Pair) -> None:
         pair = uncounted(pair)
@@ -176,7 +176,7 @@ def test_the_nfa_engines_agree_with_the_reference(go: int) -> None:
 def test_recomputation_and_all_runners_agree_with_the_reference(go: int) -> None:
     """For skip_till_any_match, which is what it is for."""
 
-    @examples(30, len(GOES), go)
+    @examples(16, len(GOES), go)
     @given(pairs(strategies=(Strategy.ANY,), returns=False))
     def agrees(pair: Pair) -> None:
         bound = bound_of(pair)
@@ -211,7 +211,7 @@ def test_a_runner_changes_nothing(runner: str, engine: str) -> None:
     old = runner.startswith(("batches", "saved"))  # those that threads, exchange and files came after
     compiled = examples(60 if old else 30, 1, list(ENGINES).index(engine))
 
-    @compiled if engine in NFA else examples(150)
+    @compiled if engine in NFA else examples(80)
     @given(pairs(returns=False))
     def agrees(pair: Pair) -> None:
         bound = bound_of(pair)
