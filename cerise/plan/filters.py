@@ -69,7 +69,7 @@ def why_all(bounds: Sequence[Bound]) -> str | None:
             return "the window counts every event"
         for branch in bound.branches:
             for name, exprs in branch.filters.items():
-                if not _tests(exprs):
+                if not tests_of(exprs):
                     return f"{name} fits every event, as far as can be told without matching"
     return None
 
@@ -79,10 +79,11 @@ def needed(bounds: Sequence[Bound]) -> Needed | None:
     if why_all(bounds) is not None:
         return None
     branches = [branch for bound in bounds for branch in bound.branches]
-    return tuple(dict.fromkeys(_tests(exprs) for branch in branches for exprs in branch.filters.values()))
+    return tuple(dict.fromkeys(tests_of(exprs) for branch in branches for exprs in branch.filters.values()))
 
 
-def _tests(exprs: tuple[Expr, ...]) -> tuple[Comparison, ...]:
+def tests_of(exprs: tuple[Expr, ...]) -> tuple[Comparison, ...]:
+    """Return what of some predicates on one event compares an attribute with constants."""
     return tuple(test for expr in exprs if (test := _test(expr)) is not None)
 
 
