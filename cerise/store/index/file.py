@@ -22,11 +22,13 @@ from cerise.store.index.block import Block, build
 from cerise.store.index.codes import WORDS
 from cerise.store.index.directory import (
     VERSION,
-    DataFile as DataFile,
     Directory,
     block_schema,
     cluster_schema,
     table_of,
+)
+from cerise.store.index.directory import (
+    DataFile as DataFile,
 )
 from cerise.store.index.layout import Layout
 from cerise.store.index.sample import Reservoir
@@ -60,9 +62,7 @@ def _broken(problem: str, path: str, block: int | None) -> BrokenIndex:
 # ---- writing
 
 
-def write_index(
-    row_groups: Iterable[pa.Table], layout: Layout, about: DataFile, sink: pa.NativeFile
-) -> None:
+def write_index(row_groups: Iterable[pa.Table], layout: Layout, about: DataFile, sink: pa.NativeFile) -> None:
     """Write the index of a data file; one row group is in memory at a time.
 
     Args:
@@ -113,7 +113,9 @@ class _Writer:
         self._write(block.data)
         first, last = block.facts["first"], block.facts["last"]
         row = {"row_group": number, "rows": block.rows, "step": block.step}
-        row |= {"first": int(first.min()), "last": int(last.max())} if block.rows else {"first": 0, "last": -1}
+        row |= (
+            {"first": int(first.min()), "last": int(last.max())} if block.rows else {"first": 0, "last": -1}
+        )
         self._blocks.append({name: [value] for name, value in (row | self._encodings(block)).items()})
         self.rows += block.rows
 
