@@ -282,9 +282,7 @@ def _fitted(file: File, footer: pq.FileMetaData) -> File:
 # ---- footers
 
 
-def _described(
-    root: str, files: tuple[File, ...]
-) -> tuple[tuple[File, ...], tuple[pq.FileMetaData, ...]]:
+def _described(root: str, files: tuple[File, ...]) -> tuple[tuple[File, ...], tuple[pq.FileMetaData, ...]]:
     """Return files with what they say of themselves."""
     footers = _footers(root, files)
     return tuple(map(_fitted, files, footers)), footers

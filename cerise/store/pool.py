@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cerise.events import Schema, read_column, read_times
-from cerise.plan.filters import Sieve
-from cerise.store.filtering.intervals import Ints, Intervals
+from cerise.events import Schema, raw_column, read_column, read_times
+from cerise.store.filtering.intervals import Intervals, Ints
+from cerise.store.index.codes import encode
 from cerise.store.index.lookup import Events, Wanted
+from cerise.store.index.ranges import holds, intervals_of
 from cerise.store.lake import Group
 from cerise.store.scan import Reading, Scan
 
@@ -49,7 +51,7 @@ class Pool:
         for group in self.groups:
             if intervals is None or len(intervals.limited(group.span.first, group.span.last)):
                 table, times, rows = self._read(group, needed)
-                keep = _judged(wanted, table, self._roles)
+                keep = judged(wanted, table, times, self._roles)
                 if intervals is not None:
                     keep &= intervals.holds(times)
                 found.append(Events(times[keep], rows[keep]))
@@ -84,13 +86,17 @@ def _names(wanted: Wanted, roles: Schema) -> tuple[str, ...]:
     return (*types, *(test.path[0] for test in wanted.tests))
 
 
-def _judged(wanted: Wanted, table: pa.Table, roles: Schema) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def judged(wanted: Wanted, table: pa.Table, times: Ints, roles: Schema) -> npt.NDArray[np.bool_]:
+    """Tell of each event whether it is wanted."""
     keep = np.ones(len(table), bool)
     if wanted.types is not None and roles.type is not None:
         kinds = read_column(table, roles, (roles.type,))
-        kinds = kinds.cast(kinds.type.value_type) if pa.types.is_dictionary(kinds.type) else kinds
         chosen = pc.is_in(kinds, value_set=pa.array(list(wanted.types), kinds.type))
         keep &= np.asarray(chosen.fill_null(False))
-    if wanted.tests and len(table):
-        keep &= Sieve((wanted.tests,), roles).kept(table)
+    for test in wanted.tests:
+        name, kind = test.path[0], roles.type_of(test.path)
+        if name == roles.time:
+            keep &= Intervals(*intervals_of([test], kind)).holds(times)
+        else:
+            keep &= holds(test, encode(raw_column(table, test.path), name), kind)
     return keep

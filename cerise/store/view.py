@@ -18,6 +18,7 @@ import pyarrow as pa
 from cerise.errors import CeriseWarning
 from cerise.events import Path as Attribute
 from cerise.events import Schema
+from cerise.plan.overlap import Span
 from cerise.store.filtering.intervals import Ints
 from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
 from cerise.store.index.lookup import Events, Index, Wanted
@@ -128,18 +129,21 @@ class View:
     @cached_property
     def pool(self) -> Pool:
         """The events without an index."""
-        if not self.held.plain:
-            return Pool(self.reading(self.known), ())
         plain = {i for i, each in enumerate(self.held.snapshot.files) if each.path in self.held.plain}
         groups = [each for each in self.lake.wanted(self.roles, None) if each.file in plain]
         return Pool(self.reading(self.known), groups)
 
     def reading(self, reads: Sequence[str], late: Sequence[str] = ()) -> Reading:
         """Return how columns are read from the data files."""
-        files = dict(enumerate(self.lake.files)) if self.held.plain or late or reads != self.known else {}
-        return Reading(
-            self.held.snapshot.writing.root, files, self.roles, tuple(reads), tuple(late), arrival=self.arrival
-        )
+        root, files = self.held.snapshot.writing.root, dict(enumerate(self.lake.files))
+        return Reading(root, files, self.roles, tuple(reads), tuple(late), arrival=self.arrival)
+
+    def spans(self) -> list[Span]:
+        """Return the time that each row group covers, and how many events it has."""
+        groups = self.index.groups
+        known = zip(groups.first.tolist(), groups.last.tolist(), groups.rows.tolist(), strict=True)
+        found = [Span(*each) for each in known if each[2]]
+        return found + ([each.span for each in self.pool.groups] if self.held.plain else [])
 
     # ---- which events
 

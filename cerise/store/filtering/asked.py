@@ -15,7 +15,7 @@ from cerise.pattern.bound import Bound, Branch
 from cerise.pattern.expr import Expr
 from cerise.pattern.nodes import Node
 from cerise.pattern.query import Unit
-from cerise.plan.filters import Comparison, tests_of
+from cerise.plan.filters import Comparison, Test, tests_of
 from cerise.store.index.lookup import Wanted
 
 ANYTHING = Wanted(None, ())
@@ -59,7 +59,7 @@ def asked(bounds: Sequence[Bound], indexed: Iterable[str]) -> Asked | str:
 
     Args:
         bounds: the queries.
-        indexed: the columns whose values the index knows.
+        indexed: the columns whose values the index knows, the time and the type among them.
     """
     known = frozenset(indexed)
     found = [_asked(bound, known) for bound in bounds]
@@ -113,10 +113,10 @@ def _branch(branch: Branch, schema: Schema, indexed: frozenset[str]) -> AskedBra
 def wanted(exprs: tuple[Expr, ...], schema: Schema, indexed: frozenset[str]) -> Wanted:
     """Return what of some predicates on one event an index can judge."""
     types: tuple[object, ...] | None = None
-    tests: list[Comparison] = []
+    tests: list[Test] = []
     for test in tests_of(exprs):
         name = test.path[0]
-        if name == schema.type and test.op in ("=", "in"):
+        if name == schema.type and isinstance(test, Comparison) and test.op in ("=", "in"):
             types = test.values if types is None else tuple(each for each in types if each in test.values)
         elif len(test.path) == 1 and name in indexed:
             tests.append(test)

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cerise.events import EventBatch, Schema
-from cerise.plan.filters import Sieve
 from cerise.store.filtering.intervals import Intervals, Ints
 from cerise.store.index.lookup import Events, Wanted
+from cerise.store.pool import judged
 
 
 @dataclass
@@ -36,12 +35,4 @@ class InMemory:
         return Events(self.times[rows], rows)
 
     def _rows(self, wanted: Wanted) -> Ints:
-        keep = np.ones(len(self.table), bool)
-        if wanted.types is not None:
-            kinds = self.table.column(self.schema.type)
-            kinds = kinds.cast(kinds.type.value_type) if pa.types.is_dictionary(kinds.type) else kinds
-            chosen = pc.is_in(kinds, value_set=pa.array(list(wanted.types), kinds.type))
-            keep &= np.asarray(chosen.combine_chunks().fill_null(False))
-        if wanted.tests:
-            keep &= Sieve((wanted.tests,), self.schema).kept(self.table)
-        return np.flatnonzero(keep)
+        return np.flatnonzero(judged(wanted, self.table, self.times, self.schema))
