@@ -19,6 +19,7 @@ from cerise.store import table as delta
 from cerise.store.upkeep import compaction, vacuum, verification
 from cerise.store.writing import appending, in_place, settings
 from cerise.store.writing.columns import stored_columns
+from cerise.store.writing.faults import reached
 from cerise.store.writing.pieces import Writing, Written
 from cerise.store.writing.places import Folder
 from cerise.store.writing.settings import Settings
@@ -118,6 +119,7 @@ class EventTable:
                 hint="give a path of its own; EventTable.open opens a table that is there",
             )
         settings.save(decided, folder.inside(settings.FOLDER))
+        reached("settings written")
         delta.create(folder.root, columns)
         return cls.open(path)
 

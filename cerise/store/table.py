@@ -112,12 +112,13 @@ def version_of(root: str | Path, version: int | None = None, time: str | None = 
     actions = pa.table(table.get_add_actions(flatten=True))
     kept = _kept_rows(table, root)
     parted = table.metadata().partition_columns
+    base = _base(root)
     firsts, lasts = (_moments(actions, f"{end}.{time}", columns, time) for end in ("min", "max"))
     files = []
     for row, first, last in zip(actions.to_pylist(), firsts, lasts, strict=True):
         path = unquote(row["path"])
         values = {name: row[f"partition.{name}"] for name in parted}
-        left = kept.pop(f"{_base(root)}/{path}", None)
+        left = kept.pop(f"{base}/{path}", None)
         size, modified, rows = row["size_bytes"], row["modification_time"], row.get("num_records")
         files.append(HeldFile(path, size, modified, values, left, rows, first, last))
     if kept:

@@ -43,9 +43,9 @@ def compact(writing: Writing, waits: Sequence[float], progress: Progress | None 
         runs = worth_rewriting(now)
         try:
             for done, run in enumerate(runs):
-                if progress is not None:
-                    progress(done, len(runs))
                 _rewrite(run, now, waits)
+                if progress is not None:
+                    progress(done + 1, len(runs))
             break
         except Overtaken:
             continue

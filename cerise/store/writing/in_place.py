@@ -70,9 +70,9 @@ def index_in_place(
     now = snapshot(writing)
     missing = [each for each in now.files if each.path in indexed(now).broken]
     for done, file in enumerate(missing):
-        if progress is not None:
-            progress(done, len(missing))
         _build(file, now, index)
+        if progress is not None:
+            progress(done + 1, len(missing))
     dropped = _drop(index, {each.index for each in now.files})
     save_if_due(now)
     return Built(len(missing), len(now.files) - len(missing), dropped)

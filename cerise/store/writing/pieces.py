@@ -192,6 +192,7 @@ def write_data(groups: Iterable[pa.Table], writing: Writing, name: str, *, new: 
     ):
         for group in groups:
             writer.write_table(group.cast(writing.columns), row_group_size=max(1, len(group)))
+            reached("row group written")
     folder.settle(name)
     reached("data written")
     found = folder.found(name)
