@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.events import Ints
@@ -74,7 +75,7 @@ def ranges_between(op: str, ends: Sequence[Threshold]) -> list[Range]:
     return []  # is null
 
 
-def holds(test: Test, coded: Coded, type_: pa.DataType) -> Any:
+def holds(test: Test, coded: Coded, type_: pa.DataType) -> npt.NDArray[np.bool_]:
     """Return for each value of a column whether it passes a test."""
     if coded.words is None:
         ranges = ranges_of(test, type_, coded.encoding)

@@ -26,7 +26,7 @@ R_ADDRESS, R_BASE, R_STEP, R_WIDTH, R_COUNT, R_MARKED, R_EMPTY, R_WORDS = 0, 1, 
 @kernel()
 def time_at(jobs: Any, c: int, i: int) -> int:
     """Return the time of an event."""
-    return jobs[c, J_BASE] + jobs[c, J_STEP] * at(jobs[c, J_ADDRESS], jobs[c, J_WIDTH], i)
+    return int(jobs[c, J_BASE] + jobs[c, J_STEP] * at(jobs[c, J_ADDRESS], jobs[c, J_WIDTH], i))
 
 
 @kernel()

@@ -101,7 +101,7 @@ class Values:
         return out, valid
 
     def _touched(self, places: Ints) -> Iterator[tuple[Ints, Ints, Ints, Ints, Parts, Held]]:
-        """Yield which places lie in files that are mapped together, with their clusters and where these are."""
+        """Yield which places lie in files that are mapped together, and where their clusters are."""
         numbers = places >> PLACE
         marks = np.zeros(len(self._synopsis.clusters), np.bool_)
         marks[numbers] = True
@@ -141,7 +141,7 @@ class Values:
         return in_dictionary(found, type_) if pa.types.is_dictionary(type_) else found.cast(type_)
 
     def thresholds(self, groups: Ints, i: int, constants: tuple[str, ...]) -> Threshold:
-        """Return where in the dictionaries of groups the words start that are at least, and above, constants."""
+        """Return where in the dictionaries of groups words start that are at least, and above, constants."""
         texts = [constant.encode() for constant in constants]
         ends = np.append(0, np.cumsum([len(text) for text in texts], dtype=np.int64)).astype(np.int64)
         text = np.frombuffer(b"".join(texts) + bytes(8), np.uint8)
@@ -154,7 +154,7 @@ class Values:
         return Threshold(least, above)
 
     def _dictionaries(self, i: int, groups: Ints) -> Iterator[tuple[Ints, Ints, Held]]:
-        """Yield which groups lie in files that are mapped together, and the addresses of their dictionaries."""
+        """Yield which groups lie in files that are mapped together, and where their dictionaries are."""
         files = self._synopsis.group("file")[groups]
         for batch in self.batches(files):
             some = np.flatnonzero(np.isin(files, batch))
