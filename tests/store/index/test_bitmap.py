@@ -14,6 +14,7 @@ from cerise.kernels.jit import COMPILED, Ints, Marks, boolean, int64, kernel, vo
 from cerise.store.index.bitmap import between, code_at, cut_slices
 from cerise.store.index.packed import at, bits, frames, pack, sizes
 
+NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 300)
 FIGURE_5 = [7, 1, 5, 0, 4, 5, 2, 1]  # 000 Fig. 5
 
 
@@ -62,8 +63,13 @@ def test_figure_5_of_000() -> None:
     assert [FIGURE_5[i] for i in found(FIGURE_5, 3, 0, 4)] == [1, 0, 4, 2, 1]
 
 
+def of_width(width: int) -> st.SearchStrategy[tuple[int, list[int], int, int]]:
+    codes = st.integers(0, 2**width - 1)
+    return st.tuples(st.just(width), st.lists(codes, max_size=150), codes, codes)
+
+
 @settings(max_examples=100, deadline=None)
-@given(st.integers(0, 64).flatmap(lambda w: st.tuples(st.just(w), st.lists(st.integers(0, 2**w - 1), max_size=150), st.integers(0, 2**w - 1), st.integers(0, 2**w - 1))))  # fmt: skip
+@given(st.integers(0, 64).flatmap(of_width))
 def test_ranges_and_codes(case: tuple[int, list[int], int, int]) -> None:
     width, values, one, two = case
     low, high = sorted((one, two))
@@ -74,7 +80,7 @@ def test_ranges_and_codes(case: tuple[int, list[int], int, int]) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 300), min_size=1), max_size=4), st.booleans())  # fmt: skip
+@given(st.lists(st.lists(NUMBERS, min_size=1), max_size=4), st.booleans())
 def test_packed_lists(lists: list[list[int]], compress: bool) -> None:
     values = np.array([v for each in lists for v in each], np.int64)
     least, most = (np.array([f(each) for each in lists], np.int64) for f in (min, max))

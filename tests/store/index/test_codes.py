@@ -61,7 +61,9 @@ def test_dictionaries_come_back() -> None:
 def same(one: float | None, other: float | None) -> bool:
     if one is None or other is None:
         return one is other
-    return (math.isnan(one) and math.isnan(other)) or (one == other and math.copysign(1, one) == math.copysign(1, other))  # fmt: skip
+    if math.isnan(one) or math.isnan(other):
+        return math.isnan(one) and math.isnan(other)
+    return one == other and math.copysign(1, one) == math.copysign(1, other)
 
 
 @settings(max_examples=200, deadline=None)
