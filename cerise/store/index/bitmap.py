@@ -1,8 +1,8 @@
 """Range bitmaps: base-2 bit-sliced, range-encoded (000 §2.2, after Chan and Ioannidis).
 
-Slice i of n codes is n bits, in ceil(n / 8) bytes, first event in the lowest bit: 1 where bit i of the code is 0.
-A range is judged from the highest slice down, 64 events at a time: an event is decided as soon as its code
-leaves the path to both ends of the range, so narrow contexts and uniform codes touch the first few slices only.
+Slice i of n codes is n bits, in ceil(n / 8) bytes, the first event in the lowest bit: 1 where bit i of the
+code is 0. A range is judged from the highest slice down, 64 events at a time: an event is decided as soon as
+its code leaves the path to both ends of the range, so that mostly the first few slices are touched.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What an index file says of its blocks and clusters: two Arrow tables, with the file's own facts beside.
 
-    blocks     one row per row group: row_group, rows, first, last, step; per attribute its encoding and,
-               for strings, where their dictionary lies
-    clusters   one row per type and block: block, type, count, offset, length, checksum, first, last, …
+blocks     one row per row group: row_group, rows, first, last, step; per attribute its encoding and,
+           for strings, where their dictionary lies
+clusters   one row per type and block: block, type, count, offset, length, checksum, first, last, …
 """
 
 from __future__ import annotations
@@ -114,7 +114,9 @@ def cluster_schema(layout: Layout) -> pa.Schema:
 def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     """Return a table of mappings from its columns to arrays."""
     batches = [
-        pa.record_batch([pa.array(row[name], schema.field(name).type) for name in schema.names], schema=schema)
+        pa.record_batch(
+            [pa.array(row[name], schema.field(name).type) for name in schema.names], schema=schema
+        )
         for row in rows
     ]
     return pa.Table.from_batches(batches, schema).combine_chunks()

@@ -19,10 +19,9 @@ import xxhash
 
 from cerise.errors import StoreError
 from cerise.store.index.block import Block, build
-from cerise.store.index.codes import WORDS
 from cerise.store.index.directory import (
     VERSION,
-    DataFile as DataFile,
+    DataFile,
     Directory,
     block_schema,
     cluster_schema,
@@ -30,6 +29,8 @@ from cerise.store.index.directory import (
 )
 from cerise.store.index.layout import Layout
 from cerise.store.index.sample import Reservoir
+
+__all__ = ["BrokenIndex", "DataFile", "IndexFile", "check", "mapped", "write_index"]
 
 MAGIC = b"CERISEIX"
 TRAILER = struct.Struct("<QQQQ8s")  # directory: offset, length, checksum; format version; magic
@@ -60,9 +61,7 @@ def _broken(problem: str, path: str, block: int | None) -> BrokenIndex:
 # ---- writing
 
 
-def write_index(
-    row_groups: Iterable[pa.Table], layout: Layout, about: DataFile, sink: pa.NativeFile
-) -> None:
+def write_index(row_groups: Iterable[pa.Table], layout: Layout, about: DataFile, sink: pa.NativeFile) -> None:
     """Write the index of a data file; one row group is in memory at a time.
 
     Args:
@@ -102,8 +101,9 @@ class _Writer:
         number = len(self._blocks)
         ends = np.cumsum(block.facts["length"])
         starts = (ends - block.facts["length"]).tolist()
+        data = memoryview(block.data.data)
         pieces = zip(starts, ends.tolist(), strict=True)
-        checksums = [xxhash.xxh64_intdigest(block.data[start:end]) for start, end in pieces]
+        checksums = [xxhash.xxh64_intdigest(data[start:end]) for start, end in pieces]
         self._clusters.append(
             block.facts
             | {"block": np.full(len(starts), number), "type": block.types or pa.nulls(len(starts))}
@@ -113,7 +113,9 @@ class _Writer:
         self._write(block.data)
         first, last = block.facts["first"], block.facts["last"]
         row = {"row_group": number, "rows": block.rows, "step": block.step}
-        row |= {"first": int(first.min()), "last": int(last.max())} if block.rows else {"first": 0, "last": -1}
+        row |= (
+            {"first": int(first.min()), "last": int(last.max())} if block.rows else {"first": 0, "last": -1}
+        )
         self._blocks.append({name: [value] for name, value in (row | self._encodings(block)).items()})
         self.rows += block.rows
 
@@ -121,7 +123,7 @@ class _Writer:
         row = {}
         for i, coded in enumerate(block.coded):
             row[f"encoding.{i}"] = coded.encoding
-            if coded.encoding == WORDS:
+            if coded.words is not None:
                 data = _dictionary(coded.words)
                 row |= {f"words.{i}": len(coded.words), f"words_offset.{i}": self._offset}
                 row |= {f"words_length.{i}": len(data), f"words_checksum.{i}": xxhash.xxh64_intdigest(data)}
@@ -142,7 +144,7 @@ class _Writer:
 
 
 def _dictionary(words: pa.Array) -> bytes:
-    """Return strings as Arrow holds them: where each starts, and the last ends, in 32 bits; then their bytes."""
+    """Return strings as Arrow has them: where each starts, and the last ends, in 32 bits; then the bytes."""
     if not len(words):
         return bytes(4)
     _, offsets, data = words.buffers()

@@ -1,0 +1,255 @@
+"""Look-ups: which events of a table pass the tests of a variable, and their values, from the index alone.
+
+This is 000's single variable query (Algorithm 1) over all index files of a version, with the intervals that
+window-aware filtering keeps (§3.3).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from cerise.errors import PlanError
+from cerise.events import Ints
+from cerise.kinds import restore_as
+from cerise.store.index.estimate import Samples
+from cerise.store.index.layout import Layout
+from cerise.store.index.opened import OpenFiles
+from cerise.store.index.parts import Parts, parts_of
+from cerise.store.index.search import (
+    J_WORDS,
+    T_WORDS,
+    count_events,
+    gather,
+    judge,
+    open_contexts,
+)
+from cerise.store.index.selection import (
+    Given,
+    Intervals,
+    Selection,
+    Wanted,
+    attribute_tests,
+    in_question,
+    in_time,
+    intervals_asked,
+    judged_by,
+)
+from cerise.store.index.synopsis import Synopsis
+from cerise.store.index.values import PLACE, Values
+
+__all__ = ["Counts", "Events", "Groups", "Index", "Wanted"]
+
+MAPPED = 4_096  # files at once
+
+
+class Events(NamedTuple):
+    """Events in the order of time, then of row groups.
+
+    Attributes:
+        times: when they happened.
+        places: who they are: the number of the cluster and, in 32 bits, the position in it.
+    """
+
+    times: Ints
+    places: Ints
+
+
+class Groups(NamedTuple):
+    """All row groups: file, number in the file, first and last time (last before first: empty), rows."""
+
+    file: Ints
+    row_group: Ints
+    first: Ints
+    last: Ints
+    rows: Ints
+
+
+@dataclass(slots=True)
+class Counts:
+    """What look-ups have touched: clusters of the right types, those that the synopsis ruled out, others."""
+
+    considered: int = 0
+    pruned: int = 0
+    read: int = 0
+    bytes: int = 0
+
+
+class Index:
+    """A version's synopsis with its index files opened on demand.
+
+    Args:
+        synopsis: what is known of all clusters.
+        layout: which columns are indexed; that of the synopsis.
+        filesystem: where the index files are.
+        mapped: how many files may be open at once.
+    """
+
+    def __init__(
+        self, synopsis: Synopsis, layout: Layout, filesystem: pafs.FileSystem, *, mapped: int = MAPPED
+    ) -> None:
+        if synopsis.layout != layout:
+            raise PlanError("the index holds other columns than asked", hint="index the table again")
+        self.synopsis = synopsis
+        self.counts = Counts()
+        self._layout = layout
+        self._files = OpenFiles(synopsis, filesystem, mapped)
+        self._values = Values(synopsis, self._files)
+        self._lock = threading.Lock()
+        self._samples = Samples(synopsis)
+
+    @property
+    def groups(self) -> Groups:
+        """All row groups of the table."""
+        return Groups(*(self.synopsis.group(name) for name in Groups._fields))
+
+    # ---- which events
+
+    def look_up(
+        self,
+        wanted: Wanted,
+        within: Given | None = None,
+        groups: npt.ArrayLike | None = None,
+    ) -> Events:
+        """Return the events that are wanted, in the order of time.
+
+        Args:
+            wanted: what they must be.
+            within: starts and last moments of intervals, sorted and disjoint: only events inside.
+            groups: only events of these row groups.
+
+        Raises:
+            BrokenIndex: an index file is damaged or missing.
+            PlanError: a test is on a column that the index does not hold.
+        """
+        selection, intervals = self._select(wanted, within, groups)
+        found = []
+        files = self._values.file_of(selection.clusters)
+        for batch in self._values.batches(files):
+            some = selection if len(batch) == len(np.unique(files)) else selection.kept(np.isin(files, batch))
+            found.append(self._judged(some, intervals, batch))
+        return _merged(found)
+
+    def _select(
+        self, wanted: Wanted, within: Given | None, groups: npt.ArrayLike | None
+    ) -> tuple[Selection, Intervals]:
+        """Return the clusters that may hold what is wanted, in the order of their first times."""
+        clusters = in_question(self.synopsis, wanted, groups)
+        intervals = intervals_asked(self._layout, wanted, within)
+        selection = in_time(self.synopsis, clusters, intervals)
+        for test in attribute_tests(self._layout, wanted):
+            selection = judged_by(selection, test, self.synopsis, self._values.thresholds)
+        with self._lock:
+            self.counts.considered += len(clusters)
+            self.counts.pruned += len(clusters) - len(selection.clusters)
+        first = self.synopsis.cluster("first")[selection.clusters]
+        nothing = np.empty(0, np.int64)
+        return selection.kept(np.argsort(first, kind="stable")), intervals or (nothing, nothing)
+
+    def _judged(self, selection: Selection, intervals: Intervals, files: Ints) -> Events:
+        """Return the events of clusters in some files that pass."""
+        held = self._files.hold(files)
+        self._files.verify_clusters(selection.clusters, held)
+        facts = self._values.facts(selection.clusters)
+        parts = parts_of(facts, self._layout)
+        address = held.addresses[self._values.file_of(selection.clusters)] + facts["offset"]
+        words = (facts["count"] + 63) >> 6
+        jobs = np.zeros((len(words), J_WORDS), np.int64)
+        columns = (
+            address, facts["count"], *parts.lists["times"].frame, selection.soonest, selection.latest,
+            np.cumsum(words) - words, 0, 0, selection.clusters,
+        )  # fmt: skip
+        for i, column in enumerate(columns):
+            jobs[:, i] = column
+        context = np.zeros(int(words.sum()), np.int64)
+        open_contexts(jobs, *intervals, context)
+        self._judge(selection, jobs, parts, context)
+        self._count(selection, facts, parts)
+        return _gathered(jobs, context)
+
+    def _judge(self, selection: Selection, jobs: Ints, parts: Parts, context: Ints) -> None:
+        for each in sorted(selection.judged, key=lambda each: each.share):
+            slices = parts.slices[each.attribute]
+            tests = np.zeros((len(jobs), T_WORDS), np.int64)
+            for i, column in enumerate((jobs[:, 0] + slices.offset, slices.width, slices.marked, each.done)):
+                tests[:, i] = column
+            empty = each.lows > each.highs
+            with np.errstate(over="ignore"):
+                lows, highs = each.lows - slices.base[:, None], each.highs - slices.base[:, None]
+            lows[empty], highs[empty] = -1, 0
+            judge(jobs, tests, lows, highs, each.nulls, context)
+
+    def _count(self, selection: Selection, facts: dict[str, Ints], parts: Parts) -> None:
+        touched = (facts["count"] * parts.lists["times"].frame.width + 7) >> 3
+        for each in selection.judged:
+            slices = parts.slices[each.attribute]
+            touched = touched + ((facts["count"] + 7) >> 3) * (slices.width + slices.marked) * ~each.done
+        with self._lock:
+            self.counts.read += len(selection.clusters)
+            self.counts.bytes += int(touched.sum())
+
+    def estimate(self, wanted: Wanted) -> float:
+        """Return about how many events are wanted: by the counts of types and the samples."""
+        clusters = in_question(self.synopsis, wanted)
+        selection, _ = self._select(wanted, None, None)
+        counts = self.synopsis.cluster("count")
+        most = float(counts[selection.clusters].sum())
+        share = self._samples.share(wanted) if attribute_tests(self._layout, wanted) else 1.0
+        return min(most, float(counts[clusters].sum()) * share)
+
+    # ---- their values
+
+    def column(self, name: str, places: Ints) -> pa.Array:
+        """Return the values of an attribute, the type or the time of events, in the column's own type."""
+        places = np.array(places, np.int64)
+        if name == self._layout.time:
+            return restore_as(pa.array(self._values.numbers("times", places)), self._layout.type_of(name))
+        if name == self._layout.type:
+            return self._values.types(places)
+        if name not in self._layout.attributes:
+            raise PlanError(
+                f"the index does not hold '{name}'",
+                hint=f"it holds {self._layout.time}, {', '.join(self._layout.attributes)}",
+            )
+        return self._values.column(self._layout.attributes.index(name), places)
+
+    def rows(self, places: Ints) -> tuple[Ints, Ints]:
+        """Return the row group of each event, by number in `groups`, and its row there."""
+        places = np.array(places, np.int64)
+        return self.synopsis.cluster("group")[places >> PLACE], self._values.numbers("rows", places)
+
+    def sequence(self, places: Ints) -> tuple[Ints, Ints]:
+        """Return when each event arrived: append and row."""
+        if not self._layout.sequence:
+            raise PlanError("rows carry no arrival sequence", hint="order events by row groups and rows")
+        places = np.array(places, np.int64)
+        arrival, rows = self._values.numbers("arrival", places), self._values.numbers("rows", places)
+        return self._values.numbers("append", places), arrival + rows
+
+
+def _gathered(jobs: Ints, context: Ints) -> Events:
+    counts = np.zeros(len(jobs), np.int64)
+    count_events(jobs, context, counts)
+    times, places = np.empty((2, int(counts.sum())), np.int64)
+    gather(jobs, context, times, places)
+    return Events(times, places)
+
+
+def _merged(found: Sequence[Events]) -> Events:
+    """Return the events of all, by time and, where times are equal, by place."""
+    if not found:
+        return Events(np.empty(0, np.int64), np.empty(0, np.int64))
+    times = np.concatenate([each.times for each in found]) if len(found) > 1 else found[0].times
+    places = np.concatenate([each.places for each in found]) if len(found) > 1 else found[0].places
+    later = times[1:] > times[:-1]
+    if bool(np.all(later | ((times[1:] == times[:-1]) & (places[1:] > places[:-1])))):
+        return Events(times, places)
+    order = np.lexsort((places, times))  # finds the runs that are in order, and merges them
+    return Events(times[order], places[order])

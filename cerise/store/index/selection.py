@@ -1,0 +1,226 @@
+"""Which clusters a look-up must touch, as the synopsis tells (000 Algorithm 1, lines 1–3).
+
+A cluster whose least and greatest codes lie outside what a test asks is never opened; one that lies wholly
+inside passes that test unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cerise.errors import PlanError
+from cerise.events import Ints
+from cerise.kinds import Kind
+from cerise.plan.filters import Test
+from cerise.store.index.codes import WHOLE, encode
+from cerise.store.index.layout import Layout
+from cerise.store.index.ranges import (
+    Threshold,
+    comparisons,
+    holds,
+    intervals_of,
+    passes_null,
+    ranges_between,
+    ranges_of,
+)
+from cerise.store.index.synopsis import Synopsis
+
+Flags = npt.NDArray[np.bool_]
+Given = tuple[npt.ArrayLike, npt.ArrayLike]
+Intervals = tuple[Ints, Ints]
+Thresholds = Callable[[Ints, int, tuple[str, ...]], Threshold]  # of groups, an attribute and constants
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a variable asks of an event on its own.
+
+    Attributes:
+        types: values of the type column, None among them for events without a type; None: any of these.
+        tests: what must hold, all of it.
+    """
+
+    types: tuple[Any, ...] | None
+    tests: tuple[Test, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What one test asks of each selected cluster.
+
+    Attributes:
+        attribute: the number of its attribute.
+        lows: the least code of each range, by cluster.
+        highs: the greatest; below the least where the range is empty.
+        nulls: events without a value pass.
+        done: the clusters of which all events pass.
+        share: how many codes pass, of those that there could be.
+    """
+
+    attribute: int
+    lows: Ints
+    highs: Ints
+    nulls: bool
+    done: Flags
+    share: float
+
+    def kept(self, kept: Flags | Ints) -> Judged:
+        """Return the same for some of the clusters."""
+        return replace(self, lows=self.lows[kept], highs=self.highs[kept], done=self.done[kept])
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The clusters that may hold what is wanted.
+
+    Attributes:
+        clusters: their numbers.
+        soonest: the first interval that each touches; -1: it lies wholly in one.
+        latest: the first interval after it.
+        judged: what each test asks of them.
+    """
+
+    clusters: Ints
+    soonest: Ints
+    latest: Ints
+    judged: tuple[Judged, ...]
+
+    def kept(self, kept: Flags | Ints) -> Selection:
+        """Return some of the clusters, or all in another order."""
+        judged = tuple(each.kept(kept) for each in self.judged)
+        return Selection(self.clusters[kept], self.soonest[kept], self.latest[kept], judged)
+
+
+def in_question(synopsis: Synopsis, wanted: Wanted, groups: npt.ArrayLike | None = None) -> Ints:
+    """Return the clusters of the types that are wanted, in some row groups or in all."""
+    clusters = np.flatnonzero(types_kept(synopsis, wanted)[synopsis.cluster("type")])
+    if groups is None:
+        return clusters
+    kept = np.zeros(len(synopsis.groups), np.bool_)
+    kept[np.asarray(groups, np.int64)] = True
+    return clusters[kept[synopsis.cluster("group")[clusters]]]
+
+
+def types_kept(synopsis: Synopsis, wanted: Wanted) -> Flags:
+    """Return which types are wanted; the last is for events without a type."""
+    name, types = synopsis.layout.type, synopsis.types
+    if name is None and wanted.types is not None:
+        raise PlanError("the table has no type column", hint="ask for any type: Wanted(None, …)")
+    values = pa.concat_arrays([types, pa.nulls(1, types.type)])
+    kept = np.ones(len(values), np.bool_)
+    if wanted.types is not None:
+        named = set(wanted.types)
+        kept = np.array([value in named for value in values.to_pylist()], np.bool_)
+    for test in wanted.tests:
+        if test.path == (name,):
+            kept &= holds(test, encode(values, str(name)), types.type)
+    return kept
+
+
+def attribute_tests(layout: Layout, wanted: Wanted) -> list[Test]:
+    """Return the tests of attributes, those that need no dictionary first.
+
+    Raises:
+        PlanError: the index does not hold one of them.
+    """
+    tests = [test for test in wanted.tests if test.path not in ((layout.time,), (layout.type,))]
+    for test in tests:
+        if len(test.path) > 1 or test.path[0] not in layout.attributes:
+            raise PlanError(
+                f"the index does not hold '{'.'.join(test.path)}'",
+                hint=f"it holds {', '.join(layout.attributes) or 'no attributes'}",
+            )
+    return sorted(tests, key=lambda test: layout.kind(test.path[0]) is Kind.STRING)
+
+
+def intervals_asked(layout: Layout, wanted: Wanted, within: Given | None) -> Intervals | None:
+    """Return the intervals in which events must lie: those given, as far as tests of the time allow."""
+    starts, ends = (None, None) if within is None else (np.array(each, np.int64) for each in within)
+    given = None if starts is None or ends is None else (starts, ends)
+    timed = [test for test in wanted.tests if test.path == (layout.time,)]
+    if not timed:
+        return given
+    allowed = intervals_of(timed, layout.type_of(layout.time))
+    return allowed if given is None else _common(given, allowed)
+
+
+def _common(many: Intervals, few: Intervals) -> Intervals:
+    """Return where intervals overlap with a few others."""
+    starts, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for low, high in zip(*(each.tolist() for each in few), strict=True):
+        start, end = np.maximum(many[0], low), np.minimum(many[1], high)
+        starts.append(start[start <= end])
+        ends.append(end[start <= end])
+    return np.concatenate(starts), np.concatenate(ends)
+
+
+def in_time(synopsis: Synopsis, clusters: Ints, within: Intervals | None) -> Selection:
+    """Return which of some clusters touch intervals."""
+    if within is None:
+        return Selection(clusters, np.full(len(clusters), -1), np.zeros(len(clusters), np.int64), ())
+    starts, ends = within
+    first, last = synopsis.cluster("first")[clusters], synopsis.cluster("last")[clusters]
+    soonest = np.searchsorted(ends, first)
+    latest = np.searchsorted(starts, last, side="right")
+    touching = latest > soonest
+    found = Selection(clusters, soonest, latest, ()).kept(touching)
+    at = found.soonest
+    whole = (starts[at] <= first[touching]) & (ends[at] >= last[touching])
+    return replace(found, soonest=np.where(whole, -1, at))
+
+
+def judged_by(selection: Selection, test: Test, synopsis: Synopsis, words: Thresholds) -> Selection:
+    """Return the clusters that may hold events which pass a test, with what it asks of them."""
+    clusters = selection.clusters
+    i = synopsis.layout.attributes.index(test.path[0])
+    least, most, nulls, count = (
+        synopsis.cluster(name)[clusters] for name in (f"least.{i}", f"most.{i}", f"nulls.{i}", "count")
+    )
+    lows, highs = _asked(clusters, test, i, synopsis, words)
+    lows, highs = np.maximum(lows, least[:, None]), np.minimum(highs, most[:, None])
+    empty = (lows > highs) | (nulls == count)[:, None]
+    null_passes = passes_null(test)
+    alive = ~empty.all(axis=1) | (null_passes & (nulls > 0))
+    covered = (~empty & (lows == least[:, None]) & (highs == most[:, None])).any(axis=1)
+    done = (covered | (nulls == count)) & ((nulls == 0) | null_passes)
+    lows[empty], highs[empty] = 0, -1
+    part = np.where(empty, 0.0, highs.astype(np.float64) - lows + 1).sum(axis=1)
+    share = float(np.mean(part / (most.astype(np.float64) - least + 1))) if len(clusters) else 0.0
+    judged = Judged(i, lows, highs, null_passes, done, share)
+    return replace(selection, judged=(*selection.judged, judged)).kept(alive)
+
+
+def _asked(clusters: Ints, test: Test, i: int, synopsis: Synopsis, words: Thresholds) -> tuple[Ints, Ints]:
+    """Return the least and the greatest code of each range that a test asks for, by cluster."""
+    name = synopsis.layout.attributes[i]
+    groups = synopsis.cluster("group")[clusters]
+    if synopsis.layout.kind(name) is Kind.STRING:
+        return _asked_words(groups, test, i, words)
+    encodings = synopsis.group(f"encoding.{i}")[groups]
+    type_ = synopsis.layout.type_of(name)
+    width = len(ranges_of(test, type_, WHOLE))  # as many for every encoding
+    lows, highs = np.empty((2, len(clusters), width), np.int64)
+    for encoding in np.unique(encodings).tolist():
+        ranges = np.array(ranges_of(test, type_, encoding), np.int64).reshape(-1, 2)
+        lows[encodings == encoding], highs[encodings == encoding] = ranges.T
+    return lows, highs
+
+
+def _asked_words(groups: Ints, test: Test, i: int, words: Thresholds) -> tuple[Ints, Ints]:
+    different, which = np.unique(groups, return_inverse=True)
+    lows, highs = [], []
+    for each in comparisons(test):
+        placed = words(different, i, tuple(map(str, each.values)))
+        ends = [Threshold(placed.least[:, k], placed.above[:, k]) for k in range(len(each.values))]
+        for low, high in ranges_between(each.op, ends):
+            lows.append(np.broadcast_to(low, len(different))[which])
+            highs.append(np.broadcast_to(high, len(different))[which])
+    shape = (len(lows), len(groups))
+    low_of, high_of = (np.array(each, np.int64).reshape(shape).T for each in (lows, highs))
+    return np.ascontiguousarray(low_of), np.ascontiguousarray(high_of)
