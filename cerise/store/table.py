@@ -181,7 +181,7 @@ def is_table(path: Path) -> bool:
     return (path / LOG).is_dir()
 
 
-def columns(path: Path) -> pa.Schema:
+def columns(path: str | Path) -> pa.Schema:
     """Return the columns of a Delta table, whatever features it has."""
     return pa.schema(_opened(path, None).schema().to_arrow())
 
@@ -330,20 +330,21 @@ def commit(root: str, change: Change, waits: Iterable[float]) -> int:
         table = _opened(root, None)
         _check_change(root, change, table)
         reached("about to commit")
-        written = _is_written(table, change)
-        reached("committed")
-        if written:
+        if _is_committed(root, change, table):
+            reached("committed")
             return table.version() + 1
-        if _is_there(root, change):
-            return _opened(root, None).version()
     raise NotCommitted(
         f"others have committed to {root} before each of {tries} tries",
         hint="try again when fewer are writing",
     )
 
 
+def _live(table: DeltaTable) -> set[str]:
+    return set(pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist())
+
+
 def _check_change(root: str, change: Change, table: DeltaTable) -> None:
-    live = set(pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist())
+    live = _live(table)
     for old in change.remove:
         if old.path not in live:
             raise Overtaken(f"{old.path} is no longer a file of {root}", hint="look at the table again")
@@ -359,9 +360,9 @@ def _check_change(root: str, change: Change, table: DeltaTable) -> None:
             )
 
 
-def _is_written(table: DeltaTable, change: Change) -> bool:
-    """Write a version that follows the one that was opened; False where there is one already."""
-    from deltalake.exceptions import CommitFailedError
+def _is_committed(root: str, change: Change, table: DeltaTable) -> bool:
+    """Write the version after the one that was opened; tell whether it is ours: another may be quicker."""
+    from deltalake.exceptions import DeltaError
     from deltalake.transaction import AddAction, CommitProperties, RemoveAction
 
     now = time_ns() // 1_000_000
@@ -373,15 +374,15 @@ def _is_written(table: DeltaTable, change: Change) -> bool:
         table.create_write_transaction(
             actions, "append", table.schema(), commit_properties=CommitProperties(max_commit_retries=0)
         )
-    except CommitFailedError:
-        return False
+    except (DeltaError, OSError) as error:
+        newest = _opened(root, None)
+        if newest.version() == table.version():
+            raise StoreError(
+                f"cannot commit to {root}: {_first_line(error)}",
+                hint="can its log be written, and by this version?",
+            ) from error
+        return bool(change.add) and {new.path for new in change.add} <= _live(newest)  # names are used once
     return True
-
-
-def _is_there(root: str, change: Change) -> bool:
-    """Tell whether a commit that seemed to fail is in the log all the same; names of files are used once."""
-    live = set(pa.table(_opened(root, None).get_add_actions(flatten=True)).column("path").to_pylist())
-    return bool(change.add) and all(new.path in live for new in change.add)
 
 
 def unused_files(root: str, hours: float) -> list[str]:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from cerise.events import EventBatch, Schema
 from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
 from cerise.store.table import Change, HeldFile, NotCommitted, Overtaken, commit
-from cerise.store.writing.columns import check
+from cerise.store.writing.columns import check, completed
 from cerise.store.writing.pieces import (
     NOISE,
     Part,
@@ -153,7 +153,8 @@ def seal(files: Sequence[StoreFile], writing: Writing, made: int) -> Written:
     tables = []
     for each in files:
         with folder.reading(each.path) as source:
-            tables.append(pq.ParquetFile(source, page_checksum_verification=True).read())
+            held = pq.ParquetFile(source, page_checksum_verification=True).read()
+            tables.append(completed(held, writing.columns))
     ordered = in_stream_order(pa.concat_tables(tables), writing)
     name = data_name(newest_append(each.path for each in files), 0, made=made)
     return write_file(
