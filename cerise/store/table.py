@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 DELETIONS = "deletionVectors"
 KNOWN_FEATURES = frozenset({"timestampNtz", DELETIONS})
 LOG = "_delta_log"
+# How often the log is summed up: deltalake's 100 commits make opening a table of small appends slow.
+CONFIGURATION = {"delta.checkpointInterval": "10"}
 
 
 class UnknownFeature(StoreError):
@@ -296,7 +298,7 @@ def create(root: str, columns: pa.Schema) -> None:
     from deltalake.exceptions import DeltaError
 
     try:
-        DeltaTable.create(root, columns, mode="error")
+        DeltaTable.create(root, columns, mode="error", configuration=CONFIGURATION)
     except (DeltaError, OSError) as error:
         raise StoreError(
             f"cannot create a table at {root}: {_first_line(error)}",

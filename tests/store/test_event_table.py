@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 import shutil
 from decimal import Decimal
 from itertools import pairwise
@@ -119,15 +120,26 @@ def test_order_columns_break_ties_before_arrival_does(tmp_path: Path) -> None:
 
 def test_pieces_written_elsewhere_are_committed_as_one(table: EventTable) -> None:
     number = table.next_append()
+    writing = pickle.loads(pickle.dumps(table.writing))
     written = [
-        write_piece(events([9, 3], 0), table.writing, Part(number, 0, 0)),
-        write_piece(events([1, 3], 2), table.writing, Part(number, 1, 1 << 40)),
+        write_piece(events([9, 3], 0), writing, Part(number, 0, 0)),
+        write_piece(events([1, 3], 2), writing, Part(number, 1, 1 << 40)),
     ]
+    written = pickle.loads(pickle.dumps(written))
     assert table.snapshot().version == 0
     assert table.commit_pieces(written) == 1
     assert ids(table) == [2, 1, 3, 0]
     assert table.verify() == []
     assert table.commit_pieces([]) == 1
+
+
+def test_events_that_take_much_room_are_cut_sooner(
+    table: EventTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cerise.store.writing.appending.LARGEST", 100)
+    table.append(events(range(7)))
+    assert [each.rows for each in table.snapshot().files] == [6, 1]
+    assert ids(table) == list(range(7))
 
 
 def test_appends_grow_also_when_the_clock_goes_back(

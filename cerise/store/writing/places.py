@@ -127,8 +127,12 @@ class Folder:
     def whole(self, name: str) -> Iterator[pa.NativeFile]:
         """Open a file to be written that is there when it is whole, and not before."""
         if not self.local:  # an object appears when it is closed
-            with self.writing(name) as sink:
-                yield sink
+            try:
+                with self.writing(name) as sink:
+                    yield sink
+            except BaseException:
+                self.remove(name)
+                raise
             return
         draft = f"{name}.{secrets.token_hex(8)}{DRAFT}"
         try:

@@ -130,6 +130,21 @@ def test_readers_of_an_old_version_go_on(table: EventTable) -> None:
         ids(table, version)
 
 
+def test_the_log_may_be_summed_up_meanwhile(tmp_path: Path) -> None:
+    table = create(tmp_path / "table", pool_rows=1000)
+    for number in range(4):
+        table.append(events([number], number))
+    table.compact()
+    for number in range(12):
+        table.append(events([number], 10 + number))
+    assert list((tmp_path / "table" / "_delta_log").glob("*.checkpoint.parquet"))
+    assert table.vacuum(1) == []
+    assert ids(table, version=4) == [0, 1, 2, 3]
+    assert (table.info().events, table.info().first, table.info().last) == (16, 0, 11)
+    assert len(table.vacuum(0)) == 4
+    assert table.verify() == []
+
+
 def test_what_was_never_committed_goes_when_it_is_old(table: EventTable) -> None:
     from cerise.store.writing.pieces import Part, write_piece
 
