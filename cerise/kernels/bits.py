@@ -32,6 +32,10 @@ if TYPE_CHECKING or not COMPILED:
         """Return which bit of a word is the first that is 1; the word is not 0."""
         return (int(word) & -int(word)).bit_length() - 1
 
+    def without_lowest(word: int) -> int:
+        """Return a word without its first bit that is 1."""
+        return ctypes.c_int64(int(word) & (int(word) - 1)).value
+
 else:
 
     @intrinsic
@@ -78,5 +82,14 @@ else:
 
         def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
             return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+        return int64(int64), generate
+
+    @intrinsic
+    def without_lowest(_typing: Any, _word: Any) -> Any:
+        """Return a word without its first bit that is 1."""
+
+        def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            return builder.and_(args[0], builder.sub(args[0], ir.Constant(ir.IntType(64), 1)))
 
         return int64(int64), generate

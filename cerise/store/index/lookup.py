@@ -111,6 +111,10 @@ class Index:
         """All row groups of the table."""
         return Groups(*(self.synopsis.group(name) for name in Groups._fields))
 
+    def close(self) -> None:
+        """Let go of the files; they are opened again when they are touched."""
+        self._files.close()
+
     # ---- which events
 
     def look_up(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.kernels.bits import lowest, ones, peek, peek_word
+from cerise.kernels.bits import lowest, ones, peek, peek_word, without_lowest
 from cerise.kernels.jit import Ints, Marks, Table, boolean, int64, kernel, void
 from cerise.store.index.bitmap import at_most, between, code_at
 from cerise.store.index.packed import at
@@ -143,7 +143,7 @@ def judge_many(
             for j in range(words):
                 passed[j] |= upper[j]
         else:
-            at_most(slices, stride, width, low - 1, lower, words)
+            at_most(slices, stride, width, int(low) - 1, lower, words)
             for j in range(words):
                 passed[j] |= upper[j] & ~lower[j]
     if marked and nulls:
@@ -204,7 +204,7 @@ def gather(jobs: Any, context: Any, times: Any, places: Any) -> None:
             live = context[start + word]
             while live != 0:
                 i = 64 * word + lowest(live)
-                live &= live - 1
+                live = without_lowest(live)
                 times[n] = base + step * at(address, width, i)
                 places[n] = number | i
                 n += 1
