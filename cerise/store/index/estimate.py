@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 import pyarrow.compute as pc
 
@@ -28,7 +30,7 @@ class Samples:
         """Return which part of the events of the wanted types passes the tests of attributes; never 0."""
         seen = self._of_types(wanted)
         passed = seen.copy()
-        for test in attribute_tests(self._synopsis.layout, wanted):
+        for test in chain.from_iterable(attribute_tests(self._synopsis.layout, wanted)):
             passed &= self._holds(test.path[0], test)
         one = float(self._weights.mean()) if len(self._weights) else 1.0
         return float((self._weights[passed].sum() + one / 2) / (self._weights[seen].sum() + one))

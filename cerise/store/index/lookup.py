@@ -24,6 +24,7 @@ from cerise.store.index.layout import Layout
 from cerise.store.index.opened import OpenFiles
 from cerise.store.index.parts import Parts, parts_of
 from cerise.store.index.search import (
+    J_COUNT,
     J_WORDS,
     T_WORDS,
     count_events,
@@ -110,6 +111,10 @@ class Index:
         """All row groups of the table."""
         return Groups(*(self.synopsis.group(name) for name in Groups._fields))
 
+    def close(self) -> None:
+        """Let go of the files; they are opened again when they are touched."""
+        self._files.close()
+
     # ---- which events
 
     def look_up(
@@ -144,8 +149,8 @@ class Index:
         clusters = in_question(self.synopsis, wanted, groups)
         intervals = intervals_asked(self._layout, wanted, within)
         selection = in_time(self.synopsis, clusters, intervals)
-        for test in attribute_tests(self._layout, wanted):
-            selection = judged_by(selection, test, self.synopsis, self._values.thresholds)
+        for tests in attribute_tests(self._layout, wanted):
+            selection = judged_by(selection, tests, self.synopsis, self._values.thresholds)
         with self._lock:
             self.counts.considered += len(clusters)
             self.counts.pruned += len(clusters) - len(selection.clusters)
@@ -175,6 +180,7 @@ class Index:
         return _gathered(jobs, context)
 
     def _judge(self, selection: Selection, jobs: Ints, parts: Parts, context: Ints) -> None:
+        room = np.empty((3, (int(jobs[:, J_COUNT].max(initial=0)) + 63) >> 6), np.int64)
         for each in sorted(selection.judged, key=lambda each: each.share):
             slices = parts.slices[each.attribute]
             tests = np.zeros((len(jobs), T_WORDS), np.int64)
@@ -184,7 +190,7 @@ class Index:
             with np.errstate(over="ignore"):
                 lows, highs = each.lows - slices.base[:, None], each.highs - slices.base[:, None]
             lows[empty], highs[empty] = -1, 0
-            judge(jobs, tests, lows, highs, each.nulls, context)
+            judge(jobs, tests, lows, highs, each.nulls, context, room)
 
     def _count(self, selection: Selection, facts: dict[str, Ints], parts: Parts) -> None:
         touched = (facts["count"] * parts.lists["times"].frame.width + 7) >> 3

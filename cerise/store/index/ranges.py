@@ -45,6 +45,11 @@ def passes_null(test: Test) -> bool:
     return any(each.op == "is null" for each in comparisons(test))
 
 
+def range_count(test: Test) -> int:
+    """Return how many ranges of codes a test asks for."""
+    return sum({"!=": 2, "in": len(each.values), "is null": 0}.get(each.op, 1) for each in comparisons(test))
+
+
 @functools.lru_cache(4_096)
 def ranges_of(test: Test, type_: pa.DataType, encoding: int) -> tuple[Range, ...]:
     """Return the ranges of codes that pass a test, as many for every encoding; not for WORDS."""

@@ -6,7 +6,8 @@ inside passes that test unseen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,12 +27,14 @@ from cerise.store.index.ranges import (
     holds,
     intervals_of,
     passes_null,
+    range_count,
     ranges_between,
     ranges_of,
 )
 from cerise.store.index.synopsis import Synopsis
 
 Flags = npt.NDArray[np.bool_]
+MOST_RANGES = 16  # of one attribute, judged together
 Given = tuple[npt.ArrayLike, npt.ArrayLike]
 Intervals = tuple[Ints, Ints]
 Thresholds = Callable[[Ints, int, tuple[str, ...]], Threshold]  # of groups, an attribute and constants
@@ -52,7 +55,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What one test asks of each selected cluster.
+    """What the tests of one attribute ask of each selected cluster.
 
     Attributes:
         attribute: the number of its attribute.
@@ -123,8 +126,8 @@ def types_kept(synopsis: Synopsis, wanted: Wanted) -> Flags:
     return kept
 
 
-def attribute_tests(layout: Layout, wanted: Wanted) -> list[Test]:
-    """Return the tests of attributes, those that need no dictionary first.
+def attribute_tests(layout: Layout, wanted: Wanted) -> list[list[Test]]:
+    """Return the tests of attributes, those of one attribute together, those of strings last.
 
     Raises:
         PlanError: the index does not hold one of them.
@@ -136,7 +139,15 @@ def attribute_tests(layout: Layout, wanted: Wanted) -> list[Test]:
                 f"the index does not hold '{'.'.join(test.path)}'",
                 hint=f"it holds {', '.join(layout.attributes) or 'no attributes'}",
             )
-    return sorted(tests, key=lambda test: layout.kind(test.path[0]) is Kind.STRING)
+    groups: list[list[Test]] = []
+    for test in sorted(tests, key=lambda test: (layout.kind(test.path[0]) is Kind.STRING, test.path)):
+        last = groups[-1] if groups else []
+        ranges = math.prod(range_count(each) for each in (*last, test))
+        if last and last[0].path == test.path and ranges <= MOST_RANGES:
+            last.append(test)
+        else:
+            groups.append([test])
+    return groups
 
 
 def intervals_asked(layout: Layout, wanted: Wanted, within: Given | None) -> Intervals | None:
@@ -175,17 +186,24 @@ def in_time(synopsis: Synopsis, clusters: Ints, within: Intervals | None) -> Sel
     return replace(found, soonest=np.where(whole, -1, at))
 
 
-def judged_by(selection: Selection, test: Test, synopsis: Synopsis, words: Thresholds) -> Selection:
-    """Return the clusters that may hold events which pass a test, with what it asks of them."""
+def judged_by(
+    selection: Selection, tests: Sequence[Test], synopsis: Synopsis, words: Thresholds
+) -> Selection:
+    """Return the clusters that may hold events which pass tests of one attribute, with what these ask."""
     clusters = selection.clusters
-    i = synopsis.layout.attributes.index(test.path[0])
+    i = synopsis.layout.attributes.index(tests[0].path[0])
     least, most, nulls, count = (
         synopsis.cluster(name)[clusters] for name in (f"least.{i}", f"most.{i}", f"nulls.{i}", "count")
     )
-    lows, highs = _asked(clusters, test, i, synopsis, words)
+    lows, highs = _asked(clusters, tests[0], i, synopsis, words)
+    for test in tests[1:]:
+        low, high = _asked(clusters, test, i, synopsis, words)
+        shape = (len(clusters), lows.shape[1] * low.shape[1])
+        lows = np.maximum(lows[:, :, None], low[:, None, :]).reshape(shape)
+        highs = np.minimum(highs[:, :, None], high[:, None, :]).reshape(shape)
     lows, highs = np.maximum(lows, least[:, None]), np.minimum(highs, most[:, None])
     empty = (lows > highs) | (nulls == count)[:, None]
-    null_passes = passes_null(test)
+    null_passes = all(passes_null(test) for test in tests)
     alive = ~empty.all(axis=1) | (null_passes & (nulls > 0))
     covered = (~empty & (lows == least[:, None]) & (highs == most[:, None])).any(axis=1)
     done = (covered | (nulls == count)) & ((nulls == 0) | null_passes)

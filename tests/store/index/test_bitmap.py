@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cerise.kernels.bits import lowest, ones, peek, poke
+from cerise.kernels.bits import lowest, ones, peek, poke, without_lowest
 from cerise.kernels.jit import COMPILED, Ints, Marks, boolean, int64, kernel, void
 from cerise.store.index.bitmap import between, code_at, cut_slices
 from cerise.store.index.packed import at, bits, frames, pack, sizes
@@ -108,4 +108,5 @@ def test_words_of_memory_as_plain_python() -> None:
     room = np.zeros(16, np.uint8)
     poke(room.ctypes.data + 3, -2)
     assert peek(room.ctypes.data + 3) == -2
+    assert [without_lowest(12), without_lowest(-1), without_lowest(-(2**63))] == [8, -2, 0]
     assert [ones(-1), ones(5), ones(-(2**63)), lowest(8), lowest(-(2**63))] == [64, 2, 1, 3, 63]
