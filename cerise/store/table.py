@@ -347,9 +347,12 @@ def _live(table: DeltaTable) -> set[str]:
 
 def _check_change(root: str, change: Change, table: DeltaTable) -> None:
     live = _live(table)
+    deleted = _kept_rows(table, root) if change.remove else {}
     for old in change.remove:
         if old.path not in live:
             raise Overtaken(f"{old.path} is no longer a file of {root}", hint="look at the table again")
+        if f"{_base(root)}/{old.path}" in deleted:  # deltalake cannot remove it, and its rows would come back
+            raise Overtaken(f"rows of {old.path} in {root} were deleted", hint="look at the table again")
     sizes = Folder.of(root).sizes([new.path for new in change.add])
     for new, size in zip(change.add, sizes, strict=True):
         if new.path in live:

@@ -13,10 +13,11 @@ import pytest
 
 from cerise.errors import StoreError
 from cerise.store.event_table import EventTable
-from cerise.store.table import Change, NewFile, NotCommitted, Overtaken, commit
+from cerise.store.table import Change, NewFile, NotCommitted, Overtaken, commit, read
 from cerise.store.upkeep.compaction import worth_rewriting
 from cerise.store.writing import faults, synopses
 from cerise.store.writing.pieces import Part, data_name, write_file, write_its_index, write_piece
+from tests.deletions import delete, paths
 from tests.event_tables import create, events, held, ids, litter
 
 ROOT = Path(__file__).parents[2]
@@ -166,6 +167,20 @@ def test_an_append_that_meets_others_is_tried_again(table: EventTable, at_step) 
     at_step("about to commit", lambda: EventTable.open(table.writing.root).append(events([1])))
     assert table.append(events([2], 1)) == 2
     assert ids(table) == [0, 1]
+
+
+@pytest.mark.parametrize("step", ["data written", "about to commit"])
+def test_rows_that_are_deleted_during_a_compaction_stay_deleted(
+    table: EventTable, at_step, step: str
+) -> None:  # type: ignore[no-untyped-def]
+    table.append(events(range(9)))
+    table.append(events(range(9), 9))
+    path = Path(table.writing.root)
+    at_step(step, lambda: delete(path, {paths(path)[0]: [0, 3]}))
+    table.compact()
+    assert table.info().events == 16
+    assert sorted(read(path)["id"].to_pylist()) == [1, 2, *range(4, 18)]
+    assert table.verify() == []
 
 
 def test_others_that_are_always_quicker(table: EventTable) -> None:
