@@ -100,7 +100,7 @@ def numbers(codes: Ints, encoding: int, type_: pa.DataType) -> Any:
 
 def is_narrow(type_: pa.DataType) -> bool:
     """Whether numbers of a type have 32 bits or fewer."""
-    return pa.types.is_float32(type_) or pa.types.is_float16(type_)
+    return type_ in (pa.float32(), pa.float16())
 
 
 def _number_codes(column: pa.Array) -> tuple[Ints, int]:

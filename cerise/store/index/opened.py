@@ -48,6 +48,11 @@ class OpenFiles:
                 self._mapped.popitem(last=False)
         return Held(found, len(self._synopsis.files))
 
+    def close(self) -> None:
+        """Let go of all files."""
+        with self._lock:
+            self._mapped.clear()
+
     def _map(self, number: int) -> pa.Buffer:
         data = self._mapped.get(number)
         if data is None:

@@ -1,4 +1,4 @@
-"""What is known of all clusters of a table: the directories of its index files as one, in memory and as a file.
+"""What is known of all clusters of a table: the directories of its index files as one.
 
 The tables are those of `directory`, with numbers that count over all files: a group is a block, that is a row
 group of a data file. Nothing is decoded when a saved synopsis is loaded; a mapped file is read where asked.
