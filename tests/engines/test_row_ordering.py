@@ -115,6 +115,20 @@ def test_only_partitions_that_have_what_a_match_needs_stay(threads: int) -> None
         assert (list(range(rows)) if found is None else found.tolist()) == expected
 
 
+def test_partitions_by_two_columns_of_many_values() -> None:
+    """Codes of pairs are too far apart for a table of them."""
+    rng = np.random.default_rng(3)
+    rows = 30_000
+    table = pa.table({"k": rng.integers(0, 4 * rows, rows), "j": rng.integers(0, 4 * rows, rows)})
+    table = table.append_column("t", pa.array(range(rows)))
+    masks = rng.integers(0, 2, rows).astype(np.uint8)
+    found = ordered(bound_of(table, ("k", "j"), (Order("t"),)), table, ALONE, Wanted(masks, 1))
+    keys = list(zip(*(table.column(name).to_pylist() for name in ("k", "j")), strict=True))
+    assert found.order is not None
+    expected = sorted((row for row in range(rows) if masks[row]), key=lambda row: keys[row])
+    assert found.order.tolist() == expected
+
+
 # ---- strings
 
 
