@@ -1,9 +1,10 @@
-"""Run a MATCH_RECOGNIZE clause over a table in this process: partitions are searched on all cores."""
+"""Run a MATCH_RECOGNIZE clause over a table in this process, on all cores: partitions, or slices of one."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -12,19 +13,23 @@ import pyarrow as pa
 
 from cerise.engines.base import Options
 from cerise.engines.reference import rows as reference
+from cerise.engines.rows.chain import Candidates, Searched, chained
 from cerise.engines.rows.conditions import parted
 from cerise.engines.rows.crew import Crew, crew_of
 from cerise.engines.rows.engine import Program, compile_rows, describe, ground_of, search, why_not
 from cerise.engines.rows.ground import Ground
 from cerise.engines.rows.judging import Judge, judged, sifted
 from cerise.engines.rows.matches import Ints, Masks, RowMatches, joined, unmatched_rows
-from cerise.engines.rows.ordering import Wanted, ordered
+from cerise.engines.rows.ordering import Ordered, Wanted, ordered
 from cerise.engines.rows.output import shown, to_table
 from cerise.engines.rows.prepare import input_of, needed_columns, partitions, prepare, read_by, whole
 from cerise.engines.rows.skipping import wanted_labels, why_not_skipping
+from cerise.engines.rows.slices import Stretch, stretches
 from cerise.errors import PlanError, UnsupportedError, did_you_mean
 from cerise.pattern.expr import attributes
-from cerise.pattern.rows import BoundRows, MatchNumber, Order, Show, SkipTo
+from cerise.pattern.rows import BoundRows, Order, Show
+from cerise.plan.overlap import AMPLIFIED, Halo
+from cerise.plan.row_slices import is_chained, row_halo, starts_are_free
 
 ENGINES = ("rows", "reference")
 WORTH_A_THREAD = 200_000  # rows
@@ -47,11 +52,18 @@ def chosen(bound: BoundRows, options: Options) -> tuple[str, str]:
     return options.engine, "as asked"
 
 
-def explained(bound: BoundRows, options: Options) -> dict[str, str]:
-    """Say, by name, what is to be known about how a clause is run."""
+def explained(bound: BoundRows, options: Options, slices: str | None = None) -> dict[str, str]:
+    """Say, by name, what is to be known about how a clause is run.
+
+    Args:
+        bound: the clause.
+        options: how it is run.
+        slices: how the rows of one partition are shared out, where not to threads of this process.
+    """
     engine, why = chosen(bound, options)
     facts = {
-        "partition": ", ".join(bound.partition) or "none: all rows are one partition, searched by one task",
+        "partition": ", ".join(bound.partition) or "none: all rows are one partition",
+        **({} if bound.partition else {"slices": slices or _shown_slices(bound, options)}),
         "order": ", ".join(_shown_order(each) for each in bound.order) or "as the rows come",
         "engine": f"{engine} ({why})",
     }
@@ -68,6 +80,21 @@ def explained(bound: BoundRows, options: Options) -> dict[str, str]:
     return facts | ({"by Spark": "; ".join(only)} if only else {})
 
 
+def halo_of(bound: BoundRows, options: Options) -> Halo | str:
+    """Return what slices of one partition need beyond their rows, or say why it is not cut."""
+    engine, _ = chosen(bound, options)
+    return row_halo(bound) if engine == "rows" else f"the engine {engine} searches a partition as a whole"
+
+
+def _shown_slices(bound: BoundRows, options: Options) -> str:
+    free = starts_are_free(bound) and chosen(bound, options)[0] == "rows"
+    needs = halo_of(bound, options)
+    if isinstance(needs, str) and not free:
+        return f"none, one thread searches all rows: {needs}"
+    order = "" if free else "; then their matches are put in order"
+    return f"some for each thread, where rows are many{order}"
+
+
 def _shown_order(order: Order) -> str:
     return order.column + (" descending" if order.descending else "")
 
@@ -82,12 +109,25 @@ def run_rows(bound: BoundRows, table: pa.Table, options: Options) -> pa.Table:
         rows = ordered(bound, _joined(bound, table, crew), crew, _wanted(program, masks))
         ground = Ground.of(program, rows, masks, crew)
 
-        def results(part: tuple[int, int]) -> list[pa.Table]:
-            return [shown(bound, rows, each) for each in _searched(ground, part, options)]
+        found = [each for some in _found(ground, rows, crew, options) for each in some]
+    return pa.concat_tables([shown(bound, rows, joined([])), *found])
 
-        found = crew.each(results, _parts(bound, rows.offsets, crew.count))
-    empty = shown(bound, rows, joined([]))
-    return pa.concat_tables([empty, *(each for some in found for each in some)])
+
+def _found(ground: Ground, rows: Ordered, crew: Crew, options: Options) -> Iterable[list[pa.Table]]:
+    """Return the result, part after part."""
+    bound = ground.program.bound
+
+    def to_tables(matches: Iterable[RowMatches]) -> list[pa.Table]:
+        return [shown(bound, rows, each) for each in matches]
+
+    def searched(part: Stretch) -> tuple[Searched, tuple[RowMatches, Candidates]]:
+        search = Searched(ground, part, options.max_steps)
+        return search, search.candidates()
+
+    if len(cut := _slices(ground, crew, options)) > 1:
+        return crew.each(to_tables, chained(crew.each(searched, cut)))
+    parts = _parts(bound, rows.offsets, crew.count)
+    return crew.each(lambda part: to_tables(_searched(ground, part, options)), parts)
 
 
 def _by_reference(bound: BoundRows, table: pa.Table, options: Options) -> pa.Table:
@@ -171,16 +211,20 @@ def _threads(rows: int, options: Options) -> int:
     return options.threads or min(os.cpu_count() or 1, max(1, rows // WORTH_A_THREAD))
 
 
+def _slices(ground: Ground, crew: Crew, options: Options) -> list[Stretch]:
+    """Cut rows that are one partition into slices, one for each thread, where matches depend on others."""
+    bound = ground.program.bound
+    needs = row_halo(bound)
+    if crew.count == 1 or bound.partition or isinstance(needs, str) or not is_chained(bound):
+        return []
+    amplified = math.inf if options.threads else AMPLIFIED
+    return stretches(ground, needs.after, crew.count, amplified=amplified)
+
+
 def _parts(bound: BoundRows, offsets: Ints, threads: int) -> list[tuple[int, int]]:
     """Cut rows into parts of about as many each, some for each thread: it searches from these rows on."""
     rows, count = int(offsets[-1]), 1 if threads == 1 else PARTS_PER_THREAD * threads
     borders = np.array([rows * i // count for i in range(1, count)], np.int64)
-    if not _starts_are_free(bound):
+    if not starts_are_free(bound):
         borders = offsets[np.searchsorted(offsets, borders)]
     return list(pairwise(sorted({0, *borders.tolist(), rows}))) or [(0, 0)]
-
-
-def _starts_are_free(bound: BoundRows) -> bool:
-    """Whether what starts at a row is found without knowing what was found before."""
-    numbered = any(isinstance(each, MatchNumber) for each in bound.atoms.values())
-    return bound.skip.to is SkipTo.NEXT and bound.show is not Show.UNMATCHED and not numbered

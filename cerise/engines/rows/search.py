@@ -35,15 +35,12 @@ from cerise.engines.rows.layout import (
     ENDLESS,
     FITS,
     FORGETFUL,
-    FROM_END,
     FULL,
     G_BUDGET,
     G_COLS,
     G_CUT,
     G_DEPENDENT,
-    G_EPOCH,
     G_FIRST,
-    G_KEYS,
     G_LABELLED,
     G_LABELS,
     G_LAST,
@@ -57,7 +54,6 @@ from cerise.engines.rows.layout import (
     G_PATIENCE,
     G_REGISTERS,
     G_REGS,
-    G_REMEMBERED,
     G_ROW,
     G_SECOND,
     G_SHARES,
@@ -65,17 +61,12 @@ from cerise.engines.rows.layout import (
     G_SKIP_TO,
     G_START,
     G_STOP,
-    G_STRIDE,
     G_TIMEOUTS,
     G_TOUCHED,
     G_UPDATES,
     G_WIDE,
     G_WITHIN,
     HIDDEN,
-    K_KIND,
-    K_N,
-    K_SET,
-    K_WORDS,
     NO_MATCH,
     O_LENGTH,
     O_NUMBER,
@@ -84,12 +75,6 @@ from cerise.engines.rows.layout import (
     O_TIMEOUT,
     O_WORDS,
     PAST_LAST,
-    R_EPOCH,
-    R_KEYS,
-    R_PC,
-    R_PROGRESS,
-    R_ROW,
-    REGISTER,
     S_PC,
     S_PROGRESS,
     S_REGISTERS,
@@ -97,17 +82,13 @@ from cerise.engines.rows.layout import (
     SPENT,
     T_CODE,
     T_CUT,
-    T_KEYS,
     T_LABELS,
     T_MASKS,
-    T_MEMORY,
-    T_MEMORY_SIZE,
     T_OFFSETS,
     T_OUT,
     T_OUT_LABELS,
     T_OUT_LABELS_SIZE,
     T_OUT_SIZE,
-    T_PLACES,
     T_STACK,
     T_STACK_SIZE,
     T_TIMES,
@@ -115,55 +96,10 @@ from cerise.engines.rows.layout import (
     TO_NEXT,
     UNMAPPED,
 )
+from cerise.engines.rows.remembering import forgets, remembers
 from cerise.kernels.jit import ask, get, int64, kernel, load, put, void
 
 EACH_BYTE = 0x0101010101010101
-
-
-@kernel()
-def key_of(m: int, i: int) -> int:
-    """Return the i-th value on which the future of a search depends."""
-    key = get(m, T_KEYS) + 8 * K_WORDS * i
-    which, n = get(key, K_SET), get(key, K_N)
-    count = get(get(m, G_REGS), which)
-    if get(key, K_KIND) == REGISTER:
-        return count
-    at = count - 1 - n if get(key, K_KIND) == FROM_END else n
-    if at < 0 or at >= count:
-        return -1
-    return get(get(m, T_PLACES), which * get(m, G_STRIDE) + at)
-
-
-@kernel()
-def remembers(m: int, pc: int, row: int, progress: int) -> int:
-    """Note that a search goes on from here; return 1 where one has before, -1 where there is no room."""
-    size, keys, epoch = get(m, T_MEMORY_SIZE), get(m, G_KEYS), get(m, G_EPOCH)
-    width = 8 * (R_KEYS + keys)
-    hashed = (pc * 0x9E3779B1 + row * 0x85EBCA77 + progress * 0xC2B2AE3D) & 0x7FFFFFFFFFFF
-    for i in range(keys):
-        hashed = ((hashed ^ (key_of(m, i) & 0xFFFFFFFF)) * 0x9E3779B1) & 0x7FFFFFFFFFFF
-    at = (hashed ^ (hashed >> 17)) & (size - 1)
-    entry = get(m, T_MEMORY) + width * at
-    while get(entry, R_EPOCH) == epoch:
-        same = get(entry, R_PC) == pc and get(entry, R_ROW) == row and get(entry, R_PROGRESS) == progress
-        i = 0
-        while same and i < keys:
-            same = get(entry, R_KEYS + i) == key_of(m, i)
-            i += 1
-        if same:
-            return 1
-        at = (at + 1) & (size - 1)
-        entry = get(m, T_MEMORY) + width * at
-    if 2 * get(m, G_REMEMBERED) >= size:
-        return -1
-    put(m, G_REMEMBERED, get(m, G_REMEMBERED) + 1)
-    put(entry, R_EPOCH, epoch)
-    put(entry, R_PC, pc)
-    put(entry, R_ROW, row)
-    put(entry, R_PROGRESS, progress)
-    for i in range(keys):
-        put(entry, R_KEYS + i, key_of(m, i))
-    return 0
 
 
 @kernel(inline=True)
@@ -336,13 +272,6 @@ def resumes(m: int, labels: int, start: int, end: int) -> int:
 
 
 @kernel()
-def forgets(m: int) -> None:
-    """Let nothing that was remembered hold any longer."""
-    put(m, G_EPOCH, get(m, G_EPOCH) + 1)
-    put(m, G_REMEMBERED, 0)
-
-
-@kernel()
 def last_start(m: int, low: int, high: int) -> int:
     """Return after which row no match starts: from there on, no row could have some label that it needs."""
     needs, masks, wide = get(m, G_NEEDS), get(m, T_MASKS), get(m, G_WIDE)
@@ -362,6 +291,17 @@ def enters(m: int, low: int, high: int) -> None:
     put(get(m, G_COLS), C_LOW, low)
     put(get(m, G_COLS), C_HIGH, high)
     forgets(m)
+
+
+@kernel()
+def may_start(m: int, row: int, high: int) -> bool:
+    """Whether the labels of a row, and those of the next, allow that a match starts there."""
+    if get(m, G_NULLABLE):
+        return True
+    second, masks, wide = get(m, G_SECOND), get(m, T_MASKS), get(m, G_WIDE)
+    if mask_of(masks, wide, row) & get(m, G_FIRST) == 0:
+        return False
+    return second == ANYTHING or (row + 1 < high and mask_of(masks, wide, row + 1) & second != 0)
 
 
 @kernel()
