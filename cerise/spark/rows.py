@@ -22,8 +22,8 @@ from cerise.engines.base import Options
 from cerise.engines.identity import hash_columns
 from cerise.engines.rows.matches import Ints, joined
 from cerise.engines.rows.output import MATCHED, to_atoms
-from cerise.engines.rows.prepare import derived, needed_columns, partitions, prepare, read_by
-from cerise.engines.rows.run import found_in
+from cerise.engines.rows.prepare import derived, needed_columns, prepare, read_by
+from cerise.engines.rows.run import atoms_in
 from cerise.engines.rows.skipping import Skipper, why_not_skipping
 from cerise.engines.rows.slices import times_of
 from cerise.events import raw_column
@@ -259,7 +259,5 @@ class RowsTask:
         """Yield what measures are computed from, for each row of the result."""
         for table in gathered(batches):
             names = [name for name in table.column_names if name != ROW]
-            prepared = prepare(self.bound, table.select(names))
-            offsets = partitions(self.bound, prepared)
-            for matches in found_in(self.bound, prepared, offsets, self.options):
-                yield from to_atoms(self.bound, prepared, offsets, matches).to_batches(ROWS_AT_ONCE)
+            for found in atoms_in(self.bound, table.select(names), self.options):
+                yield from found.to_batches(ROWS_AT_ONCE)

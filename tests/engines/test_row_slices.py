@@ -348,7 +348,14 @@ def test_windows_longer_than_all_times(within: int) -> None:
 
 
 def test_explain_says_whether_and_why_not() -> None:
-    assert "some for each thread" in run.explained(clause("A B"), Options())["slices"]
-    assert "put in order" in run.explained(clause("A B"), Options())["slices"]
-    assert "^ and $" in run.explained(clause("^ A B"), Options())["slices"]
-    assert "reference" in run.explained(clause("A B"), Options(engine="reference"))["slices"]
+    def told(bound: BoundRows, name: str | None = None) -> str:
+        return run.explained(bound, Options(engine=name))["slices"]
+
+    assert (
+        told(clause("A B")) == "one for each thread, where rows are many; then their matches are put in order"
+    )
+    assert "^ and $" in told(clause("^ A B"))
+    assert "reference" in told(clause("A B"), "reference")
+    free = replace(clause("^ A B", skip="TO NEXT ROW"), measures=())
+    assert told(free) == "some for each thread, where rows are many"
+    assert "reference" in told(free, "reference")

@@ -68,7 +68,12 @@ def to_atoms(bound: BoundRows, prepared: pa.Table, offsets: Ints, matches: RowMa
     Its columns are those of the input that are shown, by their place in the output (`_s0`, …), the atoms
     of measures, and whether a row belongs to a match.
     """
-    view = View.of(bound, Ordered(prepared, None, offsets, {}), matches)
+    return shown_atoms(bound, Ordered(prepared, None, offsets, {}), matches)
+
+
+def shown_atoms(bound: BoundRows, rows: Ordered, matches: RowMatches) -> pa.Table:
+    """Return what the result for matches among some rows is computed from, as `to_atoms` does."""
+    view = View.of(bound, rows, matches)
     names = dict.fromkeys(name for each in bound.measures for name in each.atoms)
     columns = {f"_s{i}": view.show(each.name) for i, each in enumerate(bound.output) if not each.measure}
     columns |= {name: atom_column(bound.atoms[name], view) for name in names}

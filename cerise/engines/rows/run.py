@@ -15,13 +15,13 @@ from cerise.engines.base import Options
 from cerise.engines.reference import rows as reference
 from cerise.engines.rows.chain import Candidates, Searched, chained
 from cerise.engines.rows.conditions import parted
-from cerise.engines.rows.crew import Crew, crew_of
+from cerise.engines.rows.crew import ALONE, Crew, crew_of
 from cerise.engines.rows.engine import Program, compile_rows, describe, ground_of, search, why_not
 from cerise.engines.rows.ground import Ground
 from cerise.engines.rows.judging import Judge, judged, sifted
 from cerise.engines.rows.matches import Ints, Masks, RowMatches, joined, unmatched_rows
 from cerise.engines.rows.ordering import Ordered, Wanted, ordered
-from cerise.engines.rows.output import shown, to_table
+from cerise.engines.rows.output import shown, shown_atoms, to_atoms, to_table
 from cerise.engines.rows.prepare import input_of, needed_columns, partitions, prepare, read_by, whole
 from cerise.engines.rows.skipping import wanted_labels, why_not_skipping
 from cerise.engines.rows.slices import Stretch, stretches
@@ -87,12 +87,12 @@ def halo_of(bound: BoundRows, options: Options) -> Halo | str:
 
 
 def _shown_slices(bound: BoundRows, options: Options) -> str:
-    free = starts_are_free(bound) and chosen(bound, options)[0] == "rows"
     needs = halo_of(bound, options)
-    if isinstance(needs, str) and not free:
+    if starts_are_free(bound) and chosen(bound, options)[0] == "rows":
+        return "some for each thread, where rows are many"
+    if isinstance(needs, str):
         return f"none, one thread searches all rows: {needs}"
-    order = "" if free else "; then their matches are put in order"
-    return f"some for each thread, where rows are many{order}"
+    return "one for each thread, where rows are many; then their matches are put in order"
 
 
 def _shown_order(order: Order) -> str:
@@ -103,14 +103,31 @@ def run_rows(bound: BoundRows, table: pa.Table, options: Options) -> pa.Table:
     """Return the result of a clause over a table."""
     if chosen(bound, options)[0] == "reference":
         return _by_reference(bound, table, options)
-    program = compile_rows(bound)
     with crew_of(_threads(len(table), options)) as crew:
-        table, masks = _sifted(program, input_of(bound, table), crew)
-        rows = ordered(bound, _joined(bound, table, crew), crew, _wanted(program, masks))
-        ground = Ground.of(program, rows, masks, crew)
-
+        rows, ground = _laid_out(bound, table, crew)
         found = [each for some in _found(ground, rows, crew, options) for each in some]
     return pa.concat_tables([shown(bound, rows, joined([])), *found])
+
+
+def atoms_in(bound: BoundRows, table: pa.Table, options: Options) -> Iterator[pa.Table]:
+    """Yield what the result over a table is computed from, some at a time; one thread does it all."""
+    if chosen(bound, options)[0] == "reference":
+        prepared = prepare(bound, table)
+        offsets = partitions(bound, prepared)
+        for matches in found_in(bound, prepared, offsets, options):
+            yield to_atoms(bound, prepared, offsets, matches)
+        return
+    rows, ground = _laid_out(bound, table, ALONE)
+    for matches in _searched(ground, (0, len(ground)), options):
+        yield shown_atoms(bound, rows, matches)
+
+
+def _laid_out(bound: BoundRows, table: pa.Table, crew: Crew) -> tuple[Ordered, Ground]:
+    """Return the rows of a table in order, and as a search reads them."""
+    program = compile_rows(bound)
+    table, masks = _sifted(program, input_of(bound, table), crew)
+    rows = ordered(bound, _joined(bound, table, crew), crew, _wanted(program, masks))
+    return rows, Ground.of(program, rows, masks, crew)
 
 
 def _found(ground: Ground, rows: Ordered, crew: Crew, options: Options) -> Iterable[list[pa.Table]]:
