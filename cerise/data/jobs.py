@@ -116,10 +116,12 @@ def _jobs(rng: np.random.Generator, first: int) -> Columns:
 def _drawn(rng: np.random.Generator, shares: Any, many: int) -> npt.NDArray[np.int64]:
     """Return which of some choices, by their shares, each draw takes."""
     upto = np.cumsum(shares)
-    return np.searchsorted(upto[:-1], rng.random(many) * upto[-1], side="right").astype(np.int64)
+    found: npt.NDArray[np.int64] = np.searchsorted(upto[:-1], rng.random(many) * upto[-1], side="right")
+    return found
 
 
 def _times(rng: np.random.Generator, medians: Any, spread: Any) -> npt.NDArray[np.int64]:
     """Return log-normal times in microseconds, none of them 0 or longer than a day."""
     drawn = medians * np.exp(spread * rng.standard_normal(len(medians)))
-    return 1 + np.minimum(drawn, LONGEST_US).astype(np.int64)
+    times: npt.NDArray[np.int64] = 1 + np.minimum(drawn, LONGEST_US).astype(np.int64)
+    return times
