@@ -33,7 +33,7 @@ class Place:
 
     def path(self, form: str) -> Path:
         """Return where a form is, or would be."""
-        return self.source.with_name(f"{self.source.stem}.{form}")
+        return self.source.with_name(f"{self.source.stem}.{form}.made")
 
     def made(self, form: str) -> Path:
         """Return where a form is; it is made, where it has not been."""
