@@ -21,7 +21,7 @@ from pathlib import Path
 from cerise.errors import CeriseWarning
 
 PACKAGE = Path(__file__).parents[1]
-SOURCES = ("kernels", "engines/nfa", "engines/rows", "engines/rcep", "engines/chains")
+SOURCES = ("kernels", "engines/nfa", "engines/rows", "engines/rcep", "engines/chains", "store/index")
 
 
 @functools.cache

@@ -22,6 +22,7 @@ COMPILED = not config.DISABLE_JIT  # type: ignore[attr-defined]
 
 int64, float64, boolean, void = types.int64, types.float64, types.boolean, types.void
 Ints = types.Array(int64, 1, "C")
+Floats = types.Array(float64, 1, "C")
 Marks = types.Array(types.uint8, 1, "C")
 Table = types.Array(int64, 2, "C")
 

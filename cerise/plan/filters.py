@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cerise.events import Path, Schema, raw_column, read_column
-from cerise.kinds import Kind
+from cerise.kinds import MOMENTS, Kind
 from cerise.pattern.bound import Bound
-from cerise.pattern.expr import COMPARISONS, Attr, Binary, Expr, In, Literal, Value
+from cerise.pattern.expr import COMPARISONS, Attr, Binary, Expr, In, IsNull, Literal, Unary, Value
 from cerise.pattern.query import Unit
 
 PLAIN = frozenset({Kind.INT, Kind.FLOAT, Kind.STRING, Kind.BOOL})
@@ -39,14 +39,25 @@ class Comparison:
     Attributes:
         path: the attribute.
         kind: what it is compared as.
-        op: a comparison, or "in".
-        values: the constant, or the constants of IN.
+        op: a comparison, "in", "is null" or "is not null".
+        values: the constant, or the constants of IN; moments are integers in microseconds.
     """
 
     path: Path
     kind: Kind
     op: str
     values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """Some comparisons of one attribute, of which one must hold."""
+
+    path: Path
+    tests: tuple[Comparison, ...]
+
+
+Test = Comparison | Either
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,25 +93,54 @@ def needed(bounds: Sequence[Bound]) -> Needed | None:
     return tuple(dict.fromkeys(_tests(exprs) for branch in branches for exprs in branch.filters.values()))
 
 
+def tests_of(exprs: tuple[Expr, ...]) -> tuple[Test, ...]:
+    """Return the part of predicates on one event that an index can judge exactly, one attribute at a time."""
+    return tuple(test for expr in exprs if (test := _index_test(expr)) is not None)
+
+
+def _index_test(expr: Expr) -> Test | None:
+    match expr:
+        case IsNull(Attr() as attr):
+            return _null_test(attr, "is null")
+        case Unary("not", IsNull(Attr() as attr)):
+            return _null_test(attr, "is not null")
+        case Binary("or", left, right):
+            return _either(_index_test(left), _index_test(right))
+    return _test(expr, PLAIN | MOMENTS)
+
+
+def _null_test(attr: Attr, op: str) -> Comparison | None:
+    return Comparison(attr.path, attr.kind, op, ()) if attr.path and attr.kind is not None else None
+
+
+def _either(left: Test | None, right: Test | None) -> Either | None:
+    if left is None or right is None or left.path != right.path:
+        return None
+    both = [each.tests if isinstance(each, Either) else (each,) for each in (left, right)]
+    return Either(left.path, both[0] + both[1])
+
+
 def _tests(exprs: tuple[Expr, ...]) -> tuple[Comparison, ...]:
-    return tuple(test for expr in exprs if (test := _test(expr)) is not None)
+    return tuple(test for expr in exprs if (test := _test(expr, PLAIN)) is not None)
 
 
-def _test(expr: Expr) -> Comparison | None:
+def _test(expr: Expr, kinds: frozenset[Kind]) -> Comparison | None:
     match expr:
         case Binary(op, Attr() as attr, Literal() as literal) if op in COMPARISONS:
-            return _compared(attr, op, (literal,))
+            return _compared(attr, op, (literal,), kinds)
         case Binary(op, Literal() as literal, Attr() as attr) if op in COMPARISONS:
-            return _compared(attr, MIRRORED[op], (literal,))
+            return _compared(attr, MIRRORED[op], (literal,), kinds)
         case In(Attr() as attr, items):
             literals = tuple(each for each in items if isinstance(each, Literal))
-            return _compared(attr, "in", literals) if len(literals) == len(items) else None
+            return _compared(attr, "in", literals, kinds) if len(literals) == len(items) else None
     return None
 
 
-def _compared(attr: Attr, op: str, literals: tuple[Literal, ...]) -> Comparison | None:
+def _compared(
+    attr: Attr, op: str, literals: tuple[Literal, ...], judged: frozenset[Kind]
+) -> Comparison | None:
     values = tuple(each.value for each in literals)
-    if attr.kind not in PLAIN or any(each.value is None or each.kind not in PLAIN for each in literals):
+    if attr.kind not in judged or any(each.value is None or each.kind not in judged for each in literals):
         return None
     kinds = {attr.kind, *(each.kind for each in literals)}
     if kinds <= {Kind.INT, Kind.FLOAT}:

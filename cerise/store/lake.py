@@ -173,13 +173,18 @@ def open_lake(path: str | Path, version: int | None = None) -> Lake:
         if version is not None:
             raise StoreError(f"{text} is no Delta table, so it has no version {version}")
         root, files, declared = *_parquet_files(text), None
-    footers = _footers(root, files)
-    files = tuple(map(_fitted, files, footers))
+    files, footers = _described(root, files)
     schemas = [footer.schema.to_arrow_schema() for footer in footers]
     columns = common_schema([(file.path, s) for file, s in zip(files, schemas, strict=True)])
     columns, files = _with_hive(declared or columns, files)
     columns = pa.schema([pa.field(each.name, spark_type(each.type)) for each in columns])
     return Lake(text, files, columns, footers)
+
+
+def lake_of(root: str, files: Sequence[File], columns: pa.Schema) -> Lake:
+    """Return the table that some files are, whose columns are known."""
+    described, footers = _described(root, tuple(files))
+    return Lake(root, described, columns, footers)
 
 
 def opened(root: str) -> fs.FileSystem:
@@ -275,6 +280,12 @@ def _fitted(file: File, footer: pq.FileMetaData) -> File:
 
 
 # ---- footers
+
+
+def _described(root: str, files: tuple[File, ...]) -> tuple[tuple[File, ...], tuple[pq.FileMetaData, ...]]:
+    """Return files with what they say of themselves."""
+    footers = _footers(root, files)
+    return tuple(map(_fitted, files, footers)), footers
 
 
 def _footers(root: str, files: Sequence[File]) -> tuple[pq.FileMetaData, ...]:

@@ -1,8 +1,10 @@
-"""Delta tables: a version of one, its files and the rows of them that are not deleted, without Spark."""
+"""Delta tables without Spark: a version, its files and the rows that are not deleted; commits."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from time import sleep, time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -11,6 +13,9 @@ import pyarrow.dataset as ds
 from pyarrow import fs
 
 from cerise.errors import StoreError
+from cerise.kinds import canonical, kind_of
+from cerise.store.writing.faults import reached
+from cerise.store.writing.places import Folder
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -53,24 +58,89 @@ def live_files(path: Path, version: int | None = None) -> Live:
         UnknownFeature: they cannot be read without knowing more.
         StoreError: there is no such table or version, or which rows are deleted cannot be read.
     """
-    table = _opened(path, version)
-    _reject_unknown_features(table, path)
-    actions = pa.table(table.get_add_actions(flatten=True))
+    held = version_of(path, version)
+    files = [LiveFile(str(path.absolute() / each.path), each.values, each.kept) for each in held.files]
+    return Live(sorted(files, key=lambda each: Path(each.path).name), held.columns)
+
+
+class HeldFile(NamedTuple):
+    """A file of a version, as the log describes it.
+
+    Attributes:
+        path: where it is in the table.
+        size: how many bytes it has.
+        modified: when it was written, in milliseconds since 1970.
+        values: what the partition columns are in it.
+        kept: which of its rows are not deleted; None: all.
+        rows: how many rows it has, where the log says so.
+        first, last: the times of its first and last event, where they were asked for and the log has them.
+    """
+
+    path: str
+    size: int
+    modified: int
+    values: dict[str, Any]
+    kept: pa.BooleanArray | None = None
+    rows: int | None = None
+    first: int | None = None
+    last: int | None = None
+
+
+class Version(NamedTuple):
+    """A version of a Delta table: its number, its files and its columns."""
+
+    number: int
+    files: list[HeldFile]
+    columns: pa.Schema
+
+
+def version_of(root: str | Path, version: int | None = None, time: str | None = None) -> Version:
+    """Return a version of a Delta table; the newest by default.
+
+    Args:
+        root: where the table is.
+        version: which version.
+        time: the column whose least and greatest values are asked for.
+
+    Raises:
+        UnknownFeature: its files cannot be read without knowing more.
+        StoreError: there is no such table or version, or which rows are deleted cannot be read.
+    """
+    table = _opened(root, version)
+    _reject_unknown_features(table, root)
     columns = pa.schema(table.schema().to_arrow())
+    actions = pa.table(table.get_add_actions(flatten=True))
+    kept = _kept_rows(table, root)
     parted = table.metadata().partition_columns
-    kept = _kept_rows(table, path)
+    firsts, lasts = (_moments(actions, f"{end}.{time}", columns, time) for end in ("min", "max"))
     files = []
-    for row in actions.select(["path", *(f"partition.{name}" for name in parted)]).to_pylist():
+    for row, first, last in zip(actions.to_pylist(), firsts, lasts, strict=True):
+        path = unquote(row["path"])
         values = {name: row[f"partition.{name}"] for name in parted}
-        inside = unquote(row["path"])
-        left = kept.pop(str(path.resolve() / inside), None)
-        files.append(LiveFile(str(path.absolute() / inside), values, left))
+        left = kept.pop(f"{_base(root)}/{path}", None)
+        size, modified, rows = row["size_bytes"], row["modification_time"], row.get("num_records")
+        files.append(HeldFile(path, size, modified, values, left, rows, first, last))
     if kept:
-        raise StoreError(f"the Delta table {path} deletes rows of {next(iter(kept))}, which is no file of it")
-    return Live(sorted(files, key=lambda each: Path(each.path).name), columns)
+        raise StoreError(f"the Delta table {root} deletes rows of {next(iter(kept))}, which is no file of it")
+    return Version(table.version(), files, columns)
 
 
-def _kept_rows(table: DeltaTable, path: Path) -> dict[str, pa.BooleanArray]:
+def _moments(actions: pa.Table, name: str, columns: pa.Schema, time: str | None) -> list[int | None]:
+    """Return one end of the time of each file, in the form of `events.read_times`."""
+    if time is None or name not in actions.column_names:
+        return [None] * len(actions)
+    found: list[int | None] = canonical(
+        actions.column(name), kind_of(columns.field(time).type), time
+    ).to_pylist()
+    return found
+
+
+def _base(root: str | Path) -> str:
+    """Return the path by which deletion vectors know a table."""
+    return urlsplit(str(root)).path.rstrip("/") if "://" in str(root) else str(Path(root).resolve())
+
+
+def _kept_rows(table: DeltaTable, path: str | Path) -> dict[str, pa.BooleanArray]:
     """Return of each file that has a deletion vector which rows are left."""
     from deltalake.exceptions import DeltaError
 
@@ -147,7 +217,7 @@ def _rows(file: LiveFile, columns: pa.Schema) -> pa.Table:
     return pa.table([given[name] if name in given else table[name] for name in columns.names], schema=columns)
 
 
-def _opened(path: Path, version: int | None) -> DeltaTable:
+def _opened(path: str | Path, version: int | None) -> DeltaTable:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
@@ -157,11 +227,11 @@ def _opened(path: Path, version: int | None) -> DeltaTable:
         at = "" if version is None else f" at version {version}"
         raise StoreError(
             f"cannot open the Delta table {path}{at}: {str(error).strip().splitlines()[0]}",
-            hint=f"does {path / LOG} hold its log, and that version?",
+            hint=f"does {path}/{LOG} hold its log, and that version?",
         ) from error
 
 
-def _reject_unknown_features(table: DeltaTable, path: Path) -> None:
+def _reject_unknown_features(table: DeltaTable, path: str | Path) -> None:
     """Refuse column mapping and whatever comes: reading past them gives wrong events."""
     protocol = table.protocol()
     unknown = sorted(set(protocol.reader_features or ()) - KNOWN_FEATURES)
@@ -177,3 +247,148 @@ def _reject_unknown_features(table: DeltaTable, path: Path) -> None:
             f"the Delta table {path} needs {what}, which Cerise does not read by itself",
             hint="read it through Spark: cerise.find(spark.read.format('delta').load(path), …)",
         )
+
+
+# ---- writing
+
+
+class NewFile(NamedTuple):
+    """A file that a commit adds.
+
+    Attributes:
+        path: where it is in the table.
+        size: how many bytes it has.
+        modified: when it was written, in milliseconds since 1970.
+        statistics: what Delta's log says of its columns, as JSON.
+        fresh: whether its events are new; else they are those of the files that the commit removes.
+    """
+
+    path: str
+    size: int
+    modified: int
+    statistics: str
+    fresh: bool = True
+
+
+class Change(NamedTuple):
+    """What a commit does."""
+
+    add: Sequence[NewFile]
+    remove: Sequence[HeldFile] = ()
+
+
+class Overtaken(StoreError):
+    """Another commit has removed a file that this one was to remove; nothing was committed."""
+
+
+class NotCommitted(StoreError):
+    """Nothing was committed, and nothing of the commit will appear later."""
+
+
+def create(root: str, columns: pa.Schema) -> None:
+    """Make a Delta table without rows.
+
+    Raises:
+        StoreError: there is one already, or it cannot be written.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        DeltaTable.create(root, columns, mode="error")
+    except (DeltaError, OSError) as error:
+        raise StoreError(
+            f"cannot create a table at {root}: {_first_line(error)}",
+            hint="give the path of a folder of its own",
+        ) from error
+
+
+def commit(root: str, change: Change, waits: Iterable[float]) -> int:
+    """Commit files as one version, whatever others commit meanwhile.
+
+    deltalake itself would accept files that are missing, and remove files that are not there: so it may not
+    try again by itself, and each try of ours looks at the newest version first.
+
+    Args:
+        root: where the table is.
+        change: the files to add and to remove.
+        waits: how many seconds to wait before each further try.
+
+    Returns:
+        A version in which the change is there.
+
+    Raises:
+        Overtaken: a file to remove is no longer there.
+        NotCommitted: a file to add is missing or of another size, or others were always quicker.
+        StoreError: the log cannot be written.
+    """
+    tries = 0
+    for wait in (0.0, *waits):
+        sleep(wait)
+        tries += 1
+        table = _opened(root, None)
+        _check_change(root, change, table)
+        reached("about to commit")
+        written = _is_written(table, change)
+        reached("committed")
+        if written:
+            return table.version() + 1
+        if _is_there(root, change):
+            return _opened(root, None).version()
+    raise NotCommitted(
+        f"others have committed to {root} before each of {tries} tries",
+        hint="try again when fewer are writing",
+    )
+
+
+def _check_change(root: str, change: Change, table: DeltaTable) -> None:
+    live = set(pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist())
+    for old in change.remove:
+        if old.path not in live:
+            raise Overtaken(f"{old.path} is no longer a file of {root}", hint="look at the table again")
+    sizes = Folder.of(root).sizes([new.path for new in change.add])
+    for new, size in zip(change.add, sizes, strict=True):
+        if new.path in live:
+            raise NotCommitted(f"{new.path} is a file of {root} already", hint="write it under another name")
+        if size != new.size:
+            found = "is missing" if size is None else f"has {size:,} bytes instead of {new.size:,}"
+            raise NotCommitted(
+                f"{new.path} {found}, so it cannot become a file of {root}",
+                hint="who has touched it? Write the events again",
+            )
+
+
+def _is_written(table: DeltaTable, change: Change) -> bool:
+    """Write a version that follows the one that was opened; False where there is one already."""
+    from deltalake.exceptions import CommitFailedError
+    from deltalake.transaction import AddAction, CommitProperties, RemoveAction
+
+    now = time_ns() // 1_000_000
+    actions: list[AddAction | RemoveAction] = [
+        AddAction(new.path, new.size, {}, new.modified, new.fresh, new.statistics) for new in change.add
+    ]
+    actions += [RemoveAction(old.path, False, now, old.size, {}) for old in change.remove]
+    try:
+        table.create_write_transaction(
+            actions, "append", table.schema(), commit_properties=CommitProperties(max_commit_retries=0)
+        )
+    except CommitFailedError:
+        return False
+    return True
+
+
+def _is_there(root: str, change: Change) -> bool:
+    """Tell whether a commit that seemed to fail is in the log all the same; names of files are used once."""
+    live = set(pa.table(_opened(root, None).get_add_actions(flatten=True)).column("path").to_pylist())
+    return bool(change.add) and all(new.path in live for new in change.add)
+
+
+def unused_files(root: str, hours: float) -> list[str]:
+    """Return the files that no version has needed for some hours, or that are as old and in none."""
+    return list(
+        _opened(root, None).vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)  # type: ignore[arg-type]
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,101 @@
+"""Range bitmaps: base-2 bit-sliced, range-encoded (000 §2.2, after Chan and Ioannidis).
+
+Slice i of n codes is n bits, in ceil(n / 8) bytes, first event in the lowest bit: 1 where bit i of the code is 0.
+A range is judged from the highest slice down, 64 events at a time: an event is decided as soon as its code
+leaves the path to both ends of the range, so narrow contexts and uniform codes touch the first few slices only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cerise.kernels.bits import peek
+from cerise.kernels.jit import Ints, Marks, kernel, void
+
+
+@kernel()
+def transposed(word: int) -> int:
+    """Return 8 × 8 bits with rows and columns exchanged [Hacker's Delight §7-3]."""
+    swap = (word ^ (word >> 7)) & 0x00AA00AA00AA00AA
+    word = word ^ swap ^ (swap << 7)
+    swap = (word ^ (word >> 14)) & 0x0000CCCC0000CCCC
+    word = word ^ swap ^ (swap << 14)
+    swap = (word ^ (word >> 28)) & 0x00000000F0F0F0F0
+    return word ^ swap ^ (swap << 28)
+
+
+@kernel(void(Ints, Ints, Ints, Ints, Marks))
+def cut_slices(codes: Any, starts: Any, widths: Any, places: Any, out: Any) -> None:
+    """Write the slices of the codes of many clusters, lowest first.
+
+    Args:
+        codes: the codes of all clusters, from 0.
+        starts: where each cluster starts among them, and where the last ends.
+        widths: how many slices each cluster has.
+        places: at which byte of `out` its slices start.
+        out: room for all slices.
+    """
+    for c in range(len(widths)):
+        start, end, width, place = starts[c], starts[c + 1], widths[c], places[c]
+        stride = (end - start + 7) >> 3
+        for group in range(stride):
+            first = start + 8 * group
+            some = min(8, end - first)
+            kept = (1 << some) - 1
+            for low in range(0, width, 8):
+                word = 0
+                for j in range(some):
+                    word |= ((codes[first + j] >> low) & 255) << (8 * j)
+                word = transposed(word)
+                for i in range(low, min(low + 8, width)):
+                    out[place + i * stride + group] = ~word & kept
+                    word >>= 8
+
+
+@kernel()
+def between(slices: int, stride: int, width: int, low: int, high: int, live: int) -> int:
+    """Return which of 64 events have a code from low to high, both without sign.
+
+    Args:
+        slices: the address of the word of these events in the lowest slice.
+        stride: how many bytes a slice has.
+        width: how many slices there are.
+        low: the least code.
+        high: the greatest code.
+        live: the events in question; no others are found.
+    """
+    i = width - 1
+    while i >= 0 and live != 0 and (low >> i) & 1 == (high >> i) & 1:  # on the path to both ends
+        live &= peek(slices + i * stride) ^ -((low >> i) & 1)
+        i -= 1
+    if i < 0 or live == 0:
+        return live
+    zeros = peek(slices + i * stride)
+    lower, upper, inside = live & zeros, live & ~zeros, 0  # on the path to low; to high; decided
+    i -= 1
+    while i >= 0:
+        below = (2 << i) - 1
+        if low & below == 0:
+            inside |= lower
+            lower = 0
+        if high & below == below:
+            inside |= upper
+            upper = 0
+        if lower | upper == 0:
+            break
+        zeros = peek(slices + i * stride)
+        low_bit, high_bit = -((low >> i) & 1), -((high >> i) & 1)
+        inside |= (lower & ~zeros & ~low_bit) | (upper & zeros & high_bit)
+        lower &= zeros ^ low_bit
+        upper &= zeros ^ high_bit
+        i -= 1
+    return inside | lower | upper
+
+
+@kernel()
+def code_at(slices: int, stride: int, width: int, i: int) -> int:
+    """Return the code of an event, from 0."""
+    code, byte, bit = 0, slices + (i >> 3), i & 7
+    for k in range(width):
+        code |= ((~peek(byte + k * stride) >> bit) & 1) << k
+    return code

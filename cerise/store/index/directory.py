@@ -1,0 +1,122 @@
+"""What an index file says of its blocks and clusters: two Arrow tables, with the file's own facts beside.
+
+blocks     one row per row group: row_group, rows, first, last, step; per attribute its encoding and,
+           for strings, where their dictionary lies
+clusters   one row per type and block: block, type, count, offset, length, checksum, first, last, …
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from cerise.kinds import STORED, Kind
+from cerise.store.index.layout import Layout
+from cerise.store.index.parts import lists_of
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A data file as its table names it.
+
+    Attributes:
+        path: where it is, relative to the table or absolute.
+        size: how many bytes it has.
+        modified: when it was written, in milliseconds.
+        rows: how many events it holds.
+    """
+
+    path: str
+    size: int
+    modified: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """What an index file holds.
+
+    Attributes:
+        about: the data file.
+        layout: which columns are indexed.
+        blocks: one row per row group.
+        clusters: one row per cluster, by block.
+        sample: some events: their type and attributes.
+    """
+
+    about: DataFile
+    layout: Layout
+    blocks: pa.Table
+    clusters: pa.Table
+    sample: pa.Table
+
+    def to_buffer(self) -> pa.Buffer:
+        """Return the directory as bytes."""
+        facts = {
+            "version": VERSION, "layout": self.layout.to_json(), "data": asdict(self.about)
+        }  # fmt: skip
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        blocks = self.blocks.replace_schema_metadata({"cerise": json.dumps(facts)})
+        for table in (blocks, self.clusters, self.sample):
+            with pa.ipc.new_stream(sink, table.schema, options=options) as out:
+                out.write_table(table)
+        return sink.getvalue()
+
+    @classmethod
+    def from_buffer(cls, buffer: pa.Buffer) -> Directory:
+        """Return the directory that `to_buffer` has written."""
+        source = pa.BufferReader(buffer)
+        tables = []
+        for _ in range(3):
+            with pa.ipc.open_stream(source) as stream:
+                tables.append(stream.read_all())
+        blocks, clusters, sample = tables
+        facts = json.loads(blocks.schema.metadata[b"cerise"])
+        layout = Layout.from_json(facts["layout"])
+        return cls(DataFile(**facts["data"]), layout, blocks.replace_schema_metadata(), clusters, sample)
+
+
+def block_schema(layout: Layout) -> pa.Schema:
+    """Return the columns of the table of blocks."""
+    fields: list[tuple[str, pa.DataType]] = [
+        ("row_group", pa.int32()), ("rows", pa.int64()), ("first", pa.int64()), ("last", pa.int64()),
+        ("step", pa.int64()),
+    ]  # fmt: skip
+    for i, name in enumerate(layout.attributes):
+        fields.append((f"encoding.{i}", pa.int8()))
+        if layout.kind(name) is Kind.STRING:
+            fields += [(f"words.{i}", pa.int32()), (f"words_offset.{i}", pa.int64())]
+            fields += [(f"words_length.{i}", pa.int64()), (f"words_checksum.{i}", pa.uint64())]
+    return pa.schema(fields)
+
+
+def cluster_schema(layout: Layout) -> pa.Schema:
+    """Return the columns of the table of clusters."""
+    type_ = pa.null() if layout.type is None else STORED[layout.kind(layout.type)]
+    fields: list[tuple[str, pa.DataType]] = [
+        ("block", pa.int32()), ("type", type_), ("count", pa.int32()), ("offset", pa.int64()),
+        ("length", pa.int64()), ("checksum", pa.uint64()),
+    ]  # fmt: skip
+    for _, least, most in lists_of(layout):
+        fields += [(least, pa.int64()), (most, pa.int64())]
+    for i in range(len(layout.attributes)):
+        fields += [(f"least.{i}", pa.int64()), (f"most.{i}", pa.int64()), (f"nulls.{i}", pa.int32())]
+    return pa.schema(fields)
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Return a table of mappings from its columns to arrays."""
+    batches = [
+        pa.record_batch(
+            [pa.array(row[name], schema.field(name).type) for name in schema.names], schema=schema
+        )
+        for row in rows
+    ]
+    return pa.Table.from_batches(batches, schema).combine_chunks()

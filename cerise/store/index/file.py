@@ -1,0 +1,277 @@
+"""The index of one data file, written while its row groups pass and read in parts.
+
+    magic · clusters and dictionaries, block by block · directory · trailer
+
+Every byte is under a checksum or known beforehand; `docs/store-format.md` has the details.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+import xxhash
+
+from cerise.errors import StoreError
+from cerise.store.index.block import Block, build
+from cerise.store.index.codes import WORDS
+from cerise.store.index.directory import (
+    VERSION,
+    Directory,
+    block_schema,
+    cluster_schema,
+    table_of,
+)
+from cerise.store.index.directory import (
+    DataFile as DataFile,
+)
+from cerise.store.index.layout import Layout
+from cerise.store.index.sample import Reservoir
+
+MAGIC = b"CERISEIX"
+TRAILER = struct.Struct("<QQQQ8s")  # directory: offset, length, checksum; format version; magic
+AGAIN = "the events are read from the data instead; index the table again to be quick"
+
+
+class BrokenIndex(StoreError):
+    """An index file is damaged, missing or of another format: what it indexes must be read from the data.
+
+    Attributes:
+        path: the index file.
+        block: which block of it is damaged; None: all.
+    """
+
+    def __init__(self, problem: str, *, path: str = "", block: int | None = None, **rest: Any) -> None:
+        super().__init__(problem, **{"hint": AGAIN, **rest})
+        self.path = path
+        self.block = block
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _broken, (self.problem, self.path, self.block)
+
+
+def _broken(problem: str, path: str, block: int | None) -> BrokenIndex:
+    return BrokenIndex(problem, path=path, block=block)
+
+
+# ---- writing
+
+
+def write_index(row_groups: Iterable[pa.Table], layout: Layout, about: DataFile, sink: pa.NativeFile) -> None:
+    """Write the index of a data file; one row group is in memory at a time.
+
+    Args:
+        row_groups: the events of the file, by row group.
+        layout: which columns to index.
+        about: the data file.
+        sink: where to write.
+
+    Raises:
+        DataError: an event has no time, or a value does not fit.
+        StoreError: the row groups are not those of the data file.
+    """
+    writer = _Writer(layout, sink)
+    sample = Reservoir(layout, about.path)
+    for table in row_groups:
+        writer.add(build(table, layout))
+        sample.add(table)
+    if writer.rows != about.rows:
+        raise StoreError(
+            f"{about.path} has {about.rows} rows, and {writer.rows} came to be indexed",
+            hint="give all row groups of the file, and how many rows they have",
+        )
+    writer.finish(about, sample.events)
+
+
+class _Writer:
+    def __init__(self, layout: Layout, sink: pa.NativeFile) -> None:
+        self._layout = layout
+        self._sink = sink
+        self._offset = 0
+        self._blocks: list[dict[str, Any]] = []
+        self._clusters: list[dict[str, Any]] = []
+        self.rows = 0
+        self._write(MAGIC)
+
+    def add(self, block: Block) -> None:
+        number = len(self._blocks)
+        ends = np.cumsum(block.facts["length"])
+        starts = (ends - block.facts["length"]).tolist()
+        pieces = zip(starts, ends.tolist(), strict=True)
+        checksums = [xxhash.xxh64_intdigest(block.data[start:end]) for start, end in pieces]
+        self._clusters.append(
+            block.facts
+            | {"block": np.full(len(starts), number), "type": block.types or pa.nulls(len(starts))}
+            | {"offset": self._offset + ends - block.facts["length"]}
+            | {"checksum": np.array(checksums, np.uint64)}
+        )
+        self._write(block.data)
+        first, last = block.facts["first"], block.facts["last"]
+        row = {"row_group": number, "rows": block.rows, "step": block.step}
+        row |= (
+            {"first": int(first.min()), "last": int(last.max())} if block.rows else {"first": 0, "last": -1}
+        )
+        self._blocks.append({name: [value] for name, value in (row | self._encodings(block)).items()})
+        self.rows += block.rows
+
+    def _encodings(self, block: Block) -> dict[str, int]:
+        row = {}
+        for i, coded in enumerate(block.coded):
+            row[f"encoding.{i}"] = coded.encoding
+            if coded.encoding == WORDS:
+                data = _dictionary(coded.words)
+                row |= {f"words.{i}": len(coded.words), f"words_offset.{i}": self._offset}
+                row |= {f"words_length.{i}": len(data), f"words_checksum.{i}": xxhash.xxh64_intdigest(data)}
+                self._write(data)
+        return row
+
+    def finish(self, about: DataFile, sample: pa.Table) -> None:
+        blocks = table_of(self._blocks, block_schema(self._layout))
+        clusters = table_of(self._clusters, cluster_schema(self._layout))
+        directory = Directory(about, self._layout, blocks, clusters, sample).to_buffer()
+        start = self._offset
+        self._write(directory)
+        self._write(TRAILER.pack(start, len(directory), xxhash.xxh64_intdigest(directory), VERSION, MAGIC))
+
+    def _write(self, data: Any) -> None:
+        self._sink.write(data)
+        self._offset += memoryview(data).nbytes
+
+
+def _dictionary(words: pa.Array) -> bytes:
+    """Return strings as Arrow holds them: where each starts, and the last ends, in 32 bits; then their bytes."""
+    if not len(words):
+        return bytes(4)
+    _, offsets, data = words.buffers()
+    text = b"" if data is None else data.to_pybytes()
+    ends = np.frombuffer(offsets, np.int32)[words.offset : words.offset + len(words) + 1]
+    return cast("bytes", (ends - ends[0]).astype("<i4").tobytes()) + text[ends[0] : ends[-1]]
+
+
+# ---- reading
+
+
+class IndexFile:
+    """An index file: its directory, and its bytes where they are asked for.
+
+    Args:
+        filesystem: where it is.
+        path: its name there.
+
+    Raises:
+        BrokenIndex: it is damaged, missing or of another format.
+    """
+
+    def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
+        self.path = path
+        self._filesystem = filesystem
+        try:
+            with filesystem.open_input_file(path) as file:
+                self.size = file.size()
+                self.directory = _read_directory(file, path)
+        except OSError as error:
+            raise BrokenIndex(f"index file {path} cannot be read: {error}", path=path) from error
+
+    @property
+    def about(self) -> DataFile:
+        """The data file."""
+        return self.directory.about
+
+    @property
+    def layout(self) -> Layout:
+        """Which columns are indexed."""
+        return self.directory.layout
+
+    @property
+    def blocks(self) -> pa.Table:
+        """What is known of each row group."""
+        return self.directory.blocks
+
+    @property
+    def clusters(self) -> pa.Table:
+        """What is known of each cluster."""
+        return self.directory.clusters
+
+    @cached_property
+    def data(self) -> pa.Buffer:
+        """The whole file: mapped where it is local, else read."""
+        return mapped(self._filesystem, self.path, self.size)
+
+    def verify(self) -> None:
+        """Check every byte.
+
+        Raises:
+            BrokenIndex: some are not what was written.
+        """
+        data = memoryview(self.data)
+        if bytes(data[: len(MAGIC)]) != MAGIC:
+            raise BrokenIndex(f"{self.path} is no index file", path=self.path)
+        pieces = ("block", "offset", "length", "checksum")
+        columns = [self.clusters.column(name).to_pylist() for name in pieces]
+        for block, offset, length, checksum in zip(*columns, strict=True):
+            check(data[offset : offset + length], checksum, self.path, block)
+        for i in range(len(self.layout.attributes)):
+            if f"words.{i}" in self.blocks.column_names:
+                names = ("row_group", f"words_offset.{i}", f"words_length.{i}", f"words_checksum.{i}")
+                columns = [self.blocks.column(name).to_pylist() for name in names]
+                for block, offset, length, checksum in zip(*columns, strict=True):
+                    check(data[offset : offset + length], checksum, self.path, block)
+
+    def close(self) -> None:
+        """Let go of the bytes."""
+        self.__dict__.pop("data", None)
+
+
+def mapped(filesystem: pafs.FileSystem, path: str, size: int) -> pa.Buffer:
+    """Return all bytes of a file whose size is known: mapped where it is local, else read.
+
+    Raises:
+        BrokenIndex: it cannot be read, or has another size.
+    """
+    local = _local_path(filesystem, path)
+    try:
+        with filesystem.open_input_file(path) if local is None else pa.memory_map(local) as file:
+            if file.size() != size:
+                raise BrokenIndex(f"index file {path} has {file.size()} bytes, not {size}", path=path)
+            return file.read_buffer()
+    except OSError as error:
+        raise BrokenIndex(f"index file {path} cannot be read: {error}", path=path) from error
+
+
+def check(data: memoryview, checksum: int, path: str, block: int) -> None:
+    """Raise if bytes of a block are not what was written."""
+    if xxhash.xxh64_intdigest(data) != checksum:
+        raise BrokenIndex(f"block {block} of index file {path} is damaged", path=path, block=block)
+
+
+def _local_path(filesystem: pafs.FileSystem, path: str) -> str | None:
+    if isinstance(filesystem, pafs.SubTreeFileSystem):
+        return _local_path(filesystem.base_fs, f"{filesystem.base_path.rstrip('/')}/{path}")
+    return path if isinstance(filesystem, pafs.LocalFileSystem) else None
+
+
+def _read_directory(file: pa.NativeFile, path: str) -> Directory:
+    if file.size() < len(MAGIC) + TRAILER.size:
+        raise BrokenIndex(f"index file {path} is cut off", path=path)
+    start, length, checksum, version, magic = TRAILER.unpack(
+        file.read_at(TRAILER.size, file.size() - TRAILER.size)
+    )
+    if magic != MAGIC or file.read_at(len(MAGIC), 0) != MAGIC:
+        raise BrokenIndex(f"{path} is no index file, or cut off", path=path)
+    if version != VERSION:
+        raise BrokenIndex(
+            f"index file {path} has format {version}, and this is the reader of format {VERSION}",
+            path=path,
+            hint="use the version of cerise that wrote it, or index the table again",
+        )
+    if start + length + TRAILER.size != file.size():
+        raise BrokenIndex(f"index file {path} is cut off", path=path)
+    found = file.read_at(length, start)
+    if xxhash.xxh64_intdigest(found) != checksum:
+        raise BrokenIndex(f"the directory of index file {path} is damaged", path=path)
+    return Directory.from_buffer(pa.py_buffer(found))

@@ -1,0 +1,97 @@
+"""Which columns of a table an index holds, and how."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from cerise.errors import BindError, did_you_mean
+from cerise.kinds import COMPUTABLE, TIMES, Kind, kind_of, plain
+
+TYPES = frozenset({Kind.STRING, Kind.INT})
+SEQUENCE = "_seq"
+SEQUENCE_FIELDS = ("append", "row")
+INDEXABLE = "integers, doubles, decimals of up to 15 digits, booleans, strings, timestamps, dates, durations"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What an index holds of each event.
+
+    Args:
+        columns: the columns of the table.
+        time: the column that says when an event happened.
+        type: the column that says what kind of event it is; None: all are of one kind.
+        attributes: the other indexed columns.
+        sequence: rows carry their arrival, the column `_seq`.
+        compress: times, rows and codes take as few bits as each cluster allows (000 §3.4); else 64.
+    """
+
+    columns: pa.Schema
+    time: str
+    type: str | None
+    attributes: tuple[str, ...]
+    sequence: bool = False
+    compress: bool = True
+
+    def __post_init__(self) -> None:
+        for name in self._names():
+            if name not in self.columns.names:
+                raise BindError(
+                    f"column '{name}' is not in the table", hint=did_you_mean(name, self.columns.names)
+                )
+        if len(set(self._names())) < len(list(self._names())):
+            raise BindError(
+                f"a column is indexed twice: {', '.join(self._names())}",
+                hint="name time, type and each attribute once",
+            )
+        self._check(self.time, TIMES, "a time is a timestamp, a date or an integer")
+        for name in self.attributes:
+            self._check(name, COMPUTABLE, f"what can be: {INDEXABLE}")
+        if self.type is not None:
+            self._check(self.type, TYPES, "types are strings or integers")
+
+    def type_of(self, name: str) -> pa.DataType:
+        """Return the Arrow type in which the index gives a column."""
+        return plain(self.columns.field(name).type)
+
+    def kind(self, name: str) -> Kind:
+        """Return the kind of a column."""
+        return kind_of(self.columns.field(name).type)
+
+    def holds(self, name: str) -> bool:
+        """Whether the index can tell the values of a column."""
+        return name in (self.time, self.type, *self.attributes)
+
+    def to_json(self) -> str:
+        """Return the layout as text."""
+        columns = base64.b64encode(self.columns.serialize().to_pybytes()).decode()
+        return json.dumps(
+            {"columns": columns, "time": self.time, "type": self.type, "attributes": self.attributes,
+             "sequence": self.sequence, "compress": self.compress}
+        )  # fmt: skip
+
+    @classmethod
+    def from_json(cls, text: str) -> Layout:
+        """Return the layout that `to_json` has written."""
+        read = json.loads(text)
+        columns = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(read.pop("columns"))))
+        return cls(columns, **{**read, "attributes": tuple(read["attributes"])})
+
+    def _names(self) -> Iterator[str]:
+        yield self.time
+        yield from self.attributes
+        if self.type is not None:
+            yield self.type
+        if self.sequence:
+            yield SEQUENCE
+
+    def _check(self, name: str, allowed: frozenset[Kind], hint: str) -> None:
+        if self.kind(name) not in allowed:
+            raise BindError(
+                f"column '{name}' of type {self.columns.field(name).type} cannot be indexed", hint=hint
+            )

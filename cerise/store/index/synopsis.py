@@ -1,0 +1,275 @@
+"""What is known of all clusters of a table: the directories of its index files as one, in memory and as a file.
+
+The tables are those of `directory`, with numbers that count over all files: a group is a block, that is a row
+group of a data file. Nothing is decoded when a saved synopsis is loaded; a mapped file is read where asked.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import xxhash
+
+from cerise.errors import StoreError
+from cerise.events import Ints
+from cerise.kinds import plain_table
+from cerise.store.index.directory import VERSION, DataFile, block_schema, cluster_schema
+from cerise.store.index.file import BrokenIndex, IndexFile
+from cerise.store.index.layout import Layout
+
+MAGIC = b"CERISESY"
+TRAILER = struct.Struct("<QQ8s")  # checksum of all before, format version, magic
+SAMPLED = 65_536  # events, over all files
+FILES = pa.schema(
+    [("index", pa.string()), ("index_size", pa.int64()), ("path", pa.string()), ("size", pa.int64()),
+     ("modified", pa.int64()), ("rows", pa.int64())]
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedFile:
+    """A data file and its index file: where that is, and how many bytes it has."""
+
+    path: str
+    size: int
+    about: DataFile
+
+
+@dataclass(frozen=True)
+class Synopsis:
+    """What is known of all clusters of a table.
+
+    Attributes:
+        layout: which columns are indexed.
+        table_of_files: one row per data file.
+        groups: one row per row group, by file: as `directory` has it, with its file.
+        clusters: one row per cluster, by group: as `directory` has it, with its group, and its type as a
+            number in `types`, -1 for none.
+        types: the types that there are.
+        sample: some events of each file, their type and attributes.
+        sampled: the file of each of these.
+    """
+
+    layout: Layout
+    table_of_files: pa.Table
+    groups: pa.Table
+    clusters: pa.Table
+    types: pa.Array
+    sample: pa.Table
+    sampled: Ints
+
+    @classmethod
+    def of(cls, index_files: Iterable[IndexFile], layout: Layout | None = None) -> Synopsis:
+        """Return the synopsis of some index files; the layout is needed where there may be none."""
+        files = list(index_files)
+        if layout is None and not files:
+            raise StoreError("no index file, so no layout", hint="give the layout: Synopsis.of([], layout)")
+        return _empty(layout or files[0].layout).extended(files)
+
+    @cached_property
+    def files(self) -> tuple[IndexedFile, ...]:
+        """The data files with their index files."""
+        rows = zip(*(column.to_pylist() for column in self.table_of_files.columns), strict=True)
+        return tuple(IndexedFile(path, size, DataFile(*about)) for path, size, *about in rows)
+
+    @property
+    def rows(self) -> int:
+        """How many events there are."""
+        return int(self.group("rows").sum())
+
+    def group(self, name: str) -> Ints:
+        """Return what is known of each row group."""
+        return self._array(self.groups, name)
+
+    def cluster(self, name: str) -> Ints:
+        """Return what is known of each cluster."""
+        return self._array(self.clusters, name)
+
+    @cached_property
+    def _arrays(self) -> dict[tuple[int, str], Ints]:
+        return {}
+
+    def _array(self, table: pa.Table, name: str) -> Ints:
+        key = (id(table), name)
+        if key not in self._arrays:
+            found = table.column(name).combine_chunks()
+            self._arrays[key] = np.ascontiguousarray(np.asarray(found)).astype(np.int64, copy=False)
+        return self._arrays[key]
+
+    # ---- other files
+
+    def extended(self, index_files: Iterable[IndexFile]) -> Synopsis:
+        """Return the synopsis with further index files, which replace those of the same data files."""
+        fresh = list(index_files)
+        for each in fresh:
+            if each.layout != self.layout:
+                raise StoreError(
+                    f"index file {each.path} holds other columns than the rest",
+                    hint="index the data file again, with the layout of the table",
+                )
+        replaced = {each.about.path for each in fresh}
+        kept = self._without(replaced) if replaced & set(self._paths) else self
+        return kept._with(fresh) if fresh else kept
+
+    def only(self, data_paths: Collection[str]) -> Synopsis:
+        """Return the synopsis of those files that are named."""
+        named = set(data_paths)
+        return self._without(set(self._paths) - named)
+
+    @property
+    def _paths(self) -> list[str]:
+        paths: list[str] = self.table_of_files.column("path").to_pylist()
+        return paths
+
+    def _without(self, paths: set[str]) -> Synopsis:
+        files = np.array([path not in paths for path in self._paths], np.bool_)
+        groups = files[self.group("file")]
+        clusters = groups[self.cluster("group")]
+        sampled = files[self.sampled]
+        return Synopsis(
+            self.layout,
+            self.table_of_files.filter(pa.array(files)),
+            _renumbered(self.groups.filter(pa.array(groups)), "file", files),
+            _renumbered(self.clusters.filter(pa.array(clusters)), "group", groups),
+            self.types,
+            self.sample.filter(pa.array(sampled)),
+            (np.cumsum(files) - 1)[self.sampled[sampled]],
+        )
+
+    def _with(self, fresh: list[IndexFile]) -> Synopsis:
+        first_file, first_group = len(self.table_of_files), len(self.groups)
+        files, groups, clusters = [self.table_of_files], [self.groups], [self._typed()]
+        samples, sampled = [self.sample], [self.sampled]
+        for file in fresh:
+            groups.append(_numbered(file.blocks, 0, "file", first_file))
+            clusters.append(_shifted(file.clusters, first_group))
+            samples.append(file.directory.sample)
+            sampled.append(np.full(len(file.directory.sample), first_file))
+            files.append(_about(file))
+            first_file, first_group = first_file + 1, first_group + len(file.blocks)
+        coded, types = _coded(pa.concat_tables(clusters))
+        rows, numbers = _thinned(pa.concat_tables(samples), np.concatenate(sampled), first_file)
+        return Synopsis(
+            self.layout, pa.concat_tables(files).combine_chunks(), pa.concat_tables(groups).combine_chunks(),
+            coded, types, rows, numbers,
+        )  # fmt: skip
+
+    def _typed(self) -> pa.Table:
+        """Return the clusters with their types instead of numbers."""
+        codes = self.cluster("type")
+        types = self.types.take(pa.array(codes, mask=codes < 0))
+        return self.clusters.set_column(1, "type", types)
+
+    # ---- as a file
+
+    def save(self, sink: pa.NativeFile) -> None:
+        """Write the synopsis."""
+        parts = pa.BufferOutputStream()
+        parts.write(MAGIC)
+        facts = json.dumps({"version": VERSION, "layout": self.layout.to_json()})
+        for table in (
+            self.table_of_files.replace_schema_metadata({"cerise": facts}),
+            self.groups,
+            self.clusters,
+            pa.table({"type": self.types}),
+            self.sample.append_column("file of the sample", pa.array(self.sampled)),
+        ):
+            with pa.ipc.new_stream(parts, table.schema) as out:
+                out.write_table(table.combine_chunks())
+        data = parts.getvalue()
+        sink.write(data)
+        sink.write(TRAILER.pack(xxhash.xxh64_intdigest(data), VERSION, MAGIC))
+
+    @classmethod
+    def load(cls, source: pa.NativeFile | pa.Buffer) -> Synopsis:
+        """Return the synopsis that `save` has written; from a mapped file without reading all of it.
+
+        Raises:
+            BrokenIndex: it is damaged or of another format.
+        """
+        data = source if isinstance(source, pa.Buffer) else source.read_buffer()
+        parts = pa.BufferReader(_checked(data))
+        parts.seek(len(MAGIC))
+        tables = []
+        for _ in range(5):
+            with pa.ipc.open_stream(parts) as stream:
+                tables.append(stream.read_all())
+        files, groups, clusters, types, sample = tables
+        layout = Layout.from_json(json.loads(files.schema.metadata[b"cerise"])["layout"])
+        last = sample.num_columns - 1
+        return cls(
+            layout, files.replace_schema_metadata(), groups, clusters, types.column(0).combine_chunks(),
+            sample.remove_column(last), np.asarray(sample.column(last).combine_chunks(), np.int64),
+        )  # fmt: skip
+
+
+def _checked(data: pa.Buffer) -> pa.Buffer:
+    """Return what a saved synopsis holds before its trailer."""
+    if data.size < len(MAGIC) + TRAILER.size:
+        raise BrokenIndex("the synopsis is cut off")
+    held = data.slice(0, data.size - TRAILER.size)
+    checksum, version, magic = TRAILER.unpack(memoryview(data)[held.size :])
+    if magic != MAGIC or bytes(memoryview(data)[: len(MAGIC)]) != MAGIC:
+        raise BrokenIndex("this is no synopsis, or it is cut off")
+    if version != VERSION:
+        raise BrokenIndex(f"the synopsis has format {version}, and this is the reader of format {VERSION}")
+    if xxhash.xxh64_intdigest(held) != checksum:
+        raise BrokenIndex("the synopsis is damaged")
+    return held
+
+
+def _empty(layout: Layout) -> Synopsis:
+    groups = block_schema(layout).insert(0, pa.field("file", pa.int32())).empty_table()
+    clusters = _shifted(cluster_schema(layout).empty_table(), 0)
+    coded, types = _coded(clusters)
+    names = [*([] if layout.type is None else [layout.type]), *layout.attributes]
+    sample = plain_table(layout.columns.empty_table().select(names))
+    return Synopsis(layout, FILES.empty_table(), groups, coded, types, sample, np.empty(0, np.int64))
+
+
+def _about(file: IndexFile) -> pa.Table:
+    about = file.about
+    values = (file.path, file.size, about.path, about.size, about.modified, about.rows)
+    return pa.table([[value] for value in values], schema=FILES)
+
+
+def _numbered(table: pa.Table, at: int, name: str, number: int) -> pa.Table:
+    return table.add_column(at, name, pa.array(np.full(len(table), number, np.int32)))
+
+
+def _shifted(clusters: pa.Table, first: int) -> pa.Table:
+    """Return the clusters of a file with the numbers of groups over all files."""
+    numbers = np.asarray(clusters.column("block").combine_chunks(), np.int32) + np.int32(first)
+    return clusters.set_column(0, "group", pa.array(numbers, pa.int32()))
+
+
+def _coded(clusters: pa.Table) -> tuple[pa.Table, pa.Array]:
+    """Return clusters with numbers instead of types, and the types."""
+    found = clusters.column("type").combine_chunks()
+    if pa.types.is_null(found.type):
+        codes, types = np.full(len(found), -1, np.int32), pa.nulls(0)
+    else:
+        found = found.dictionary_encode()
+        codes, types = np.asarray(found.indices.fill_null(-1), np.int32), found.dictionary
+    return clusters.set_column(1, "type", pa.array(codes)).combine_chunks(), types
+
+
+def _renumbered(table: pa.Table, name: str, kept: npt.NDArray[np.bool_]) -> pa.Table:
+    """Return a table in which what is kept is counted anew."""
+    numbers = (np.cumsum(kept) - 1)[np.asarray(table.column(name).combine_chunks())]
+    return table.set_column(0, name, pa.array(numbers, pa.int32()))
+
+
+def _thinned(sample: pa.Table, files: Ints, count: int) -> tuple[pa.Table, Ints]:
+    """Return no more than the first few events drawn from each file, where there are many files."""
+    most = max(SAMPLED // max(count, 1), 16)
+    starts = np.searchsorted(files, np.arange(count))
+    kept = np.arange(len(files)) - starts[files] < most if len(files) else np.zeros(0, np.bool_)
+    return sample.filter(pa.array(kept)).combine_chunks(), files[kept]

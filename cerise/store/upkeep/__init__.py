@@ -1,0 +1,1 @@
+"""What keeps an event table in shape: compaction, vacuum, verification."""

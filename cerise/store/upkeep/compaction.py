@@ -1,0 +1,142 @@
+"""Compaction: fresh, small and overlapping files become large ones in stream order; events stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cerise.store.table import HeldFile, NewFile, Overtaken
+from cerise.store.upkeep.merging import merged
+from cerise.store.writing.appending import append_number, commit_pieces
+from cerise.store.writing.pieces import (
+    Writing,
+    Written,
+    data_name,
+    discard,
+    is_fresh,
+    newest_append,
+    write_data,
+    write_its_index,
+)
+from cerise.store.writing.places import Folder
+from cerise.store.writing.settings import BLOCKS_PER_FILE, index_name
+from cerise.store.writing.snapshots import Snapshot, StoreFile, own_snapshot
+from cerise.store.writing.sources import regrouped
+from cerise.store.writing.synopses import indexed
+
+ROUNDS = 5  # times that a compaction starts over because another was quicker
+Progress = Callable[[int, int], None]
+
+
+def compact(writing: Writing, waits: Sequence[float], progress: Progress | None = None) -> int:
+    """Rewrite what is worth it; return the version in which that is done.
+
+    Each run of files is one commit. Where somebody else has rewritten a file meanwhile, it is looked at
+    again what there is to do; after `ROUNDS` such losses it is left to the others.
+    """
+    _mend(own_snapshot(writing))
+    for _ in range(ROUNDS):
+        now = own_snapshot(writing)
+        runs = worth_rewriting(now)
+        try:
+            for done, run in enumerate(runs):
+                if progress is not None:
+                    progress(done, len(runs))
+                _rewrite(run, now, waits)
+            break
+        except Overtaken:
+            continue
+    version = own_snapshot(writing).version
+    assert version is not None
+    return version
+
+
+def worth_rewriting(now: Snapshot) -> list[list[StoreFile]]:
+    """Return runs of files, next to each other in time, of which fewer and better ones can be made.
+
+    Files that others have written, or of which rows are deleted, are left alone.
+    """
+    files = sorted((each for each in now.files if each.ours and each.held.kept is None), key=_span)
+    overlaps = _overlaps(files)
+    least = now.writing.settings.file_rows // 2
+    runs: list[list[StoreFile]] = [[]]
+    for file, overlap in zip(files, overlaps, strict=True):
+        if overlap or is_fresh(file.path) or file.rows < least:
+            runs[-1].append(file)
+        elif runs[-1]:
+            runs.append([])
+    return [run for run in runs if len(run) > 1 or (run and is_fresh(run[0].path))]
+
+
+def _span(file: StoreFile) -> tuple[int, int]:
+    """Return the time of a file; the whole of time where the log does not know it."""
+    held = file.held
+    if held.first is None or held.last is None:
+        return -(1 << 63), (1 << 63) - 1
+    return held.first, held.last
+
+
+def _overlaps(files: Sequence[StoreFile]) -> list[bool]:
+    """Tell of each file, by first time, whether it shares time with another; touching is no sharing."""
+    found = [False] * len(files)
+    last, reach = 0, -(1 << 63)
+    for i, file in enumerate(files):
+        first, end = _span(file)
+        if i and first < reach:
+            found[i] = found[last] = True
+        if end >= reach:
+            last, reach = i, end
+    return found
+
+
+# ---- rewriting
+
+
+def _mend(now: Snapshot) -> None:
+    """Write the index files again that cannot be used."""
+    broken = indexed(now).broken
+    for file in now.sealed:
+        if file.path in broken:
+            _write_index(file.held, file.rows, now.writing)
+
+
+def _rewrite(run: Sequence[StoreFile], now: Snapshot, waits: Sequence[float]) -> int:
+    """Replace files by others with the same events."""
+    writing, made = now.writing, append_number(now)
+    newest = newest_append(each.path for each in run)
+    written: list[Written] = []
+    try:
+        for groups in _files(merged(run, writing), writing):
+            written.append(_write(groups, writing, data_name(newest, len(written), made=made)))
+    except BaseException:
+        discard(written, writing)
+        raise
+    return commit_pieces(written, writing, waits, [each.held for each in run])
+
+
+def _files(events: Iterable[pa.Table], writing: Writing) -> Iterator[Iterator[pa.Table]]:
+    """Yield the row groups of each file that a stream of events becomes; each must be read to its end."""
+    groups = regrouped(events, writing.settings.block_rows)
+    while (first := next(groups, None)) is not None:
+        yield chain([first], islice(groups, BLOCKS_PER_FILE - 1))
+
+
+def _write(groups: Iterable[pa.Table], writing: Writing, name: str) -> Written:
+    """Write a file, and its index from what was written: it need not be in memory at once."""
+    try:
+        file, rows = write_data(groups, writing, name, new=False)
+        return Written(file, rows, _write_index(file, rows, writing))
+    except BaseException:
+        Folder.of(writing.root).remove(name)
+        Folder.of(writing.index_root).remove(index_name(name))
+        raise
+
+
+def _write_index(file: NewFile | HeldFile, rows: int, writing: Writing) -> str:
+    with Folder.of(writing.root).reading(file.path) as source:
+        written = pq.ParquetFile(source, page_checksum_verification=True)
+        groups = (written.read_row_group(i) for i in range(written.num_row_groups))
+        return write_its_index(groups, writing, file, rows)

@@ -1,0 +1,185 @@
+"""A folder, local or in an object store: what is in it, and files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import fs
+
+from cerise.errors import StoreError
+
+DRAFT = ".tmp"
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder; names are relative to it.
+
+    Attributes:
+        root: where it is, as it was given.
+        base: its path on its file system.
+        system: that file system.
+    """
+
+    root: str
+    base: str
+    system: fs.FileSystem
+
+    @classmethod
+    def of(cls, root: str | Path) -> Folder:
+        """Return the folder at a path or URI; it need not be there yet.
+
+        Raises:
+            StoreError: there is no way to its file system.
+        """
+        text = str(root).rstrip("/")
+        if "://" not in text:
+            return cls(text, str(Path(text).absolute()), fs.LocalFileSystem())
+        try:
+            system, base = fs.FileSystem.from_uri(text)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise StoreError(
+                f"cannot open {text}: {str(error).splitlines()[0]}",
+                hint="is it a path, or a URI that Arrow knows?",
+            ) from error
+        return cls(text, base.rstrip("/"), system)
+
+    @property
+    def local(self) -> bool:
+        """Whether it is on this machine's own file system."""
+        return isinstance(self.system, fs.LocalFileSystem)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is no folder, but one file."""
+        return bool(self.system.get_file_info(self.base).type == fs.FileType.File)
+
+    @property
+    def name(self) -> str:
+        """Its last name."""
+        return self.base.rsplit("/", 1)[-1]
+
+    @property
+    def parent(self) -> Folder:
+        """The folder that it is in."""
+        root = self.root if "/" in self.root else f"./{self.root}"
+        return Folder(root.rsplit("/", 1)[0] or "/", self.base.rsplit("/", 1)[0], self.system)
+
+    def inside(self, name: str) -> Folder:
+        """Return a folder in this folder."""
+        return Folder(f"{self.root}/{name}", self.path(name), self.system)
+
+    def path(self, name: str) -> str:
+        """Return the path of a file on the file system."""
+        return f"{self.base}/{name}"
+
+    def found(self, name: str) -> fs.FileInfo:
+        """Return what is known of a file; its type says whether it is there."""
+        return self.system.get_file_info(self.path(name))
+
+    def holds(self, name: str) -> bool:
+        """Tell whether there is such a file or folder."""
+        return bool(self.found(name).type != fs.FileType.NotFound)
+
+    def sizes(self, names: Sequence[str]) -> list[int | None]:
+        """Return the sizes of files; None for one that is not there."""
+        found = self.system.get_file_info([self.path(name) for name in names])
+        return [each.size if each.type == fs.FileType.File else None for each in found]
+
+    def files(self) -> dict[str, fs.FileInfo]:
+        """Return the files of the folder by name; none where there is no such folder."""
+        held = self.system.get_file_info(fs.FileSelector(self.base, allow_not_found=True))
+        return {each.base_name: each for each in held if each.type == fs.FileType.File}
+
+    def names(self) -> list[str]:
+        """Return the names of what is in the folder; none where there is no such folder."""
+        held = self.system.get_file_info(fs.FileSelector(self.base, allow_not_found=True))
+        return sorted(each.base_name for each in held)
+
+    def reading(self, name: str) -> pa.NativeFile:
+        """Open a file to be read at any place."""
+        return self.system.open_input_file(self.path(name))
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a small file."""
+        with self.reading(name) as source:
+            return bytes(source.read())
+
+    def writing(self, name: str) -> pa.NativeFile:
+        """Open a file to be written from its start, in a folder that is made where it is missing."""
+        path = self.path(name)
+        self.system.create_dir(path.rsplit("/", 1)[0], recursive=True)
+        return self.system.open_output_stream(path)
+
+    def settle(self, name: str) -> None:
+        """Have a written file on the disk, so that it is there after a power cut too."""
+        if self.local:
+            _sync(self.path(name))
+            _sync(self.path(name).rsplit("/", 1)[0])
+
+    @contextmanager
+    def whole(self, name: str) -> Iterator[pa.NativeFile]:
+        """Open a file to be written that is there when it is whole, and not before."""
+        if not self.local:  # an object appears when it is closed
+            with self.writing(name) as sink:
+                yield sink
+            return
+        draft = f"{name}.{secrets.token_hex(8)}{DRAFT}"
+        try:
+            with self.writing(draft) as sink:
+                yield sink
+            _sync(self.path(draft))
+            Path(self.path(draft)).replace(self.path(name))
+            _sync(self.path(name).rsplit("/", 1)[0])
+        finally:
+            self.remove(draft)
+
+    def put(self, name: str, content: bytes, *, new: bool = False) -> None:
+        """Write a small file whole or not at all.
+
+        Args:
+            name: its name.
+            content: what it holds.
+            new: whether it must not be there yet.
+
+        Raises:
+            FileExistsError: it is there already and must be new.
+        """
+        if new and self.holds(name):
+            raise FileExistsError(self.path(name))
+        if not (new and self.local):
+            with self.whole(name) as sink:
+                sink.write(content)
+            return
+        first = f"{name}.{secrets.token_hex(8)}{DRAFT}"
+        with self.whole(first) as sink:
+            sink.write(content)
+        try:
+            os.link(self.path(first), self.path(name))  # fails where somebody came a moment before
+            _sync(self.path(name).rsplit("/", 1)[0])
+        finally:
+            self.remove(first)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        with suppress(FileNotFoundError):
+            self.system.delete_file(self.path(name))
+
+
+def milliseconds(found: fs.FileInfo) -> int:
+    """Return when a file was last changed, in milliseconds since 1970."""
+    return 0 if found.mtime_ns is None else int(found.mtime_ns) // 1_000_000
+
+
+def _sync(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,72 @@
+"""What can be appended: an Arrow table, a stream of batches, or the path of lake files; in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from cerise.errors import StoreError
+from cerise.store.lake import NotDirect, open_lake
+from cerise.store.scan import ROW, Reading, Scan
+
+
+class Source(NamedTuple):
+    """Events in the order of arrival, a table at a time."""
+
+    columns: pa.Schema
+    tables: Iterator[pa.Table]
+
+
+def source_of(events: Any) -> Source:
+    """Return events that are to be appended.
+
+    Args:
+        events: whatever speaks Arrow (a table of pyarrow, pandas or Polars, a RecordBatchReader), or the path
+            of a Parquet file, a folder of them or a Delta table.
+
+    Raises:
+        StoreError: it is neither, or cannot be read.
+    """
+    if isinstance(events, str | Path):
+        return _lake(events)
+    if isinstance(events, pa.RecordBatch):
+        events = pa.Table.from_batches([events])
+    if isinstance(events, pa.Table):
+        return Source(events.schema, iter([events]))
+    if hasattr(events, "__arrow_c_stream__"):
+        reader = pa.RecordBatchReader.from_stream(events)
+        return Source(reader.schema, (pa.Table.from_batches([batch]) for batch in reader))
+    raise StoreError(
+        f"a {type(events).__name__} cannot be appended",
+        hint="give an Arrow table, a RecordBatchReader, or the path of Parquet files or of a Delta table",
+    )
+
+
+def _lake(path: str | Path) -> Source:
+    try:
+        lake = open_lake(path)
+    except NotDirect as error:
+        raise StoreError(f"cannot read {path}: {error}", hint="append it as a Spark DataFrame") from error
+    reading = Reading(lake.root, dict(enumerate(lake.files)), lake.columns, tuple(lake.columns.names))
+    tables = Scan(reading, lake.every()).rows()
+    return Source(lake.columns, (table.drop_columns([ROW]) for table in tables))
+
+
+def regrouped(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """Yield the same rows in tables of so many rows; the last may have fewer, none is empty."""
+    waiting: list[pa.Table] = []
+    held = 0
+    for table in tables:
+        start = 0
+        while len(table) - start >= rows - held:
+            yield pa.concat_tables([*waiting, table.slice(start, rows - held)])
+            start += rows - held
+            waiting, held = [], 0
+        if start < len(table):
+            waiting.append(table.slice(start))
+            held += len(table) - start
+    if waiting:
+        yield pa.concat_tables(waiting)
