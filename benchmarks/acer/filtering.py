@@ -13,14 +13,6 @@ def before(work: dict[str, Any]) -> Events:
     return FILTERS[work["options"]["before"]](work)
 
 
-def why_not(work: dict[str, Any]) -> str | None:
-    """Say what is missing to filter."""
-    import cerise
-
-    wanted = work["options"].get("before") == "acer"
-    return "this Cerise has no Store" if wanted and not hasattr(cerise, "Store") else None
-
-
 def _types(work: dict[str, Any]) -> Events:
     """The events of the types that the query names, as a columnar database would find them."""
     import pyarrow.parquet as pq

@@ -102,14 +102,9 @@ def append(work: Work) -> Callable[[], Timed]:
 def why_not(work: Work) -> str | None:
     """Say what is missing to run a method, or to make a form."""
     wanted = work["options"].get("method") or work["options"]["form"]
-    if wanted in ("naive index", "type index", "interval scan", "btrees"):
-        absent = importlib.util.find_spec("lmdb") is None
-        return "there is no lmdb: pip install '.[bench]'" if absent else None
-    import cerise
-
-    if ("acer" in wanted or "store" in wanted) and not hasattr(cerise, "Store"):
-        return "this Cerise has no Store"
-    return None
+    by_trees = wanted in ("naive index", "type index", "interval scan", "btrees")
+    absent = by_trees and importlib.util.find_spec("lmdb") is None
+    return "there is no lmdb: pip install '.[bench]'" if absent else None
 
 
 def found(done: list[Tried]) -> tuple[str, Any]:

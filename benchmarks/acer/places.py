@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import cerise
 from acer import btrees
 from acer.answers import Roles
 from acer.inserting import build
@@ -82,8 +83,6 @@ def _write_trees(place: Place, _: Any, folder: Path) -> None:
 
 def _write_store(place: Place, events: Any, folder: Path, **options: Any) -> None:
     """Create a store and append all events."""
-    import cerise
-
     roles = place.roles
     given = {"schema": roles.columns, "time": roles.time, "type": roles.type, "index": list(roles.indexed)}
     store = cerise.Store.create(str(folder), **given, **options)

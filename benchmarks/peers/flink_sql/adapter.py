@@ -151,7 +151,7 @@ def why_not(work: dict[str, Any]) -> str | None:
     """Say what is missing to run Flink here."""
     if shutil.which("javac") is None:
         return "there is no javac: install a JDK, 17 or newer"
-    return filtering.why_not(work) or apart.why_not(PEER, work, MODULE)
+    return apart.why_not(PEER, work, MODULE)
 
 
 def prepare(work: dict[str, Any]) -> Callable[[], tuple[float, float | None, int]]:
