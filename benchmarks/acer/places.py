@@ -27,10 +27,11 @@ Sizes = dict[str, int]  # in bytes: "data", "index", and what these consist of
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A generated Parquet file and what its columns are."""
+    """A generated Parquet file, what its columns are, and how many events a row group of a store has."""
 
     source: Path
     roles: Roles
+    block: int = ROW_GROUP
 
     def path(self, form: str) -> Path:
         """Return where a form is, or would be."""
@@ -84,7 +85,14 @@ def _write_trees(place: Place, _: Any, folder: Path) -> None:
 def _write_store(place: Place, events: Any, folder: Path, **options: Any) -> None:
     """Create a store and append all events."""
     roles = place.roles
-    given = {"schema": roles.columns, "time": roles.time, "type": roles.type, "index": list(roles.indexed)}
+    given: dict[str, Any] = {"schema": roles.columns, "time": roles.time, "type": roles.type}
+    given |= {"index": list(roles.indexed)}
+        "schema": roles.columns,
+        "time": roles.time,
+        "type": roles.type,
+        "index": list(roles.indexed),
+    }
+    given |= {"block_rows": place.block, "pool_rows": 1}  # nothing waits: all events are indexed
     store = cerise.Store.create(str(folder), **given, **options)
     store.append(str(events) if isinstance(events, Path) else events)
 

@@ -69,7 +69,7 @@ def place(load: Any, folder: Path) -> Any:
         path = folder / f"{name}.parquet"
         if not path.exists():
             cerise.data.write(name, path, EVENTS, row_group=4_000, **options)
-        return place(path, roles(SCHEMAS[name], time, kind, indexed))
+        return place(path, roles(SCHEMAS[name], time, kind, indexed), block=4_096)
 
     return place_of
 
@@ -107,7 +107,7 @@ def share(events: pa.Table, test: Any) -> float:
 
 
 def test_ranges_of_prices_are_as_selective_as_in_the_paper(load: Any) -> None:
-    events = cerise.data.table("nasdaq", 1_000_000, tickers=15)  # 170 days
+    events = cerise.data.table("nasdaq", 600_000, tickers=15)  # 100 days
     shares = []
     for query in load("acer.queries").workload("nasdaq", 12):
         for variable in query.variables[:2]:
@@ -137,12 +137,12 @@ def test_synthetic_queries_are_drawn_as_the_paper_says(load: Any) -> None:
 
 
 @needs_lmdb
-@pytest.mark.parametrize("template", SETS)
+@pytest.mark.parametrize("template", ["papers", "crimes", "cluster", "P2", "P4", "P5"])
 def test_all_methods_count_alike(load: Any, place: Any, template: str) -> None:
     measuring, place = load("acer.measuring"), place(template)
     _, time, kind, *_ = SETS[template]
     events = pq.read_table(place.source)
-    queries = load("acer.queries").workload(template, 3)
+    queries = load("acer.queries").workload(template, 2)
     expected = [cerise.count(events, each.text, time=time, type=kind) for each in queries]
     for name, threads in (*product(measuring.METHODS, [2]), ("full scan", 1)):
         method = measuring.METHODS[name](place, threads)
@@ -164,6 +164,76 @@ def test_a_scan_hands_on_only_what_may_match(load: Any, place: Any) -> None:
     ]
     assert 0 < answer.events == sum(wanted) < EVENTS / 10
     assert answer.told == {"row groups": 5, "row groups of all": 5}
+
+
+@pytest.fixture
+def work(load: Any, place: Any) -> Any:
+    """Return what a subject of the suite is asked, for the events of a template."""
+
+    def work_of(template: str, **options: Any) -> dict[str, Any]:
+        name, time, kind, indexed, _ = SETS[template]
+        query = {"time": time, "type": kind, "index": list(indexed)}
+        workload = {"template": template, "queries": 2}
+        path = str(place(template).source)
+        return {"query": query | {"workload": workload}, "data": {"generator": name}, "path": path,
+                "options": options}  # fmt: skip
+
+    return work_of
+
+
+@pytest.mark.parametrize("method", ["full scan", "acer"])
+@pytest.mark.parametrize("cold", [False, True])
+def test_each_query_is_timed(load: Any, work: Any, method: str, cold: bool) -> None:
+    subject = load("subjects").SUBJECTS["workload"]
+    asked = work("cluster", method=method, cold=cold, tries=2)
+    assert subject.why_not(asked) is None
+    try:
+        seconds, busy, done = subject.prepare(asked)()
+    except OSError as error:
+        pytest.skip(str(error))  # a file system that is memory itself
+    told = subject.counted(done)
+    assert seconds == pytest.approx(sum(told["seconds"]), abs=1e-5)
+    assert busy > 0
+    assert all(0 < best <= first for best, first in zip(told["seconds"], told["first_seconds"], strict=True))
+    assert told["matches"][0] > 0
+    assert subject.found(done)[1]["count"] == sum(told["matches"])
+
+
+def test_what_is_found_tells_queries_apart(load: Any) -> None:
+    measuring, answer = load("acer.measuring"), load("acer.answers").Answer
+
+    def found(*counts: int) -> Any:
+        return measuring.found([measuring.Tried(answer(each), 1.0, 1.0, 1.0) for each in counts])
+
+    assert found(1, 2) == found(1, 2)
+    assert found(1, 2)[1]["count"] == found(2, 1)[1]["count"] == 3
+    assert found(1, 2) != found(2, 1)
+
+
+def test_two_answers_to_one_query_are_an_error(load: Any) -> None:
+    measuring, answers = load("acer.measuring"), iter([3, 4])
+
+    class Fickle:
+        def ready(self) -> Fickle:
+            return self
+
+        def answer(self, query: Any) -> Any:
+            return load("acer.answers").Answer(next(answers))
+
+    with pytest.raises(SystemExit, match="4 and 3 matches"):
+        measuring._tried(Fickle(), None, tries=2)
+
+
+@needs_lmdb
+@pytest.mark.parametrize("form", ["parquet", "store", "plain store", "btrees"])
+def test_appending_tells_sizes(load: Any, work: Any, form: str) -> None:
+    subject = load("subjects").SUBJECTS["append"]
+    asked = work("cluster", form=form)
+    seconds, _, made = subject.prepare(asked)()
+    sizes = subject.counted(made)["bytes"]
+    assert seconds > 0
+    assert sizes["data"] > 10 * EVENTS
+    assert (sizes["index"] > EVENTS) is (form != "parquet")
 
 
 # ---- B+trees
