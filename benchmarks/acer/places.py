@@ -85,14 +85,14 @@ def _write_trees(place: Place, _: Any, folder: Path) -> None:
 def _write_store(place: Place, events: Any, folder: Path, **options: Any) -> None:
     """Create a store and append all events."""
     roles = place.roles
-    given: dict[str, Any] = {"schema": roles.columns, "time": roles.time, "type": roles.type}
-    given |= {"index": list(roles.indexed)}
+    given: dict[str, Any] = {
         "schema": roles.columns,
         "time": roles.time,
         "type": roles.type,
         "index": list(roles.indexed),
+        "block_rows": place.block,
+        "pool_rows": 1,  # nothing waits: all events are indexed
     }
-    given |= {"block_rows": place.block, "pool_rows": 1}  # nothing waits: all events are indexed
     store = cerise.Store.create(str(folder), **given, **options)
     store.append(str(events) if isinstance(events, Path) else events)
 
