@@ -32,6 +32,8 @@ from cerise.store.upkeep.verification import Finding
 from cerise.store.view import Held, View
 from cerise.store.ways import Wants, Way, way_for, way_of
 from cerise.store.writing.in_place import Built
+from cerise.store.writing.settings import Settings
+from cerise.store.writing.sources import Progress as Reading
 
 Progress = Callable[[int, int], None]
 
@@ -98,16 +100,23 @@ class Store:
         return self._now(None).columns
 
     @property
+    def settings(self) -> Settings:
+        """Which column plays which part, what is indexed, and how large blocks are."""
+        return self._table.settings
+
+    @property
     def version(self) -> int | None:
         """The number of the newest version; None for Parquet files that others write."""
         return self._now(None).held.snapshot.version
 
-    def append(self, events: Any) -> int:
+    def append(self, events: Any, progress: Reading | None = None) -> int:
         """Append events, as one version.
 
         Args:
             events: whatever speaks Arrow, the path of Parquet files or of a Delta table, or a Spark
                 DataFrame, whose tasks write.
+            progress: told how many events were read, of how many; None where that is not known. Spark shows
+                its own.
 
         Returns:
             The version in which they are there.
@@ -116,7 +125,7 @@ class Store:
             from cerise.spark import store
 
             return store.append(self._table, events)
-        return self._table.append(events)
+        return self._table.append(events, progress)
 
     def compact(self, progress: Progress | None = None) -> int:
         """Seal fresh events, and make few large files in stream order of small and overlapping ones."""

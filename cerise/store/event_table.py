@@ -23,7 +23,7 @@ from cerise.store.writing.pieces import Writing, Written
 from cerise.store.writing.places import Folder
 from cerise.store.writing.settings import Settings
 from cerise.store.writing.snapshots import Snapshot, own_snapshot
-from cerise.store.writing.sources import source_of
+from cerise.store.writing.sources import Progress, source_of, watched
 from cerise.store.writing.synopses import Indexed, indexed, save_if_due
 
 
@@ -210,11 +210,12 @@ class EventTable:
 
     # ---- writing
 
-    def append(self, events: Any) -> int:
+    def append(self, events: Any, progress: Progress | None = None) -> int:
         """Append events, as one version.
 
         Args:
             events: whatever speaks Arrow, or the path of a Parquet file, a folder of them or a Delta table.
+            progress: told how many events were read, of how many; None where that is not known.
 
         Returns:
             The version in which they are there.
@@ -224,7 +225,7 @@ class EventTable:
             DataError: an event has no time, or a value does not fit.
         """
         self._own("append to it")
-        source = source_of(events)
+        source = source_of(events) if progress is None else watched(source_of(events), progress)
         appended = appending.append(source, self.writing, self._waits())
         if appended.indexed:
             save_if_due(own_snapshot(self.writing))
