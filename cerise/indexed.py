@@ -384,8 +384,11 @@ def _facts(view: View, way: Way) -> dict[str, str]:
     """Say how events are got at."""
     held = view.held
     fresh = view.rows - held.synopsis.rows
-    clusters = f"{len(held.synopsis.clusters):,} clusters"
-    facts = {"store": f"{view.rows:,} events in {len(held.snapshot.files):,} files, {clusters}"}
+    files, clusters = (
+        f"{count:,} {what}{'' if count == 1 else 's'}"
+        for count, what in ((len(held.snapshot.files), "file"), (len(held.synopsis.clusters), "cluster"))
+    )
+    facts = {"store": f"{view.rows:,} events in {files}, {clusters}"}
     if fresh > 0:
         facts["fresh"] = f"{fresh:,} events that are not indexed"
     facts["by index" if way.query is not None else "reads all"] = way.why

@@ -75,8 +75,8 @@ def _deliver(store: Store, asked: Asked, found: Found, wanted: out.Wanted, *, sq
 
 
 def _where(found: Found) -> str:
-    """Say how many events there are, and how many of them were read."""
+    """Say how many events there are, and how many of them reached the engine."""
     figures: dict[str, float] = getattr(found.report, "figures", {})
     if "events kept" not in figures:
         return ""
-    return f" in {figures['events']:,} events, of which {figures['events kept']:,} were read"
+    return f" in {figures['events']:,} events, {figures['events kept']:,} of them kept"

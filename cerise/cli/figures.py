@@ -44,12 +44,14 @@ def _fresh(info: Info) -> str:
         return "none: files of others are indexed by cerise index"
     if not info.fresh_files:
         return "none: every event is indexed"
-    return f"{info.fresh_events:,} events, in {counted(info.fresh_files, 'small file')}, are not indexed yet"
+    events, files = counted(info.fresh_events, "event"), counted(info.fresh_files, "small file")
+    return f"{events} in {files}, not indexed yet: cerise store compact does it"
 
 
 def _index(info: Info) -> str:
-    share = f", {100 * info.index_bytes / info.data_bytes:.0f} % of the data" if info.data_bytes else ""
-    return f"{size(info.index_bytes)}{share}"
+    if not info.index_bytes:
+        return "none yet"
+    return f"{size(info.index_bytes)}, {100 * info.index_bytes / info.data_bytes:.0f} % of the data"
 
 
 def _span(info: Info, time: pa.DataType) -> str:

@@ -209,7 +209,8 @@ def candidates(  # noqa: PLR0913  a command's options are its parameters
         found = store.candidates_local(text, params=values or None, version=version)
     elapsed = clock.perf_counter() - started
     out.deliver(found, wanted, None)
-    typer.echo(out.summary(found, " of events that can be part of a match", elapsed, wanted), err=True)
+    events = store.info(version).events
+    typer.echo(f"{len(found):,} of {events:,} events can be part of a match, {elapsed:.2f} s", err=True)
 
 
 @app.command()
@@ -222,10 +223,11 @@ def compact(path: StorePath) -> None:
     with progressing("compacting") as progress:
         version = store.compact(progress)
     after = store.info()
-    told = f"{counted(before.files, 'file')} became {counted(after.files, 'file')}: version {version}"
-    typer.echo(told if version != before.version else f"nothing to be done: version {version}")
-    if mended := len(before.broken) - len(after.broken):
-        typer.echo(f"{counted(mended, 'index file')} mended")
+    mended, sealed = len(before.broken) - len(after.broken), before.fresh_events - after.fresh_events
+    done = [f"{counted(before.files, 'file')} became {after.files:,}"] if version != before.version else []
+    done += [f"{counted(sealed, 'fresh event')} indexed"] if sealed > 0 else []
+    done += [f"{counted(mended, 'index file')} written again"] if mended > 0 else []
+    typer.echo(f"{', '.join(done) or 'nothing to be done'}: version {version}")
 
 
 @app.command()

@@ -108,14 +108,14 @@ class EventTable:
             time, type, _names(key), _names(order), _names(index), block_rows, pool_rows, compress
         )
         columns = stored_columns(schema)
-        decided.roles(columns)
+        decided.roles(pa.schema([each for each in columns if each.name in schema.names]))
         decided.layout(columns)
         folder = Folder.of(path)
         taken = [each for each in folder.names() if each != settings.FOLDER]
         if taken:
             raise StoreError(
                 f"there is something at {path} already: {taken[0]}",
-                hint="give a path of its own; EventTable.open opens a table that is there",
+                hint="give a path of its own; cerise.Store(path) opens a store that is there",
             )
         settings.save(decided, folder.inside(settings.FOLDER))
         delta.create(folder.root, columns)

@@ -383,11 +383,9 @@ def _is_there(root: str, change: Change) -> bool:
     return bool(change.add) and all(new.path in live for new in change.add)
 
 
-def unused_files(root: str, hours: float) -> list[str]:
+def unused_files(root: str, hours: int) -> list[str]:
     """Return the files that no version has needed for some hours, or that are as old and in none."""
-    return list(
-        _opened(root, None).vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)  # type: ignore[arg-type]
-    )
+    return list(_opened(root, None).vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True))
 
 
 def _first_line(error: Exception) -> str:
