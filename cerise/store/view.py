@@ -188,12 +188,12 @@ class View:
         if not same.any():
             return events
         at = np.flatnonzero(np.append(False, same) | np.append(same, False))
-        major, minor = self._arrivals(events.places[at])
+        major, minor = self.arrivals(events.places[at])
         places = events.places.copy()
         places[at] = places[at][np.lexsort((minor, major, events.times[at]))]
         return Events(events.times, places)
 
-    def _arrivals(self, places: Ints) -> tuple[Ints, Ints]:
+    def arrivals(self, places: Ints) -> tuple[Ints, Ints]:
         """Return two numbers of each event, by which its arrival is compared with that of others."""
         if not self.arrival:
             rows = self._rows(places)
