@@ -27,6 +27,7 @@ from cerise.store.event_table import EventTable, Info, index_in_place
 from cerise.store.filtering.asked_rows import asked_rows
 from cerise.store.filtering.two_phase import Filtering
 from cerise.store.finder import Finder
+from cerise.store.index.layout import SEQUENCE
 from cerise.store.running import gathered, run_rows_view, run_view
 from cerise.store.upkeep.verification import Finding
 from cerise.store.view import Held, View
@@ -50,7 +51,7 @@ class Store:
     """
 
     def __init__(self, path: str | Path, *, index: str | Path | None = None) -> None:
-        self._table = EventTable.open(path, index)
+        self._table = EventTable.open(_absolute(path), None if index is None else _absolute(index))
         self._view: View | None = None
 
     @classmethod
@@ -97,7 +98,7 @@ class Store:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the events."""
-        return self._now(None).columns
+        return pa.schema([each for each in self._table.snapshot().columns if each.name != SEQUENCE])
 
     @property
     def settings(self) -> Settings:
@@ -107,7 +108,7 @@ class Store:
     @property
     def version(self) -> int | None:
         """The number of the newest version; None for Parquet files that others write."""
-        return self._now(None).held.snapshot.version
+        return self._table.snapshot().version
 
     def append(self, events: Any, progress: Reading | None = None) -> int:
         """Append events, as one version.
@@ -404,6 +405,11 @@ def _options(options: Options | None, engine: str | None) -> Options:
 
 def _names(columns: Columns) -> tuple[str, ...]:
     return (columns,) if isinstance(columns, str) else tuple(columns)
+
+
+def _absolute(path: str | Path) -> str:
+    """Return a path that means the same in every task; an address stays as it is."""
+    return str(path) if "://" in str(path) else str(Path(path).absolute())
 
 
 def _arrow_schema(given: Any) -> pa.Schema:

@@ -41,7 +41,7 @@ def _lines(facts: Iterable[tuple[str, str | Iterable[str]]]) -> Iterator[str]:
 
 def _fresh(info: Info) -> str:
     if not info.settings.sequence:
-        return "none: files of others are indexed by cerise index"
+        return "none: cerise index indexes the files that are new"
     if not info.fresh_files:
         return "none: every event is indexed"
     events, files = counted(info.fresh_events, "event"), counted(info.fresh_files, "small file")

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from cerise.indexed import Store
 
+MENDING = "index files that are missing or removed are written again by cerise store compact, or cerise index"
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Event stores: events with an index.")
 
 
@@ -260,7 +261,7 @@ def verify(path: StorePath, *, at: At = None) -> None:
     for each in found:
         typer.echo(f"{each.place}: {each.what}")
     if found:
-        typer.echo(f"{counted(len(found), 'thing')} wrong", err=True)
+        typer.echo(f"{counted(len(found), 'thing')} wrong; {MENDING}", err=True)
         raise typer.Exit(WRONG)
     typer.echo("all is sound")
 
@@ -295,7 +296,8 @@ def index(  # noqa: PLR0913  a command's options are its parameters
             table, time=time, type=kind, on=inputs.names(on or ()), key=inputs.names(key or ()),
             order=inputs.names(order or ()), at=at, progress=progress,
         )  # fmt: skip
-    told = [f"{counted(done.built, 'file')} indexed", f"{done.kept:,} were already"]
+    told = [f"{counted(done.built, 'file')} indexed"] if done.built or not done.kept else []
+    told += [f"{counted(done.kept, 'file')} indexed before"] if done.kept else []
     gone = [f"{counted(done.dropped, 'old index file')} removed"] if done.dropped else []
     typer.echo(", ".join([*told, *gone]))
 

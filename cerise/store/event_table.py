@@ -180,8 +180,8 @@ class EventTable:
         """Return figures of a version."""
         now = self.snapshot(version)
         sizes = Folder.of(self.writing.index_root).sizes([each.index for each in now.sealed if each.index])
-        firsts = [each.held.first for each in now.files if each.held.first is not None]
-        lasts = [each.held.last for each in now.files if each.held.last is not None]
+        found = indexed(now)
+        first, last = _span(now, found)
         return Info(
             path=self.writing.root,
             version=now.version,
@@ -191,9 +191,9 @@ class EventTable:
             fresh_events=sum(each.rows for each in now.fresh),
             data_bytes=sum(each.held.size for each in now.files),
             index_bytes=sum(size or 0 for size in sizes),
-            first=min(firsts) if len(firsts) == len(now.files) > 0 else None,
-            last=max(lasts) if len(lasts) == len(now.files) > 0 else None,
-            broken=indexed(now).broken,
+            first=first,
+            last=last,
+            broken=found.broken,
             settings=self.settings,
         )
 
@@ -275,6 +275,18 @@ class EventTable:
 
     def _waits(self) -> list[float]:
         return appending.patience(self.rng)
+
+
+def _span(now: Snapshot, found: Indexed) -> tuple[int | None, int | None]:
+    """Return the times of the first and the last event, as the log or, for all files, the index tells."""
+    firsts = [each.held.first for each in now.files if each.held.first is not None]
+    lasts = [each.held.last for each in now.files if each.held.last is not None]
+    if len(firsts) != len(now.files) and not found.plain:
+        some = found.synopsis.group("rows") > 0
+        firsts, lasts = (found.synopsis.group(name)[some].tolist() for name in ("first", "last"))
+    elif len(firsts) != len(now.files):
+        return None, None
+    return min(firsts, default=None), max(lasts, default=None)
 
 
 def index_in_place(
