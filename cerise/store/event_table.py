@@ -34,7 +34,7 @@ from cerise.store.writing.pieces import Writing, Written
 from cerise.store.writing.places import Folder
 from cerise.store.writing.settings import Settings
 from cerise.store.writing.snapshots import Snapshot, own_snapshot
-from cerise.store.writing.sources import source_of
+from cerise.store.writing.sources import Progress, source_of, watched
 from cerise.store.writing.synopses import Indexed, indexed, save_if_due
 
 
@@ -119,14 +119,14 @@ class EventTable:
             time, type, _names(key), _names(order), _names(index), block_rows, pool_rows, compress
         )
         columns = stored_columns(schema)
-        decided.roles(columns)
+        decided.roles(pa.schema([each for each in columns if each.name in schema.names]))
         decided.layout(columns)
         folder = Folder.of(path)
         taken = [folder.name] if folder.is_file else [n for n in folder.names() if n != settings.FOLDER]
         if taken:
             raise StoreError(
                 f"there is something at {path} already: {taken[0]}",
-                hint="give a path of its own; EventTable.open opens a table that is there",
+                hint="give a path of its own; cerise.Store(path) opens a store that is there",
             )
         settings.save(decided, folder.inside(settings.FOLDER))
         reached("settings written")
@@ -191,8 +191,8 @@ class EventTable:
         """Return figures of a version."""
         now = self.snapshot(version)
         sizes = Folder.of(self.writing.index_root).sizes([each.index for each in now.sealed if each.index])
-        firsts = [each.held.first for each in now.files if each.held.first is not None]
-        lasts = [each.held.last for each in now.files if each.held.last is not None]
+        found = indexed(now)
+        first, last = _span(now, found)
         return Info(
             path=self.writing.root,
             version=now.version,
@@ -202,9 +202,9 @@ class EventTable:
             fresh_events=sum(each.rows for each in now.fresh),
             data_bytes=sum(each.held.size for each in now.files),
             index_bytes=sum(size or 0 for size in sizes),
-            first=min(firsts) if len(firsts) == len(now.files) > 0 else None,
-            last=max(lasts) if len(lasts) == len(now.files) > 0 else None,
-            broken=indexed(now).broken,
+            first=first,
+            last=last,
+            broken=found.broken,
             settings=self.settings,
         )
 
@@ -221,11 +221,12 @@ class EventTable:
 
     # ---- writing
 
-    def append(self, events: Any) -> int:
+    def append(self, events: Any, progress: Progress | None = None) -> int:
         """Append events, as one version.
 
         Args:
             events: whatever speaks Arrow, or the path of a Parquet file, a folder of them or a Delta table.
+            progress: told how many events were read, of how many; None where that is not known.
 
         Returns:
             The version in which they are there.
@@ -235,7 +236,7 @@ class EventTable:
             DataError: an event has no time, or a value does not fit.
         """
         self._own("append to it")
-        source = source_of(events)
+        source = source_of(events) if progress is None else watched(source_of(events), progress)
         appended = appending.append(source, self.writing, self._waits())
         if appended.indexed:
             save_if_due(own_snapshot(self.writing))
@@ -285,6 +286,18 @@ class EventTable:
 
     def _waits(self) -> list[float]:
         return appending.patience(self.rng)
+
+
+def _span(now: Snapshot, found: Indexed) -> tuple[int | None, int | None]:
+    """Return the times of the first and the last event, as the log or, for all files, the index tells."""
+    firsts = [each.held.first for each in now.files if each.held.first is not None]
+    lasts = [each.held.last for each in now.files if each.held.last is not None]
+    if len(firsts) != len(now.files) and not found.plain:
+        some = found.synopsis.group("rows") > 0
+        firsts, lasts = (found.synopsis.group(name)[some].tolist() for name in ("first", "last"))
+    elif len(firsts) != len(now.files):
+        return None, None
+    return min(firsts, default=None), max(lasts, default=None)
 
 
 def index_in_place(

@@ -101,7 +101,10 @@ class Finder:
             try:
                 found = self._filtered(query, first, last)
             except BrokenIndex as error:
-                warn(f"the index of a file is not used: {error.problem}")
+                warn(
+                    f"the index of a file is not used: {error.problem}",
+                    "remove that file, and index the table again or compact it",
+                )
                 self.view = View(self.view.held.without(error.path))
             else:
                 break

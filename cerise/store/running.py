@@ -83,7 +83,7 @@ def run_view(
     view: View, bound: Bound, options: Options, filtering: Filtering | None = None
 ) -> tuple[pa.Table, StoreReport]:
     """Return the matches of a query in an event table, and what was done."""
-    begun = time.perf_counter()
+    begun, before = time.perf_counter(), _counts(view)
     way, wants = way_of(view, [bound], filtering), Wants.of([bound])
     report = StoreReport(way, view.rows)
     parts, needs = _parts(view, way, bound, options)
@@ -94,12 +94,18 @@ def run_view(
         yield from _matched(finder, bound, options, report, finder.events(part, needs))
 
     result = _totals(parts, bound, found) if bound.query.totals is not None else _all(parts, bound, found)
-    report.touched = _touched(view)
+    report.touched = _touched(view, before)
     report.seconds = time.perf_counter() - begun
     return result, report
 
 
-def _touched(view: View) -> dict[str, int]:
+def _touched(view: View, before: dict[str, int]) -> dict[str, int]:
+    """Return what one query has touched of an index that others use too."""
+    return {name: count - before.get(name, 0) for name, count in _counts(view).items()}
+
+
+def _counts(view: View) -> dict[str, int]:
+    """Return what was touched of the index so far; nothing, where it was not opened."""
     if "index" not in view.__dict__:
         return {}
     counts = view.index.counts
@@ -185,13 +191,13 @@ def run_rows_view(
     view: View, bound: BoundRows, schema: Schema, options: Options, filtering: Filtering | None = None
 ) -> tuple[pa.Table, StoreReport]:
     """Return the result of a MATCH_RECOGNIZE clause over an event table, and what was done."""
-    begun = time.perf_counter()
+    begun, before = time.perf_counter(), _counts(view)
     way = way_for(view, asked_rows(bound, schema, view.known), filtering or Filtering())
     finder = Finder(view, way, Wants(schema, rows_read(bound, schema)))
     report = StoreReport(way, view.rows, [finder.seen])
     table = gathered(finder)
     result = run_rows(bound, table, options)
-    report.touched, report.seconds = _touched(view), time.perf_counter() - begun
+    report.touched, report.seconds = _touched(view, before), time.perf_counter() - begun
     report.engine.matches = len(result)
     return result, report
 

@@ -390,11 +390,9 @@ def _is_committed(root: str, change: Change, table: DeltaTable) -> bool:
     return True
 
 
-def unused_files(root: str, hours: float) -> list[str]:
+def unused_files(root: str, hours: int) -> list[str]:
     """Return the files that no version has needed for some hours, or that are as old and in none."""
-    return list(
-        _opened(root, None).vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)  # type: ignore[arg-type]
-    )
+    return list(_opened(root, None).vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True))
 
 
 def _first_line(error: Exception) -> str:

@@ -53,8 +53,10 @@ class Held:
     def of(cls, snapshot: Snapshot) -> Held:
         """Return what is known of a snapshot; an index that cannot be used is told of."""
         found = indexed(snapshot)
-        for path, problem in found.broken.items():
-            warn(f"the index of {path} is not used: {problem}")
+        if found.broken:
+            (path, problem), *more = found.broken.items()
+            others = f", nor that of {len(more):,} other file{'s' * (len(more) > 1)}" if more else ""
+            warn(f"the index of {path} is not used: {problem}{others}")
         return cls(snapshot, found.synopsis, frozenset(each.path for each in found.plain))
 
     def without(self, index_path: str) -> Held:
@@ -64,10 +66,9 @@ class Held:
         return Held(self.snapshot, self.synopsis.only(left), self.plain | bad)
 
 
-def warn(problem: str) -> None:
-    """Tell that an index cannot be used."""
-    advice = "the data is read instead; index the table again, or compact it"
-    warnings.warn(f"{problem} ({advice})", CeriseWarning, stacklevel=2)
+def warn(problem: str, advice: str = "index the table again, or compact it") -> None:
+    """Tell that an index cannot be used, and what to do about it."""
+    warnings.warn(f"{problem} (the data is read instead; {advice})", CeriseWarning, stacklevel=2)
 
 
 class View:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from cerise.errors import CeriseError, StoreError
 from cerise.events import Ints, raw_column
-from cerise.store.index.file import IndexFile
+from cerise.store.index.file import BrokenIndex, IndexFile
 from cerise.store.index.layout import SEQUENCE
 from cerise.store.index.lookup import Index, Wanted
 from cerise.store.index.synopsis import Synopsis
@@ -85,7 +85,11 @@ def _of_file(now: Snapshot, file: StoreFile, arrived: _Arrived, *, index: bool) 
 
 
 def _checked(now: Snapshot, file: StoreFile, arrived: _Arrived, *, index: bool) -> Iterator[Finding]:
-    held = _opened_index(now, file) if index else None
+    held = None
+    try:
+        held = _opened_index(now, file) if index else None
+    except BrokenIndex as error:
+        yield Finding(file.path, f"its index cannot be used: {error.problem}")
     rows, before = 0, None
     for number, table in enumerate(_groups(now, file)):
         rows += len(table)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
-from cerise.errors import DataError, StoreError
+from cerise.errors import BindError, DataError, StoreError, did_you_mean
 from cerise.plan.overlap import Span
 from cerise.store import table as delta
 from cerise.store.index.file import DataFile, write_index
@@ -67,6 +67,11 @@ def index_in_place(
     decided = replace(decided, sequence=False)
     writing = opened(folder, index, decided)
     decided.roles(writing.columns)
+    for name in decided.index:
+        if name not in writing.columns.names:
+            raise BindError(
+                f"column '{name}' is not in the table", hint=did_you_mean(name, writing.columns.names)
+            )
     decided.layout(writing.columns)
     _decide(decided, index)
     now = snapshot(writing)
