@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         StoreError,
         UnsupportedError,
     )
+    from cerise.indexed import Store, index
     from cerise.lang.builder import all_of, any_of, i, many, maybe, no, param, seq, var
     from cerise.misses import explain_misses
     from cerise.pattern.query import Query
@@ -50,6 +51,7 @@ _HOMES = {
         "BindError", "CeriseError", "CeriseWarning", "DataError", "ParseError", "PlanError", "StoreError",
         "UnsupportedError",
     ),
+    "cerise.indexed": ("Store", "index"),
     "cerise.lang.builder": ("all_of", "any_of", "i", "many", "maybe", "no", "param", "seq", "var"),
     "cerise.misses": ("explain_misses",),
     "cerise.pattern.query": ("Query",),
@@ -59,10 +61,10 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "BindError", "CeriseError", "CeriseWarning", "DataError", "Options", "ParseError", "PlanError", "Query",
-    "StoreError", "UnsupportedError", "all_of", "any_of", "compressed", "count", "explain", "explain_misses",
-    "find", "i", "many", "maybe", "no", "param", "parse", "progress", "run", "schema", "seq", "session",
-    "show", "sql", "var",
+    "BindError", "CeriseError", "CeriseWarning", "DataError", "Options", "ParseError", "PlanError",
+    "Query", "Store", "StoreError", "UnsupportedError", "all_of", "any_of", "compressed", "count",
+    "explain", "explain_misses", "find", "i", "index", "many", "maybe", "no", "param", "parse",
+    "progress", "run", "schema", "seq", "session", "show", "sql", "var",
 ]  # fmt: skip
 
 

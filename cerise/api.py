@@ -176,9 +176,7 @@ def count(
     if is_sql(query):
         found = find(events, query, options=options, engine=engine, version=version)
         return len(found) if isinstance(found, pa.Table) else int(found.count())
-    given = Given.of(
-        events, _counting(query), Roles(time, type, key, order, params), options, engine, version
-    )
+    given = Given.of(events, counting(query), Roles(time, type, key, order, params), options, engine, version)
     bound = one(given)
     if not given.on_spark:
         return int(Decimal(_found(given, noted=False).matches.column(0)[0].as_py()))
@@ -349,8 +347,13 @@ def _totals(bound: Bound) -> dict[str, str]:
 
 
 def _explained_rows(given: GivenRows) -> str:
-    here = isinstance(given.events, pa.Table)
-    facts = {"runs": "in this process" if here else "on Spark", **explained_rows(given.bound, given.options)}
+    if isinstance(given.events, pa.Table):
+        facts = {"runs": "in this process", **explained_rows(given.bound, given.options)}
+    else:
+        from cerise.spark import rows
+
+        slices = rows.explained(given.events, given.bound, given.options)
+        facts = {"runs": "on Spark", **explained_rows(given.bound, given.options, slices)}
     return "\n".join(f"{name:<10} {text}" for name, text in facts.items())
 
 
@@ -380,6 +383,6 @@ def _warn(said: Sequence[str], options: Options) -> None:
         warnings.warn(warning, CeriseWarning, stacklevel=4)
 
 
-def _counting(query: AnyQuery) -> Query:
+def counting(query: AnyQuery) -> Query:
     """Return a query that counts the matches of another, as text: there is no largest number."""
     return replace(parse(query), returns=Totals((Total("count", None, "count", text=True),)))

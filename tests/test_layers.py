@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ROOMS = "errors kinds events pattern lang kernels stats plan engines store fetch spark given misses api"
-ORDER = [*ROOMS.split(), "data", "cli", "web"]
+ORDER = [*ROOMS.split(), "indexed", "data", "cli", "web"]
 EXEMPT = ("cerise/__init__.py", "cerise/__main__.py")
 HOMES = {
     "pyspark": ("cerise/spark/*",),

@@ -19,10 +19,11 @@ from cerise.pattern.bound import Bound
 
 log = logging.getLogger(__name__)
 
-WORTH_A_TRIAL = 50_000  # events: with fewer, the last of the engines, which is safe, runs the query
+WORTH_A_TRIAL = 10_000  # events: with fewer, the last of the engines, which is safe, runs the query
 TRIED = 1 << 17  # events, at most
 FIRST_STEP = 1 << 10  # events between two looks at the clock, at first
-SECONDS = 0.03  # for each engine
+SECONDS = 0.03  # for each engine, of a first batch that has
+WHOLE = 50_000  # events; less for fewer
 MAX_RUNS = 100_000  # an engine that keeps more at a time has lost
 
 
@@ -115,6 +116,7 @@ class TrialMatcher:
     def _speed(self, engine: Engine, events: EventBatch) -> float:
         """Return how many events a second an engine takes, in the last of ever longer goes; -1: none."""
         careful = replace(self.options, max_runs=min(MAX_RUNS, self.options.max_runs))
+        seconds = SECONDS * min(1.0, len(events) / WHOLE)
         matcher = engine.start(self.bound, careful)
         done, step, speed, begun = 0, FIRST_STEP, 0.0, time.thread_time()
         while done < min(TRIED, len(events)):
@@ -122,12 +124,12 @@ class TrialMatcher:
             part = replace(events.slice(done, done + step), opens=None)
             try:
                 for _ in matcher.feed(part):
-                    if time.thread_time() - begun > SECONDS:  # one event may complete any number of matches
+                    if time.thread_time() - begun > seconds:  # one event may complete any number of matches
                         return min(speed, len(part) / (time.thread_time() - now)) if speed else 0.0
             except PlanError:
                 return -1.0
             speed = len(part) / max(time.thread_time() - now, 1e-9)
-            if time.thread_time() - begun > SECONDS:
+            if time.thread_time() - begun > seconds:
                 break
             done, step = done + len(part), 2 * step
         return speed

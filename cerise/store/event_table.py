@@ -177,6 +177,12 @@ class EventTable:
             return own_snapshot(self.writing, version)
         return in_place.snapshot(self.writing, version)
 
+    def is_newest(self, now: Snapshot) -> bool:
+        """Tell whether a snapshot is still the newest version."""
+        if now.version is not None:
+            return not Folder.of(self.writing.root).holds(f"{delta.LOG}/{now.version + 1:020d}.json")
+        return self.snapshot().files == now.files
+
     def indexed(self, now: Snapshot | None = None) -> Indexed:
         """Return what the index of a version can answer, and which files it does not cover."""
         return indexed(now or self.snapshot())

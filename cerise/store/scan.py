@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from cerise.errors import CeriseError, DataError, StoreError
 from cerise.events import EventBatch, Schema, read_times
+from cerise.events import Path as Attribute
 from cerise.plan.filters import Needed, Sieve
 from cerise.plan.overlap import MAX_TIME, MIN_TIME, Halo, Slice
 from cerise.store.lake import File, Group, opened
@@ -54,6 +55,7 @@ class Reading:
         late: the columns that are only returned.
         coded: those of them whose strings are read as codes.
         needed: which events are needed; None: all.
+        arrival: the attributes that tell in which order events arrived, where their rows do not.
     """
 
     root: str
@@ -63,6 +65,7 @@ class Reading:
     late: tuple[str, ...] = ()
     coded: tuple[str, ...] = ()
     needed: Needed | None = None
+    arrival: tuple[Attribute, ...] = ()
 
     @property
     def columns(self) -> pa.Schema:
@@ -106,6 +109,7 @@ class Scan:
     _filters: bool = True
     _open: OrderedDict[int, pq.ParquetFile] = field(default_factory=OrderedDict)
     _kept: OrderedDict[int, pa.Table] = field(default_factory=OrderedDict)
+    _by_place: dict[int, Group] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.reading.needed is not None:
@@ -119,7 +123,7 @@ class Scan:
         """
         waiting: list[_Piece] = []
         ready: list[_Piece] = []
-        borders = _borders(self.groups, self.reading.roles)
+        borders = _borders(self.groups, ties_by_row=not self._tied)
         overlap = any(border <= group.span.last for group, border in zip(self.groups, borders, strict=False))
         numbered = bool(self.reading.late) or overlap
         for i, group in enumerate(self.groups):
@@ -150,9 +154,10 @@ class Scan:
         """Return events with the columns that are only returned, in the order and types of the schema."""
         late = self.reading.late
         table = events.table
-        columns = {name: table.column(name) for name in self.reading.reads}
+        arrival = {path[0] for path in self.reading.arrival}
+        columns = {name: table.column(name) for name in self.reading.reads if name not in arrival}
         if late:
-            fetched = self._fetched(table.column(ROW).to_numpy())
+            fetched = self.fetched(table.column(ROW).to_numpy())
             columns |= {name: fetched.column(name) for name in late}
         schema = self.reading.columns
         names = [name for name in schema.names if name in columns]
@@ -161,6 +166,11 @@ class Scan:
         return replace(events, table=whole)
 
     # ---- pieces
+
+    @property
+    def _tied(self) -> bool:
+        """Whether something breaks ties between events of equal time before their rows do."""
+        return bool(self.reading.roles.order or self.reading.arrival)
 
     def _batch(self, piece: _Piece, part: Slice | None) -> EventBatch:
         table = piece.table
@@ -171,8 +181,10 @@ class Scan:
             part.start <= piece.times[0] and _before(piece.times[-1:], part.stop).all()
         ):
             opens = (piece.times >= part.start) & _before(piece.times, part.stop)
-        if self.reading.roles.order:  # they break ties before arrival does
-            return replace(EventBatch.of(table, self.reading.roles), opens=opens)
+        if self._tied:
+            roles = replace(self.reading.roles, arrival=not self.reading.arrival)
+            events = EventBatch.of(table, roles, reads=self.reading.arrival)
+            return replace(events, schema=self.reading.roles, opens=opens)
         positions = np.broadcast_to(np.int64(0), len(table))
         return EventBatch(self.reading.roles, table, piece.times, positions, opens=opens)
 
@@ -198,7 +210,7 @@ class Scan:
 
     # ---- columns
 
-    def _fetched(self, rows: Ints) -> pa.Table:
+    def fetched(self, rows: Ints) -> pa.Table:
         """Return the late columns of some events, by the numbers of their rows."""
         places = rows >> BITS
         found, order = [], []
@@ -214,8 +226,9 @@ class Scan:
 
     def _late(self, place: int) -> pa.Table:
         if place not in self._kept:
-            group = next(each for each in self.groups if each.place == place)
-            self._kept[place] = self._read(group, self.reading.late, late=True)
+            if not self._by_place:
+                self._by_place = {each.place: each for each in self.groups}
+            self._kept[place] = self._read(self._by_place[place], self.reading.late, late=True)
             while len(self._kept) > KEPT_GROUPS:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(place)
@@ -224,7 +237,7 @@ class Scan:
     def _read(self, group: Group, names: Sequence[str], *, late: bool) -> pa.Table:
         source = self._file(group.file)
         held = [name for name in names if name in source.schema_arrow.names]
-        kept = None if late else self._kept_rows(group)  # late columns are taken by row, so all rows stay
+        kept = None if late else self.kept_rows(group)  # late columns are taken by row, so all rows stay
 
         def rows() -> pa.Table:
             table = source.read_row_group(group.number, columns=held, use_threads=False)
@@ -241,7 +254,7 @@ class Scan:
             self.counts.bytes += size
         return self._shaped(table, names, group, described.num_rows if late else group.span.rows)
 
-    def _kept_rows(self, group: Group) -> pa.BooleanArray | None:
+    def kept_rows(self, group: Group) -> pa.BooleanArray | None:
         """Return which rows of a row group are not deleted; None: all."""
         kept = self.reading.files[group.file].kept
         if kept is None:
@@ -252,7 +265,7 @@ class Scan:
 
     def _numbers(self, group: Group, table: pa.Table) -> Ints:
         """Return the numbers of the rows that were read of a row group."""
-        kept = self._kept_rows(group)
+        kept = self.kept_rows(group)
         return (group.place << BITS) + (np.arange(len(table)) if kept is None else np.flatnonzero(kept))
 
     def _shaped(self, table: pa.Table, names: Sequence[str], group: Group, rows: int) -> pa.Table:
@@ -293,13 +306,13 @@ class Scan:
         return f"{self.reading.files[group.file].path}, row group {group.number}"
 
 
-def _borders(groups: Sequence[Group], schema: Schema) -> list[int]:
+def _borders(groups: Sequence[Group], *, ties_by_row: bool) -> list[int]:
     """Return for each row group but the last the time from which events must wait for the next one.
 
     Where row groups follow one another as their rows do, events of equal time are in order already, unless
     columns break the tie (S1.2).
     """
-    in_order = not schema.order and all(a.place < b.place for a, b in pairwise(groups))
+    in_order = ties_by_row and all(a.place < b.place for a, b in pairwise(groups))
     return [min(each.span.first, MAX_TIME - 1) + in_order for each in groups[1:]]
 
 

@@ -123,7 +123,7 @@ def _bits(values: npt.NDArray[Any]) -> Ints:
 def _words(column: pa.Array, valid: Flags | None, name: str) -> Coded:
     try:
         found = column.cast(pa.string()).dictionary_encode()
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowCapacityError) as error:
         raise DataError(
             f"a row group has more text in '{name}' than an index can hold: {error}",
             hint="write smaller row groups, or leave the column out of the index",

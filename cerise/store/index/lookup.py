@@ -18,7 +18,7 @@ import pyarrow.fs as pafs
 
 from cerise.errors import PlanError
 from cerise.events import Ints
-from cerise.kinds import restore_as
+from cerise.kinds import Kind, restore_as
 from cerise.store.index.estimate import Samples
 from cerise.store.index.layout import Layout
 from cerise.store.index.opened import OpenFiles
@@ -204,11 +204,15 @@ class Index:
     def estimate(self, wanted: Wanted) -> float:
         """Return about how many events are wanted: by the counts of types and the samples."""
         clusters = in_question(self.synopsis, wanted)
-        selection, _ = self._select(wanted, None, None)
+        in_reach = in_time(self.synopsis, clusters, intervals_asked(self._layout, wanted, None))
+        asked = attribute_tests(self._layout, wanted)
+        selection = in_reach
+        for tests in asked:
+            if self._layout.kind(tests[0].path[0]) is not Kind.STRING:  # no file is opened for an estimate
+                selection = judged_by(selection, tests, self.synopsis, self._values.thresholds)
         counts = self.synopsis.cluster("count")
-        most = float(counts[selection.clusters].sum())
-        share = self._samples.share(wanted) if attribute_tests(self._layout, wanted) else 1.0
-        return min(most, float(counts[clusters].sum()) * share)
+        share = self._samples.share(wanted) if asked else 1.0
+        return float(min(counts[selection.clusters].sum(), counts[in_reach.clusters].sum() * share))
 
     # ---- their values
 

@@ -58,11 +58,13 @@ class Part(NamedTuple):
         append: the number of the append.
         number: which of its files the piece becomes.
         first: which row of the append its first event is; rows of different pieces must differ.
+        attempt: tells files apart that two attempts at the same task write; None: there is only one.
     """
 
     append: int
     number: int
     first: int
+    attempt: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ def data_name(append: int, number: int, *, made: int | None = None, fresh: bool 
     Args:
         append: the newest append of which it holds events.
         number: its number among the files written together.
-        made: the number of the compaction that writes it, where it is none of an append.
+        made: the number of the compaction, or of the attempt at a task, that writes it; None: an append.
         fresh: whether it has no index.
     """
     rewritten = "" if made is None else f"-{made:016x}"
@@ -146,7 +148,7 @@ def write_piece(table: pa.Table, writing: Writing, part: Part, *, fresh: bool = 
     sequence = pa.StructArray.from_arrays([appends, rows], fields=list(SEQUENCE_FIELD.type))
     events = events.append_column(SEQUENCE_FIELD, sequence).select(writing.columns.names)
     ordered = EventBatch.of(events, writing.settings.roles(writing.columns)).table
-    name = data_name(part.append, part.number, fresh=fresh)
+    name = data_name(part.append, part.number, made=part.attempt, fresh=fresh)
     groups = partial(row_groups, ordered, writing.settings.block_rows)
     return write_file(groups(), writing, name, again=None if fresh else groups)
 

@@ -7,6 +7,7 @@ import math
 import operator
 import random
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from cerise.errors import PlanError
 from cerise.kinds import Kind
 from cerise.plan.filters import Comparison, Either, Test
+from cerise.store.index.file import BrokenIndex
 from cerise.store.index.layout import Layout
 from cerise.store.index.lookup import Index, Wanted
 from tests.store.index.made import index_of
@@ -103,7 +105,7 @@ def rows(dice: random.Random) -> list[dict[str, Any]]:
     return [
         {name: None if dice.random() < nulls[name] else dice.choice(known[name]) for name in VALUES}
         | {"t": dice.randint(0, 30), "k": dice.choice(["A", "B", "C", None])}
-        for _ in range(dice.choice([0, 1, 5, 70, 300]))
+        for _ in range(dice.choice([0, 1, 5, 70, 200]))
     ]
 
 
@@ -163,7 +165,7 @@ def cases(draw: Any) -> tuple[Any, ...]:
     return files, [draw(wanted()) for _ in range(4)], draw(intervals()), draw(st.booleans())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(cases())
 def test_look_ups_find_what_a_loop_over_the_rows_finds(case: tuple[Any, ...]) -> None:
     files, asked, within, compress = case
@@ -290,6 +292,31 @@ def test_what_the_index_does_not_hold(tmp_path: Path) -> None:
         index.look_up(Wanted(("A",)))
     with pytest.raises(PlanError, match="no arrival"):
         index.sequence(np.array([0]))
+
+
+def test_files_are_opened_only_when_events_are_touched(tmp_path: Path) -> None:
+    index = small(tmp_path, t=[1, 2, 3], s=["a", "b", "c"])
+    test = Comparison(("s",), Kind.STRING, ">", ("a",))
+    (tmp_path / "part-0.index").rename(tmp_path / "away")
+    assert index.estimate(Wanted(None, (test,))) == pytest.approx(1.9, abs=0.1)
+    with pytest.raises(BrokenIndex, match="cannot be read"):
+        index.look_up(Wanted(None))
+    (tmp_path / "away").rename(tmp_path / "part-0.index")
+    assert index.look_up(Wanted(None, (test,))).times.tolist() == [2, 3]
+    index.close()
+    assert index.look_up(Wanted(None)).times.tolist() == [1, 2, 3]
+
+
+def test_threads_share_an_index(tmp_path: Path) -> None:
+    table = pa.table({"t": range(4_000), "k": ["A", "B"] * 2_000, "x": [i % 97 for i in range(4_000)]})
+    parts = [[table.slice(i, 500)] for i in range(0, 4_000, 500)]
+    index = index_of(tmp_path, parts, Layout(table.schema, "t", "k", ("x",)), mapped=2)
+    asked = [Wanted(("A",), (Comparison(("x",), Kind.INT, "<", (n,)),)) for n in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(index.look_up, asked))
+    for n, events in enumerate(found):
+        assert events.times.tolist() == [i for i in range(0, 4_000, 2) if i % 97 < n]
+    assert index.counts.read + index.counts.pruned == index.counts.considered
 
 
 def test_dates_as_time(tmp_path: Path) -> None:

@@ -1,0 +1,267 @@
+"""A version of an event table as queries see it: events are looked up, put into stream order and read.
+
+What the index knows is decoded from it. Parquet is opened only for other columns, and only for the row groups
+that hold events which were kept. A view travels to tasks as a description; files are opened where it arrives.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cerise.errors import CeriseWarning
+from cerise.events import Path as Attribute
+from cerise.events import Schema
+from cerise.plan.overlap import Span
+from cerise.store.filtering.intervals import Ints
+from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
+from cerise.store.index.lookup import Events, Index, Wanted
+from cerise.store.index.synopsis import Synopsis
+from cerise.store.lake import File, Group, Lake, lake_of
+from cerise.store.pool import Pool
+from cerise.store.scan import BITS, Reading, Scan
+from cerise.store.writing.places import Folder
+from cerise.store.writing.snapshots import Snapshot
+from cerise.store.writing.synopses import indexed
+
+ROWS = (1 << BITS) - 1
+ARRIVAL: tuple[Attribute, ...] = tuple((SEQUENCE, name) for name in SEQUENCE_FIELDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is known of a version before anything is read.
+
+    Attributes:
+        snapshot: its files.
+        synopsis: of the index files that can be used.
+        plain: the files without one, by path in the table.
+    """
+
+    snapshot: Snapshot
+    synopsis: Synopsis
+    plain: frozenset[str]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Held:
+        """Return what is known of a snapshot; an index that cannot be used is told of."""
+        found = indexed(snapshot)
+        for path, problem in found.broken.items():
+            warn(f"the index of {path} is not used: {problem}")
+        return cls(snapshot, found.synopsis, frozenset(each.path for each in found.plain))
+
+    def without(self, index_path: str) -> Held:
+        """Return the same, but for an index file that has turned out to be unusable."""
+        bad = {each.about.path for each in self.synopsis.files if each.path == index_path}
+        left = [each.about.path for each in self.synopsis.files if each.about.path not in bad]
+        return Held(self.snapshot, self.synopsis.only(left), self.plain | bad)
+
+
+def warn(problem: str) -> None:
+    """Tell that an index cannot be used."""
+    advice = "the data is read instead; index the table again, or compact it"
+    warnings.warn(f"{problem} ({advice})", CeriseWarning, stacklevel=2)
+
+
+class View:
+    """A version that answers look-ups, and reads the events that are found.
+
+    The place of an event says where it is: the cluster of the index and the position in it, or, for events
+    without an index, a number beyond all clusters and the row.
+    """
+
+    def __init__(self, held: Held) -> None:
+        self.held = held
+        self._clusters = len(held.synopsis.clusters)
+
+    def __reduce__(self) -> tuple[type[View], tuple[Held]]:
+        return View, (self.held,)
+
+    # ---- what there is
+
+    @property
+    def rows(self) -> int:
+        """How many events there are."""
+        return self.held.snapshot.rows
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns of the events, without their sequence."""
+        every = self.held.snapshot.columns
+        return pa.schema([field for field in every if field.name != SEQUENCE])
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The columns whose values the index knows."""
+        layout = self.held.synopsis.layout
+        return tuple(name for name in (layout.time, layout.type, *layout.attributes) if name is not None)
+
+    @property
+    def roles(self) -> Schema:
+        """Which column plays which part, the sequence among the columns."""
+        return self.held.snapshot.writing.settings.roles(self.held.snapshot.columns)
+
+    @property
+    def arrival(self) -> tuple[Attribute, ...]:
+        """The attributes that tell the order of arrival; none: it is that of the rows."""
+        return ARRIVAL if self.held.synopsis.layout.sequence else ()
+
+    @cached_property
+    def index(self) -> Index:
+        """The index, whose files are opened when they are needed."""
+        synopsis, root = self.held.synopsis, self.held.snapshot.writing.index_root
+        return Index(synopsis, synopsis.layout, Folder.of(root).system)
+
+    @cached_property
+    def lake(self) -> Lake:
+        """The data files."""
+        root = self.held.snapshot.writing.root
+        inside = Folder.of(root)
+        files = [File(inside.path(f.path), f.held.values, f.held.kept) for f in self.held.snapshot.files]
+        return lake_of(root, files, self.held.snapshot.columns)
+
+    @cached_property
+    def pool(self) -> Pool:
+        """The events without an index."""
+        plain = {i for i, each in enumerate(self.held.snapshot.files) if each.path in self.held.plain}
+        groups = [each for each in self.lake.wanted(self.roles, None) if each.file in plain]
+        return Pool(self.reading(self.known), groups)
+
+    def reading(self, reads: Sequence[str], late: Sequence[str] = ()) -> Reading:
+        """Return how columns are read from the data files."""
+        root, files = self.held.snapshot.writing.root, dict(enumerate(self.lake.files))
+        return Reading(root, files, self.roles, tuple(reads), tuple(late), arrival=self.arrival)
+
+    def spans(self) -> list[Span]:
+        """Return the time that each row group covers, and how many events it has."""
+        groups = self.index.groups
+        known = zip(groups.first.tolist(), groups.last.tolist(), groups.rows.tolist(), strict=True)
+        found = [Span(*each) for each in known if each[2]]
+        return found + ([each.span for each in self.pool.groups] if self.held.plain else [])
+
+    # ---- which events
+
+    def estimate(self, wanted: Wanted) -> float:
+        """Return how many events are expected to be wanted."""
+        known = self.held.synopsis.rows
+        found = self.index.estimate(wanted) if known else 0.0
+        share = found / known if known else 0.1
+        return found + share * (self.pool.rows if self.held.plain else 0)
+
+    def look_up(self, wanted: Wanted, within: tuple[Ints, Ints] | None = None) -> Events:
+        """Return the events that are wanted, in the order of time.
+
+        Raises:
+            BrokenIndex: an index file is damaged or missing.
+        """
+        found = self._not_deleted(self.index.look_up(wanted, within))
+        if not self.held.plain:
+            return found
+        base = self._clusters << BITS
+        fresh = [Events(e.times, e.places + base) for e in self.pool.look_up(wanted, within) if len(e.times)]
+        return _merged([found, *fresh]) if fresh else found
+
+    def _not_deleted(self, events: Events) -> Events:
+        """Leave out rows that a deletion vector deletes."""
+        if all(each.held.kept is None for each in self.held.snapshot.files) or not len(events.times):
+            return events
+        rows = self._rows(events.places)
+        keep = np.ones(len(rows), bool)
+        groups = {group.place: group for group in self.lake.every()}
+        scan = Scan(self.reading((), self.known), list(groups.values()))
+        for place in np.unique(rows >> BITS).tolist():
+            at = np.flatnonzero(rows >> BITS == place)
+            kept = scan.kept_rows(groups[place]) if place in groups else pa.array(np.zeros(0, bool))
+            if kept is not None:
+                keep[at] = np.asarray(kept)[rows[at] & ROWS] if len(kept) else False
+        return Events(events.times[keep], events.places[keep])
+
+    def in_order(self, events: Events) -> Events:
+        """Return events in the order of time, with those of equal time in the order of arrival (S1.2)."""
+        same = events.times[1:] == events.times[:-1]
+        if not same.any():
+            return events
+        at = np.flatnonzero(np.append(False, same) | np.append(same, False))
+        major, minor = self.arrivals(events.places[at])
+        places = events.places.copy()
+        places[at] = places[at][np.lexsort((minor, major, events.times[at]))]
+        return Events(events.times, places)
+
+    def arrivals(self, places: Ints) -> tuple[Ints, Ints]:
+        """Return two numbers of each event, by which its arrival is compared with that of others."""
+        if not self.arrival:
+            rows = self._rows(places)
+            return rows >> BITS, rows & ROWS
+        major, minor = np.empty(len(places), np.int64), np.empty(len(places), np.int64)
+        fresh = self._is_fresh(places)
+        major[~fresh], minor[~fresh] = self.index.sequence(places[~fresh])
+        if fresh.any():
+            sequence = self._fetched(self._rows(places[fresh]), (SEQUENCE,)).column(0).combine_chunks()
+            major[fresh], minor[fresh] = (np.asarray(sequence.field(name)) for name in SEQUENCE_FIELDS)
+        return major, minor
+
+    def _is_fresh(self, places: Ints) -> npt.NDArray[np.bool_]:
+        found: npt.NDArray[np.bool_] = (places >> BITS) >= self._clusters
+        return found
+
+    # ---- their columns
+
+    def table(self, places: Ints, names: Sequence[str]) -> pa.Table:
+        """Return columns of events, from the index where it knows them."""
+        fresh = self._is_fresh(places)
+        if not fresh.any():
+            return self._known(places, names)
+        parts = [self._known(places[~fresh], names), self._fetched(self._rows(places[fresh]), tuple(names))]
+        back = np.empty(len(places), np.int64)
+        back[np.concatenate([np.flatnonzero(~fresh), np.flatnonzero(fresh)])] = np.arange(len(places))
+        return pa.concat_tables(parts).take(pa.array(back))
+
+    def _known(self, places: Ints, names: Sequence[str]) -> pa.Table:
+        """Return columns of events that the index knows."""
+        held = {name: self.index.column(name, places) for name in names if name in self.known}
+        rest = tuple(name for name in names if name not in held)
+        if rest:
+            fetched = self._fetched(self._rows(places), rest)
+            held |= {name: fetched.column(name) for name in rest}
+        fields = [self.held.snapshot.columns.field(name) for name in names]
+        return pa.table([held[name] for name in names], names=list(names)).cast(pa.schema(fields))
+
+    def _fetched(self, rows: Ints, names: tuple[str, ...]) -> pa.Table:
+        scan = Scan(self.reading((), names), self._groups)
+        return scan.fetched(rows)
+
+    @cached_property
+    def _groups(self) -> list[Group]:
+        return self.lake.every()
+
+    def _rows(self, places: Ints) -> Ints:
+        """Return where events lie in the data files: the place of the row group, and the row in it."""
+        fresh = self._is_fresh(places)
+        rows = places - (self._clusters << BITS)
+        groups, inside = self.index.rows(places[~fresh])
+        rows[~fresh] = (self._places[groups] << BITS) | inside
+        return rows
+
+    @cached_property
+    def _places(self) -> Ints:
+        """The places of the row groups of the index among those of all data files."""
+        counts = [footer.num_row_groups for footer in self.lake.footers]
+        firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        number = {each.path: i for i, each in enumerate(self.held.snapshot.files)}
+        files = np.array([number[each.about.path] for each in self.held.synopsis.files], np.int64)
+        groups = self.index.groups
+        found: Ints = firsts[files[groups.file]] + groups.row_group
+        return found
+
+
+def _merged(several: Sequence[Events]) -> Events:
+    times = np.concatenate([each.times for each in several])
+    places = np.concatenate([each.places for each in several])
+    order = np.argsort(times, kind="stable")
+    return Events(times[order], places[order])

@@ -1,0 +1,35 @@
+"""Filters never lose a match, nor make one: finding in what is kept is finding in all (semantics.md §9)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from cerise.events import EventBatch
+from cerise.store.filtering.asked import asked
+from cerise.store.filtering.two_phase import bucketized, kept
+from tests.store.filtering.memory import InMemory
+from tests.strategies import Pair, pairs
+from tests.test_agreement import GOES, bindings, bound_of, examples, uncounted
+
+
+@pytest.mark.parametrize("two_phase", [True, False])
+@pytest.mark.parametrize("go", GOES)
+def test_what_is_kept_has_the_same_matches(go: int, two_phase: bool) -> None:
+    @examples(200, go=go)
+    @given(pairs())
+    def agrees(pair: Pair) -> None:
+        pair = uncounted(pair)
+        bound = bound_of(pair)
+        query = asked([bound], pair.schema.columns.names)
+        if isinstance(query, str):
+            return
+        table = EventBatch.of(pair.table, bound.schema, reads=bound.ties).table
+        source = InMemory(table, bound.schema)
+        found = kept(query, source) if two_phase else bucketized(query, source)
+        assert len(set(found.places.tolist())) == len(found.places)
+        assert (found.times[1:] >= found.times[:-1]).all()
+        assert bindings(bound, table.take(np.sort(found.places))) == bindings(bound, table)
+
+    agrees()
