@@ -99,7 +99,7 @@ def build(table: pa.Table, layout: Layout) -> Block:
 
 def _as_laid_out(table: pa.Table, layout: Layout) -> pa.Table:
     """Return the columns to index in the types of the layout: a data file may be older than these."""
-    for name in (layout.time, *([] if layout.type is None else [layout.type]), *layout.attributes):
+    for name in layout.names():
         if name not in table.column_names:
             raise DataError(
                 f"the row group has no column '{name}'",

@@ -163,6 +163,8 @@ def test_rows_without_arrival() -> None:
     arrival = pa.array([{"append": 1, "row": None}], pa.struct([("append", pa.int64()), ("row", pa.int64())]))
     table = pa.table({"t": [1], "_seq": arrival})
     layout = Layout(table.schema, "t", None, (), sequence=True)
+    with pytest.raises(DataError, match="no column '_seq'"):
+        write_index([table.select(["t"])], layout, DataFile("p", 1, 2, 1), pa.BufferOutputStream())
     with pytest.raises(DataError, match=r"_seq\.row"):
         write_index([table], layout, DataFile("p", 1, 2, 1), pa.BufferOutputStream())
 
