@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +59,16 @@ class Values:
         self._synopsis = synopsis
         self._layout = synopsis.layout
         self._files = files
+        self._last: tuple[Ints, list[Touched]] = np.empty(0, np.int64), []
+
+    @cached_property
+    def _parts(self) -> Parts:
+        """Where the parts of all clusters lie."""
+        return parts_of(self.facts(np.arange(len(self._synopsis.clusters))), self._layout)
+
+    def parts(self, clusters: Ints) -> Parts:
+        """Return where the parts of some clusters lie."""
+        return self._parts.of(clusters)
 
     def facts(self, clusters: Ints) -> dict[str, Ints]:
         """Return what the directory says of some clusters."""
@@ -120,8 +131,15 @@ class Values:
             out[here.some], valid[here.some] = codes, known
         return out, valid
 
-    def _touched(self, places: Ints) -> Iterator[Touched]:
-        """Yield the places by files that are mapped together."""
+    def _touched(self, places: Ints) -> list[Touched]:
+        """Return the places by files that are mapped together; the last answer is kept for the next column."""
+        known, found = self._last
+        if known is not places or not found:
+            found = list(self._touch(places))
+            self._last = places, found if len(found) == 1 else []
+        return found
+
+    def _touch(self, places: Ints) -> Iterator[Touched]:
         numbers = places >> PLACE
         marks = np.zeros(len(self._synopsis.clusters), np.bool_)
         marks[numbers] = True
@@ -136,8 +154,7 @@ class Values:
             address = held.addresses[self.file_of(clusters)] + self._synopsis.cluster("offset")[clusters]
             whole = len(clusters) == len(touched)
             some = slice(None) if whole else np.flatnonzero(np.isin(self.file_of(numbers), batch))
-            parts = parts_of(self.facts(clusters), self._layout)
-            yield Touched(some, places[some], rows, clusters, address, parts, held)
+            yield Touched(some, places[some], rows, clusters, address, self.parts(clusters), held)
 
     # ---- words
 
