@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import secrets
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import chain, islice
@@ -67,15 +67,21 @@ def append(source: Source, writing: Writing, waits: Sequence[float]) -> Appended
     number = append_number(now)
     settings = writing.settings
     pieces = regrouped(source.tables, max(settings.file_rows, settings.pool_rows), LARGEST)
-    first = list(islice(pieces, 2))
+    first = deque(islice(pieces, 2))
     if not first:
         assert now.version is not None
         return Appended(now.version, False)
     if len(first) == 1 and len(first[0]) < settings.pool_rows:
         written = write_piece(first[0], writing, Part(number, 0, 0), fresh=True)
         return _commit_small(written, now, number, waits)
-    every = _written(chain(first, pieces), writing, number)
+    every = _written(chain(_emptied(first), pieces), writing, number)
     return Appended(commit_pieces(every, writing, waits), True)
+
+
+def _emptied(pieces: deque[pa.Table]) -> Iterator[pa.Table]:
+    """Yield pieces, each of which is then held by nobody else."""
+    while pieces:
+        yield pieces.popleft()
 
 
 def append_number(now: Snapshot) -> int:
