@@ -1,8 +1,8 @@
 """NaiveIndex, IntervalScan and a filter by type alone: what reads events by way of B+trees.
 
 NaiveIndex [000 §4.1] looks up every condition. IntervalScan [Körber et al., Index-Accelerated Pattern
-Matching in Event Stores] takes conditions by a cost model, joins what they find to the intervals that may hold
-a match, and replays these. The paper takes them greedily; trying more makes it far better, so there are both.
+Matching in Event Stores] takes conditions by a cost model, joins what they find to the intervals that may
+hold a match, and replays these. The paper takes them greedily; to try more is far better, so there are both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from acer.btrees import Entries, Ints, Trees
 from acer.full_scan import FullScan
 from acer.queries import Query, Range, Variable
 
-# Measured: to read an entry of a tree and sort it in; to fetch an event and match it; to scan with two threads.
+# Measured: to read an entry of a tree and sort it in; to fetch an event and match it; to scan, two threads.
 ENTRY_NS, REPLAY_NS, SCAN_NS = 60, 150, 50
 
 
