@@ -27,11 +27,14 @@ from cerise.store.event_table import EventTable, Info, index_in_place
 from cerise.store.filtering.asked_rows import asked_rows
 from cerise.store.filtering.two_phase import Filtering
 from cerise.store.finder import Finder
+from cerise.store.index.layout import SEQUENCE
 from cerise.store.running import gathered, run_rows_view, run_view
 from cerise.store.upkeep.verification import Finding
 from cerise.store.view import Held, View
 from cerise.store.ways import Wants, Way, way_for, way_of
 from cerise.store.writing.in_place import Built
+from cerise.store.writing.settings import Settings
+from cerise.store.writing.sources import Progress as Reading
 
 Progress = Callable[[int, int], None]
 
@@ -48,7 +51,7 @@ class Store:
     """
 
     def __init__(self, path: str | Path, *, index: str | Path | None = None) -> None:
-        self._table = EventTable.open(path, index)
+        self._table = EventTable.open(_absolute(path), None if index is None else _absolute(index))
         self._view: View | None = None
 
     @classmethod
@@ -95,19 +98,26 @@ class Store:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the events."""
-        return self._now(None).columns
+        return pa.schema([each for each in self._table.snapshot().columns if each.name != SEQUENCE])
+
+    @property
+    def settings(self) -> Settings:
+        """Which column plays which part, what is indexed, and how large blocks are."""
+        return self._table.settings
 
     @property
     def version(self) -> int | None:
         """The number of the newest version; None for Parquet files that others write."""
-        return self._now(None).held.snapshot.version
+        return self._table.snapshot().version
 
-    def append(self, events: Any) -> int:
+    def append(self, events: Any, progress: Reading | None = None) -> int:
         """Append events, as one version.
 
         Args:
             events: whatever speaks Arrow, the path of Parquet files or of a Delta table, or a Spark
                 DataFrame, whose tasks write.
+            progress: told how many events were read, of how many; None where that is not known. Spark shows
+                its own.
 
         Returns:
             The version in which they are there.
@@ -116,7 +126,7 @@ class Store:
             from cerise.spark import store
 
             return store.append(self._table, events)
-        return self._table.append(events)
+        return self._table.append(events, progress)
 
     def compact(self, progress: Progress | None = None) -> int:
         """Seal fresh events, and make few large files in stream order of small and overlapping ones."""
@@ -375,8 +385,11 @@ def _facts(view: View, way: Way) -> dict[str, str]:
     """Say how events are got at."""
     held = view.held
     fresh = view.rows - held.synopsis.rows
-    clusters = f"{len(held.synopsis.clusters):,} clusters"
-    facts = {"store": f"{view.rows:,} events in {len(held.snapshot.files):,} files, {clusters}"}
+    files, clusters = (
+        f"{count:,} {what}{'' if count == 1 else 's'}"
+        for count, what in ((len(held.snapshot.files), "file"), (len(held.synopsis.clusters), "cluster"))
+    )
+    facts = {"store": f"{view.rows:,} events in {files}, {clusters}"}
     if fresh > 0:
         facts["fresh"] = f"{fresh:,} events that are not indexed"
     facts["by index" if way.query is not None else "reads all"] = way.why
@@ -392,6 +405,11 @@ def _options(options: Options | None, engine: str | None) -> Options:
 
 def _names(columns: Columns) -> tuple[str, ...]:
     return (columns,) if isinstance(columns, str) else tuple(columns)
+
+
+def _absolute(path: str | Path) -> str:
+    """Return a path that means the same in every task; an address stays as it is."""
+    return str(path) if "://" in str(path) else str(Path(path).absolute())
 
 
 def _arrow_schema(given: Any) -> pa.Schema:

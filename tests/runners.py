@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from cerise.engines import run as running
 from cerise.engines.base import Finding, Matcher, Matches, Options
@@ -18,6 +19,7 @@ from cerise.engines.run import run
 from cerise.engines.several import Queries
 from cerise.engines.totals import Ledger, Positions
 from cerise.events import EventBatch
+from cerise.kinds import COMPUTABLE, kind_of
 from cerise.pattern.bound import Bound
 from cerise.plan import overlap
 from cerise.plan.filters import needed
@@ -27,8 +29,13 @@ from cerise.spark.exchange import Cutter
 from cerise.spark.matching import MatchTask, ReadTask, SliceTask
 from cerise.spark.planner import plan_lake
 from cerise.spark.report import Records
+from cerise.store import finder, ways
+from cerise.store.event_table import EventTable, index_in_place
+from cerise.store.filtering.two_phase import Filtering
 from cerise.store.lake import open_lake
+from cerise.store.running import run_view
 from cerise.store.scan import ROW
+from cerise.store.view import Held, View
 
 Runner = Callable[[Bound, pa.Table, Options], pa.Table]
 
@@ -148,6 +155,29 @@ def _chained(bound: Bound, plan: LakePlan, way: Slices, options: Options) -> Ite
     yield from ChainTask(bound, Records())(in_order.to_batches(max_chunksize=2))
 
 
+def from_a_store(*, blockwise: bool) -> Runner:
+    """Files that were indexed: what the index keeps is matched, or all, where it cannot help."""
+
+    def run_from_a_store(bound: Bound, table: pa.Table, options: Options) -> pa.Table:
+        if bound.source is not None:
+            table = run_from_a_store(bound.source, table, options)
+        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ways, "WORTH_READING", 2.0)
+            patch.setattr(finder, "STRETCH", 3)
+            for number, start in enumerate(range(0, max(len(table), 1), 5)):
+                pq.write_table(table.slice(start, 5), f"{folder}/{number:06}.parquet", row_group_size=3)
+            schema = bound.schema
+            kinds = {name: kind_of(schema.columns.field(name).type) for name in schema.columns.names}
+            on = [name for name, kind in kinds.items() if kind in COMPUTABLE and name != schema.time]
+            on = [name for name in on if name not in (schema.type, *schema.order) and name != "id"]
+            index_in_place(folder, schema.time, schema.type, on, order=schema.order)
+            view = View(Held.of(EventTable.open(folder).snapshot()))
+            threads = replace(_named(options), threads=3 if blockwise else 1)
+            return run_view(view, bound, threads, Filtering(blockwise=blockwise))[0]
+
+    return run_from_a_store
+
+
 def _named(options: Options) -> Options:
     return replace(options, engine=options.engine or "reference")
 
@@ -187,4 +217,6 @@ RUNNERS: dict[str, Runner] = {
     "exchanged to 7": exchanged(7),
     "from files, 1 slice": from_files(1),
     "from files, 7 slices": from_files(7),
+    "from a store": from_a_store(blockwise=False),
+    "from a store, by stretches": from_a_store(blockwise=True),
 }

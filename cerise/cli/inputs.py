@@ -89,7 +89,10 @@ def names(given: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Events at a path, how they are written, and which column plays which part; `times` are more times."""
+    """Events at a path, how they are written, and which column plays which part.
+
+    `times` are more times, `types` what columns of text are known to be.
+    """
 
     path: str
     time: str
@@ -101,6 +104,7 @@ class Source:
     delimiter: str | None = None
     written: str | None = None
     times: tuple[str, ...] = ()
+    types: tuple[pa.Field, ...] = ()
 
     def roles(self) -> dict[str, Any]:
         """Return the arguments of `cerise.find` that say what the columns are."""
@@ -114,7 +118,7 @@ class Source:
         delimiter = "\t" if self.delimiter in (r"\t", "tab") else self.delimiter
         if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii()):
             raise typer.BadParameter(f"--delimiter is one character, or tab; not '{delimiter}'")
-        layout = Layout(delimiter, self.header and not self.columns, self.columns)
+        layout = Layout(delimiter, self.header and not self.columns, self.columns, self.types)
         return files.read(self.path, layout=layout, time=self._times, written=self.written)
 
     @property
@@ -127,6 +131,10 @@ class Source:
 
         parquet = self._parquet()
         return files.parquet_schema([Path(file) for file in parquet]) if parquet else None
+
+    def given(self) -> str | pa.Table:
+        """Return the events as a store takes them: a path, where they can be read piece by piece."""
+        return self.path if "://" in self.path or self._is_lake() else self.table()
 
     def on_spark(self) -> Any:
         """Return the events as `cerise.find` takes them on Spark: a path, where its tasks can read that."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cerise.cli import inputs
+from cerise.cli import inputs, store
 from cerise.cli.options import (
     ROWS,
     Columns,
@@ -62,6 +62,7 @@ def cerise(version: Annotated[bool, typer.Option("--version", help="Show the ver
           --events trades.csv --time date --type ticker
       cerise check query.sase
       cerise sql --table trades.csv
+      cerise store create bars --from bars.parquet --time date --type ticker --index open
 
     Every command has its own --help. Exit codes: 0 fine, 1 the query or the events are wrong,
     2 the command is used wrongly, 130 interrupted.
@@ -121,7 +122,7 @@ def run(  # noqa: PLR0913  a command's options are its parameters
         matches = out.in_order(_matches(found, parsed, source, params=values, engine=engine))
     elapsed = clock.perf_counter() - started
     out.deliver(matches, wanted, View.of(parsed, time, kind))
-    typer.echo(out.summary(matches, found, elapsed, wanted), err=True)
+    typer.echo(out.summary(matches, out.of_events(found), elapsed, wanted), err=True)
 
 
 @app.command()
@@ -283,6 +284,10 @@ def demo(
     from cerise.cli import demo as show
 
     show.demo(events, working)
+
+
+app.add_typer(store.app, name="store")
+app.command()(store.index)
 
 
 def main() -> None:

@@ -71,7 +71,8 @@ Form = Annotated[
     Format | None, typer.Option("--format", help="How to write the matches; a table by default.")
 ]
 Output = Annotated[
-    str | None, typer.Option(metavar="FILE", help="A file to write to, instead of standard output.")
+    str | None,
+    typer.Option("--output", "-o", metavar="FILE", help="A file to write to, instead of standard output."),
 ]
 Limit = Annotated[
     int, typer.Option("--limit-rows", min=0, metavar="N", help="How many rows the table shows; 0 for all.")
@@ -109,4 +110,32 @@ Times = Annotated[
 Dialect = Annotated[
     DialectName,
     typer.Option(help="Whose defaults clauses have; flink: SKIP TO NEXT ROW, and WITHIN exclusive."),
+]
+
+# ---- of `cerise store` and `cerise index`
+
+StorePath = Annotated[str, typer.Argument(metavar="PATH", help="Where the store is.")]
+At = Annotated[
+    str | None, typer.Option("--at", metavar="DIR", help="Where its index is, if not beside the data.")
+]
+Version = Annotated[
+    int | None,
+    typer.Option("--version", min=0, metavar="N", help="Which version; the newest by default."),
+]
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="FILE",
+        help="Events that say which columns there are, and are appended: a CSV, JSON lines or Parquet file, "
+        "a directory of such files, or a Delta table.",
+    ),
+]
+Index = Annotated[
+    list[str] | None,
+    typer.Option("--index", metavar="COLUMNS", help="Columns that queries compare with constants: a,b."),
+]
+On = Annotated[
+    list[str] | None,
+    typer.Option("--on", metavar="COLUMNS", help="Columns that queries compare with constants: a,b."),
 ]

@@ -59,16 +59,20 @@ def deliver(matches: pa.Table, wanted: Wanted, view: View | None) -> None:
         console(sys.stdout).print(look(matches, view, wanted.rows or len(matches)))
 
 
-def summary(matches: pa.Table, events: Any, elapsed: float, wanted: Wanted) -> str:
-    """Say how many matches, or rows of totals, there are; in how many events, if known; how long it took."""
+def summary(matches: pa.Table, where: str, elapsed: float, wanted: Wanted) -> str:
+    """Say how many matches, or rows of totals, there are; in which events; how long it took."""
     counted = matches.schema.names == ["count"] and pa.types.is_decimal(matches.schema.field(0).type)
     what = ("match", "matches") if counted or "match_id" in matches.schema.names else ("row", "rows")
     number = matches["count"][0].as_py() if counted else len(matches)
-    where = f" in {events.num_rows:,} events" if isinstance(events, pa.Table) else ""
     text = f"{number:,} {what[number != 1]}{where}, {elapsed:.2f} s"
     if wanted.format == "table" and not counted and 0 < wanted.rows < number:
         text += f"; the first {wanted.rows} are shown, --limit-rows 0 shows all"
     return text
+
+
+def of_events(events: Any) -> str:
+    """Say in how many events matches were looked for, if that is known."""
+    return f" in {events.num_rows:,} events" if isinstance(events, pa.Table) else ""
 
 
 def in_order(matches: pa.Table) -> pa.Table:

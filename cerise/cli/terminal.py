@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WRONG, INTERRUPTED = 1, 130
+Progress = Callable[[int, int | None], None]
 
 
 class Commands(TyperGroup):
@@ -48,6 +49,19 @@ def working(what: str) -> Iterator[None]:
         return
     with errors().status(f"{what} …"):
         yield
+
+
+@contextmanager
+def progressing(what: str) -> Iterator[Progress]:
+    """Show a progress bar on a terminal; what is yielded is told how much of how much is done."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich import progress
+
+    with progress.Progress(console=errors(), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def errors() -> Console:

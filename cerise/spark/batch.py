@@ -54,7 +54,7 @@ def find(
         noted: whether tasks note what they do, for the report that is returned as well.
     """
     made = _made(events, bounds, options, scan, noted=noted)
-    return _combined(made), made.report if noted else None
+    return combined(made), made.report if noted else None
 
 
 def count(events: DataFrame | Lake, bound: Bound, options: Options, *, scan: str | None) -> int:
@@ -93,11 +93,11 @@ def _made(
     records = Records.of(spark) if noted else Records()
     if isinstance(plan, LakePlan):
         rows = _in_lake(spark, bounds, plan, options, records)
-        schema = _schema(bounds, from_arrow_schema(plan.columns))
+        schema = result_schema_of(bounds, from_arrow_schema(plan.columns))
         return Made(rows, bounds, schema, SparkReport(plan.known, records))
     assert not isinstance(events, Lake)
     rows = _in_frame(events, bounds, plan, options, records)
-    return Made(rows, bounds, _schema(bounds, events), SparkReport({}, records))
+    return Made(rows, bounds, result_schema_of(bounds, events), SparkReport({}, records))
 
 
 def _matches_of_source(
@@ -130,7 +130,7 @@ def plan_of(
 def _in_lake(
     spark: SparkSession, bounds: Sequence[Bound], plan: LakePlan, options: Options, records: Records
 ) -> DataFrame:
-    schema = _given(bounds, from_arrow_schema(plan.columns))
+    schema = given_schema(bounds, from_arrow_schema(plan.columns))
     queries = Queries.of(bounds, options)
     way = plan.way
     if isinstance(way, Slices) and way.chained:
@@ -150,7 +150,7 @@ def _in_chain(
     spark: SparkSession, bound: Bound, plan: LakePlan, way: Slices, options: Options, records: Records
 ) -> DataFrame:
     """Matches that do not overlap: candidates by slices, then one task that chooses."""
-    schema = _given([bound], from_arrow_schema(plan.columns))
+    schema = given_schema([bound], from_arrow_schema(plan.columns))
     places = [StructField(name, LongType(), False) for name in ORDER]
     wanted = StructType([*schema, *places])
     if bound.query.totals is not None:
@@ -165,7 +165,7 @@ def _in_chain(
 def _in_frame(
     events: DataFrame, bounds: Sequence[Bound], plan: FramePlan, options: Options, records: Records
 ) -> DataFrame:
-    schema = _given(bounds, events)
+    schema = given_schema(bounds, events)
     queries = Queries.of(bounds, options)
     names = needs_of(bounds)
     columns = pa.schema([queries.schema.columns.field(name) for name in names])
@@ -195,13 +195,13 @@ def _safe(name: str, number: int) -> str:
 # ---- the results
 
 
-def _given(bounds: Sequence[Bound], events: DataFrame | StructType) -> StructType:
+def given_schema(bounds: Sequence[Bound], events: DataFrame | StructType) -> StructType:
     """Return the columns of what tasks give: matches, or partial totals."""
     totals = [bound for bound in bounds if bound.query.totals is not None]
-    return from_arrow_schema(partial_schema(totals[0])) if totals else _schema(bounds, events)
+    return from_arrow_schema(partial_schema(totals[0])) if totals else result_schema_of(bounds, events)
 
 
-def _schema(bounds: Sequence[Bound], events: DataFrame | StructType) -> StructType:
+def result_schema_of(bounds: Sequence[Bound], events: DataFrame | StructType) -> StructType:
     """Return the columns of the results of all queries together."""
     found = [result_schema(bound, events) for bound in bounds]
     if len(found) == 1:
@@ -212,7 +212,7 @@ def _schema(bounds: Sequence[Bound], events: DataFrame | StructType) -> StructTy
     return StructType(list(fields.values()))
 
 
-def _combined(made: Made) -> DataFrame:
+def combined(made: Made) -> DataFrame:
     """Return the matches; of totals, what the tasks' parts of them are together."""
     bound = made.bounds[0]
     if bound.query.totals is None:

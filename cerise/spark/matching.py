@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -24,6 +25,14 @@ from cerise.store.lake import Group
 from cerise.store.scan import Reading, Scan
 
 ROWS_AT_ONCE = 65_536
+
+
+class Completes(Protocol):
+    """Where columns that are only returned are fetched from."""
+
+    def complete(self, events: EventBatch) -> EventBatch:
+        """Return matched events with all their columns."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +61,7 @@ class SliceTask:
             events = scan.events(part if len(self.slices) > 1 else None, self.needs)
             batches = ((each,) * len(self.queries.bounds) for each in events)
             with self.records.noted("match", number) as note:
-                yield from _matched(self.queries, batches, note, scan)
+                yield from matched(self.queries, batches, note, scan)
                 note["row groups read"] = scan.counts.groups
                 note["events read"] = scan.counts.rows
                 note["bytes read"] = scan.counts.bytes + scan.counts.late_bytes
@@ -106,7 +115,7 @@ class MatchTask:
             with self.records.noted("match", (self.records.task(), number)) as note:
                 schema = self.queries.schema
                 events = [in_stream_order(table, schema, bound.ties) for bound in self.queries.bounds]
-                yield from _matched(self.queries, iter([events]), note)
+                yield from matched(self.queries, iter([events]), note)
 
 
 def _cut(cutter: Cutter, tables: Iterable[pa.Table], note: Note) -> Iterator[pa.RecordBatch]:
@@ -120,8 +129,8 @@ def _cut(cutter: Cutter, tables: Iterable[pa.Table], note: Note) -> Iterator[pa.
         yield blob
 
 
-def _matched(
-    queries: Queries, batches: Iterable[Sequence[EventBatch]], note: Note, scan: Scan | None = None
+def matched(
+    queries: Queries, batches: Iterable[Sequence[EventBatch]], note: Note, scan: Completes | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the matches of events that come in stream order, as they are found; or partial totals of them.
 
@@ -194,7 +203,7 @@ def _tagged(table: pa.Table, number: int, queries: Queries) -> Iterator[pa.Recor
     yield from queries.tagged(table, number).to_batches(max_chunksize=ROWS_AT_ONCE)
 
 
-def _completed(matches: Matches, scan: Scan) -> Matches:
+def _completed(matches: Matches, scan: Completes) -> Matches:
     return Matches(scan.complete(matches.events), matches.rows, matches.counted)
 
 

@@ -1,6 +1,16 @@
 """An event table: a Delta table of events in stream order, with index files beside it.
 
-Other engines read it as the Delta table that it is. `docs/store.md` is this module in prose.
+    table/
+      _delta_log/                            the versions: which data files there are
+      <append>-<number>.parquet              events of one append, in stream order
+      <append>-<number>-<made>.parquet       of several appends up to this one: sealed or compacted
+      <append>-<number>.fresh.parquet        a small append, which has no index yet
+      _cerise/store.json                     what was decided when the table was created
+      _cerise/index/<data file>.cix          the index of a data file
+      _cerise/synopsis/<version>             the synopsis of a version: a cache
+
+Numbers of appends are hexadecimal and grow with time. Events carry theirs, and their row in the append, in
+the column `_seq`. Other engines read the table as the Delta table that it is.
 """
 
 from __future__ import annotations
@@ -19,11 +29,12 @@ from cerise.store import table as delta
 from cerise.store.upkeep import compaction, vacuum, verification
 from cerise.store.writing import appending, in_place, settings
 from cerise.store.writing.columns import stored_columns
+from cerise.store.writing.faults import reached
 from cerise.store.writing.pieces import Writing, Written
 from cerise.store.writing.places import Folder
 from cerise.store.writing.settings import Settings
 from cerise.store.writing.snapshots import Snapshot, own_snapshot
-from cerise.store.writing.sources import source_of
+from cerise.store.writing.sources import Progress, source_of, watched
 from cerise.store.writing.synopses import Indexed, indexed, save_if_due
 
 
@@ -108,16 +119,17 @@ class EventTable:
             time, type, _names(key), _names(order), _names(index), block_rows, pool_rows, compress
         )
         columns = stored_columns(schema)
-        decided.roles(columns)
+        decided.roles(pa.schema([each for each in columns if each.name in schema.names]))
         decided.layout(columns)
         folder = Folder.of(path)
-        taken = [each for each in folder.names() if each != settings.FOLDER]
+        taken = [folder.name] if folder.is_file else [n for n in folder.names() if n != settings.FOLDER]
         if taken:
             raise StoreError(
                 f"there is something at {path} already: {taken[0]}",
-                hint="give a path of its own; EventTable.open opens a table that is there",
+                hint="give a path of its own; cerise.Store(path) opens a store that is there",
             )
         settings.save(decided, folder.inside(settings.FOLDER))
+        reached("settings written")
         delta.create(folder.root, columns)
         return cls.open(path)
 
@@ -141,8 +153,7 @@ class EventTable:
             raise StoreError(
                 f"there is no event table at {path}: its creation was broken off", hint="create it again"
             )
-        columns = delta.version_of(folder.root).columns
-        return cls(Writing(folder.root, index.root, columns, decided))
+        return cls(Writing(folder.root, index.root, delta.columns(folder.root), decided))
 
     # ---- reading
 
@@ -180,8 +191,8 @@ class EventTable:
         """Return figures of a version."""
         now = self.snapshot(version)
         sizes = Folder.of(self.writing.index_root).sizes([each.index for each in now.sealed if each.index])
-        firsts = [each.held.first for each in now.files if each.held.first is not None]
-        lasts = [each.held.last for each in now.files if each.held.last is not None]
+        found = indexed(now)
+        first, last = _span(now, found)
         return Info(
             path=self.writing.root,
             version=now.version,
@@ -191,9 +202,9 @@ class EventTable:
             fresh_events=sum(each.rows for each in now.fresh),
             data_bytes=sum(each.held.size for each in now.files),
             index_bytes=sum(size or 0 for size in sizes),
-            first=min(firsts) if len(firsts) == len(now.files) > 0 else None,
-            last=max(lasts) if len(lasts) == len(now.files) > 0 else None,
-            broken=indexed(now).broken,
+            first=first,
+            last=last,
+            broken=found.broken,
             settings=self.settings,
         )
 
@@ -210,11 +221,12 @@ class EventTable:
 
     # ---- writing
 
-    def append(self, events: Any) -> int:
+    def append(self, events: Any, progress: Progress | None = None) -> int:
         """Append events, as one version.
 
         Args:
             events: whatever speaks Arrow, or the path of a Parquet file, a folder of them or a Delta table.
+            progress: told how many events were read, of how many; None where that is not known.
 
         Returns:
             The version in which they are there.
@@ -224,7 +236,7 @@ class EventTable:
             DataError: an event has no time, or a value does not fit.
         """
         self._own("append to it")
-        source = source_of(events)
+        source = source_of(events) if progress is None else watched(source_of(events), progress)
         appended = appending.append(source, self.writing, self._waits())
         if appended.indexed:
             save_if_due(own_snapshot(self.writing))
@@ -274,6 +286,18 @@ class EventTable:
 
     def _waits(self) -> list[float]:
         return appending.patience(self.rng)
+
+
+def _span(now: Snapshot, found: Indexed) -> tuple[int | None, int | None]:
+    """Return the times of the first and the last event, as the log or, for all files, the index tells."""
+    firsts = [each.held.first for each in now.files if each.held.first is not None]
+    lasts = [each.held.last for each in now.files if each.held.last is not None]
+    if len(firsts) != len(now.files) and not found.plain:
+        some = found.synopsis.group("rows") > 0
+        firsts, lasts = (found.synopsis.group(name)[some].tolist() for name in ("first", "last"))
+    elif len(firsts) != len(now.files):
+        return None, None
+    return min(firsts, default=None), max(lasts, default=None)
 
 
 def index_in_place(

@@ -112,7 +112,7 @@ def _read(file: Path, layout: Layout) -> pa.Table:
     elif kind in (".csv", ".tsv"):
         table = _guarded(file, lambda f: read_csv(f, layout))
     elif kind in TEXT:
-        table = _guarded(file, read_json)
+        table = _guarded(file, lambda f: read_json(f, layout))
     else:
         raise StoreError(f"unknown format: {file}", hint=f"known: {KNOWN}")
     _reject_twice(file, table.schema.names)

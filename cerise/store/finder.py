@@ -73,7 +73,7 @@ class Finder:
         columns = {name: events.table.column(name) for name in self.wants.reads}
         if self.wants.late:
             begun = time.perf_counter()
-            fetched = self.view.table(events.table.column(ROW).to_numpy(), self.wants.late)
+            fetched = self._typed(self.view.table(events.table.column(ROW).to_numpy(), self.wants.late))
             columns |= {name: fetched.column(name) for name in self.wants.late}
             self.seen.reading += time.perf_counter() - begun
         names = [name for name in self.wants.schema.columns.names if name in columns]
@@ -101,7 +101,10 @@ class Finder:
             try:
                 found = self._filtered(query, first, last)
             except BrokenIndex as error:
-                warn(f"the index of a file is not used: {error.problem}")
+                warn(
+                    f"the index of a file is not used: {error.problem}",
+                    "remove that file, and index the table again or compact it",
+                )
                 self.view = View(self.view.held.without(error.path))
             else:
                 break
@@ -127,12 +130,16 @@ class Finder:
     def _read(self, found: Events) -> EventBatch:
         begun = time.perf_counter()
         schema = self.wants.schema
-        table = self.view.table(found.places, self.wants.reads)
+        table = self._typed(self.view.table(found.places, self.wants.reads))
         table = table.append_column(ROW, pa.array(found.places))
         self.seen.reading += time.perf_counter() - begun
         if schema.order:  # they break ties before arrival does
             return EventBatch.of(table, schema)
         return EventBatch(schema, table, found.times, np.arange(len(found.times), dtype=np.int64))
+
+    def _typed(self, table: pa.Table) -> pa.Table:
+        """Return columns in the types that the query was bound to."""
+        return table.cast(pa.schema([self.wants.schema.columns.field(name) for name in table.schema.names]))
 
     # ---- by reading all
 
@@ -140,7 +147,10 @@ class Finder:
         view, wants = self.view, self.wants
         arrival = dict.fromkeys(path[0] for path in view.arrival)
         reading = view.reading((*wants.reads, *arrival), wants.late)
-        reading = replace(reading, needed=wants.needed, coded=view.lake.coded(wants.reads))
+        kinds = [field for field in view.roles.columns if field.name not in wants.schema.columns.names]
+        roles = replace(wants.schema, columns=pa.schema([*wants.schema.columns, *kinds]))
+        coded = view.lake.coded(wants.reads)
+        reading = replace(reading, schema=roles, needed=wants.needed, coded=coded)
         low, high = _reach(part, needs)
         groups = [
             each

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -27,6 +28,7 @@ from cerise.store.finder import Finder, Seen
 from cerise.store.view import View
 from cerise.store.ways import Wants, Way, way_for, way_of
 
+T = TypeVar("T")
 WORTH_A_THREAD = 1_000_000  # events
 
 
@@ -81,7 +83,7 @@ def run_view(
     view: View, bound: Bound, options: Options, filtering: Filtering | None = None
 ) -> tuple[pa.Table, StoreReport]:
     """Return the matches of a query in an event table, and what was done."""
-    begun = time.perf_counter()
+    begun, before = time.perf_counter(), _counts(view)
     way, wants = way_of(view, [bound], filtering), Wants.of([bound])
     report = StoreReport(way, view.rows)
     parts, needs = _parts(view, way, bound, options)
@@ -92,12 +94,18 @@ def run_view(
         yield from _matched(finder, bound, options, report, finder.events(part, needs))
 
     result = _totals(parts, bound, found) if bound.query.totals is not None else _all(parts, bound, found)
-    report.touched = _touched(view)
+    report.touched = _touched(view, before)
     report.seconds = time.perf_counter() - begun
     return result, report
 
 
-def _touched(view: View) -> dict[str, int]:
+def _touched(view: View, before: dict[str, int]) -> dict[str, int]:
+    """Return what one query has touched of an index that others use too."""
+    return {name: count - before.get(name, 0) for name, count in _counts(view).items()}
+
+
+def _counts(view: View) -> dict[str, int]:
+    """Return what was touched of the index so far; nothing, where it was not opened."""
     if "index" not in view.__dict__:
         return {}
     counts = view.index.counts
@@ -131,9 +139,7 @@ def _completed(found: Finding, finder: Finder, bound: Bound) -> Finding:
 def _all(
     parts: Sequence[Slice | None], bound: Bound, found: Callable[[Slice | None], Iterator[Finding]]
 ) -> pa.Table:
-    with ThreadPoolExecutor(len(parts)) as pool:
-        tables = list(pool.map(lambda part: to_result(found(part), bound), parts))
-    return pa.concat_tables(tables)
+    return pa.concat_tables(_each(parts, lambda part: to_result(found(part), bound)))
 
 
 def _totals(
@@ -145,11 +151,18 @@ def _totals(
             ledger.add(each)
         return ledger
 
-    with ThreadPoolExecutor(len(parts)) as pool:
-        whole, *others = pool.map(added, parts)
+    whole, *others = _each(parts, added)
     for each in others:
         whole.merge(each.partial())
     return whole.result()
+
+
+def _each(parts: Sequence[Slice | None], action: Callable[[Slice | None], T]) -> list[T]:
+    """Do something with each part, in threads of their own."""
+    if len(parts) == 1:
+        return [action(parts[0])]
+    with ThreadPoolExecutor(len(parts)) as pool:
+        return list(pool.map(action, parts))
 
 
 def _parts(view: View, way: Way, bound: Bound, options: Options) -> tuple[Sequence[Slice | None], Halo]:
@@ -178,13 +191,13 @@ def run_rows_view(
     view: View, bound: BoundRows, schema: Schema, options: Options, filtering: Filtering | None = None
 ) -> tuple[pa.Table, StoreReport]:
     """Return the result of a MATCH_RECOGNIZE clause over an event table, and what was done."""
-    begun = time.perf_counter()
+    begun, before = time.perf_counter(), _counts(view)
     way = way_for(view, asked_rows(bound, schema, view.known), filtering or Filtering())
     finder = Finder(view, way, Wants(schema, rows_read(bound, schema)))
     report = StoreReport(way, view.rows, [finder.seen])
     table = gathered(finder)
     result = run_rows(bound, table, options)
-    report.touched, report.seconds = _touched(view), time.perf_counter() - begun
+    report.touched, report.seconds = _touched(view, before), time.perf_counter() - begun
     report.engine.matches = len(result)
     return result, report
 

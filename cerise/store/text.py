@@ -27,13 +27,23 @@ class Layout:
         delimiter: what stands between two values of a CSV line; None finds out from the first line.
         header: whether the first line of a CSV file names the columns.
         columns: their names, for a file without a header.
+        types: what columns are known to be; those of others follow from their values.
     """
 
     delimiter: str | None = None
     header: bool = True
     columns: tuple[str, ...] = ()
+    types: tuple[pa.Field, ...] = ()
+
+    @property
+    def known(self) -> dict[str, pa.DataType]:
+        """The types that text is read as, where they are known; times are understood afterwards."""
+        return {each.name: each.type for each in self.types if any(test(each.type) for test in _READABLE)}
 
 
+_READABLE = (
+    pa.types.is_string, pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal,
+)  # fmt: skip
 PLAIN = Layout()
 
 
@@ -55,7 +65,7 @@ def read_csv(path: Path, layout: Layout) -> pa.Table:
     return _with_exact_integers(table, data, layout)
 
 
-def read_json(path: Path) -> pa.Table:
+def read_json(path: Path, layout: Layout = PLAIN) -> pa.Table:
     """Return a file with one JSON object a line as a table; an empty file has no columns and no rows."""
     data = _content(path)
     start = _start(data)
@@ -66,9 +76,11 @@ def read_json(path: Path) -> pa.Table:
     table = _json(data, {})
     # Arrow would drop the zone of 10:55Z: read times as text, and then as what they are.
     moments = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
-    if not moments:
+    known = {name: type_ for name, type_ in layout.known.items() if name in table.schema.names}
+    if not moments and not known:
         return table
-    table = _json(data, dict.fromkeys(moments, pa.string()))
+    table = _json(data, {**dict.fromkeys(moments, pa.string()), **known})
+    moments = [name for name in moments if name not in known]
     for name in moments:
         table = table.set_column(table.schema.get_field_index(name), name, _moments(table[name]))
     return table
@@ -91,7 +103,8 @@ def _named(layout: Layout) -> pa.Table:
 def _with_exact_integers(table: pa.Table, data: pa.Buffer, layout: Layout) -> pa.Table:
     """Keep integers beyond 64 bits as text: as doubles, which Arrow makes of them, they would collide."""
     names = Counter(table.column_names)
-    doubles = [f.name for f in table.schema if pa.types.is_floating(f.type) and names[f.name] == 1]
+    guessed = (field for field in table.schema if field.name not in layout.known)
+    doubles = [f.name for f in guessed if pa.types.is_floating(f.type) and names[f.name] == 1]
     large = [name for name in doubles if (pc.max(pc.abs(table[name])).as_py() or 0) >= EXACT_DOUBLE]
     if not large:
         return table
@@ -114,7 +127,9 @@ def _csv(
             autogenerate_column_names=not layout.header and not layout.columns,
         ),
         pa.csv.ParseOptions(delimiter=layout.delimiter or _delimiter(_start(data)), newlines_in_values=True),
-        pa.csv.ConvertOptions(column_types=types, strings_can_be_null=bool(types)),
+        pa.csv.ConvertOptions(
+            column_types={**layout.known, **(types or {})}, strings_can_be_null=bool(types)
+        ),
     )
 
 

@@ -31,6 +31,7 @@ from cerise.store.writing.snapshots import Snapshot
 from cerise.store.writing.synopses import indexed
 
 ROWS = (1 << BITS) - 1
+ESTIMATES = 10_000  # that are remembered
 ARRIVAL: tuple[Attribute, ...] = tuple((SEQUENCE, name) for name in SEQUENCE_FIELDS)
 
 
@@ -52,8 +53,10 @@ class Held:
     def of(cls, snapshot: Snapshot) -> Held:
         """Return what is known of a snapshot; an index that cannot be used is told of."""
         found = indexed(snapshot)
-        for path, problem in found.broken.items():
-            warn(f"the index of {path} is not used: {problem}")
+        if found.broken:
+            (path, problem), *more = found.broken.items()
+            others = f", nor that of {len(more):,} other file{'s' * (len(more) > 1)}" if more else ""
+            warn(f"the index of {path} is not used: {problem}{others}")
         return cls(snapshot, found.synopsis, frozenset(each.path for each in found.plain))
 
     def without(self, index_path: str) -> Held:
@@ -63,10 +66,9 @@ class Held:
         return Held(self.snapshot, self.synopsis.only(left), self.plain | bad)
 
 
-def warn(problem: str) -> None:
-    """Tell that an index cannot be used."""
-    advice = "the data is read instead; index the table again, or compact it"
-    warnings.warn(f"{problem} ({advice})", CeriseWarning, stacklevel=2)
+def warn(problem: str, advice: str = "index the table again, or compact it") -> None:
+    """Tell that an index cannot be used, and what to do about it."""
+    warnings.warn(f"{problem} (the data is read instead; {advice})", CeriseWarning, stacklevel=2)
 
 
 class View:
@@ -79,6 +81,7 @@ class View:
     def __init__(self, held: Held) -> None:
         self.held = held
         self._clusters = len(held.synopsis.clusters)
+        self._estimates: dict[Wanted, float] = {}
 
     def __reduce__(self) -> tuple[type[View], tuple[Held]]:
         return View, (self.held,)
@@ -149,10 +152,14 @@ class View:
 
     def estimate(self, wanted: Wanted) -> float:
         """Return how many events are expected to be wanted."""
-        known = self.held.synopsis.rows
-        found = self.index.estimate(wanted) if known else 0.0
-        share = found / known if known else 0.1
-        return found + share * (self.pool.rows if self.held.plain else 0)
+        if wanted not in self._estimates:
+            if len(self._estimates) >= ESTIMATES:
+                self._estimates.clear()
+            known = self.held.synopsis.rows
+            found = self.index.estimate(wanted) if known else 0.0
+            share = found / known if known else 0.1
+            self._estimates[wanted] = found + share * (self.pool.rows if self.held.plain else 0)
+        return self._estimates[wanted]
 
     def look_up(self, wanted: Wanted, within: tuple[Ints, Ints] | None = None) -> Events:
         """Return the events that are wanted, in the order of time.
@@ -188,12 +195,12 @@ class View:
         if not same.any():
             return events
         at = np.flatnonzero(np.append(False, same) | np.append(same, False))
-        major, minor = self._arrivals(events.places[at])
+        major, minor = self.arrivals(events.places[at])
         places = events.places.copy()
         places[at] = places[at][np.lexsort((minor, major, events.times[at]))]
         return Events(events.times, places)
 
-    def _arrivals(self, places: Ints) -> tuple[Ints, Ints]:
+    def arrivals(self, places: Ints) -> tuple[Ints, Ints]:
         """Return two numbers of each event, by which its arrival is compared with that of others."""
         if not self.arrival:
             rows = self._rows(places)

@@ -85,8 +85,7 @@ def way_for(view: View, query: Asked | str, filtering: Filtering) -> Way:
     names = ", ".join(dict.fromkeys(name for name, _ in found))
     if expected > WORTH_READING * view.rows:
         return Way(None, f"the rarest variable, {names}, fits about {expected:,.0f} of {view.rows:,} events")
-    blockwise = filtering.blockwise
-    if blockwise is None:
-        blockwise = expected > max(RARE * view.rows, 1) and query.window is not None
+    common = expected > max(RARE * view.rows, 1)
+    blockwise = query.window is not None and (common if filtering.blockwise is None else filtering.blockwise)
     how = "stretch by stretch, with the others" if blockwise else "everywhere, then the others around it"
     return Way(query, f"{names} is looked up {how}: about {expected:,.0f} events", blockwise, filtering)

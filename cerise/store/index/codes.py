@@ -81,10 +81,12 @@ def decode(codes: Ints, valid: Flags | None, encoding: int, type_: pa.DataType) 
 
 
 def in_dictionary(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Return values as a dictionary of the given type."""
+    """Return values as a dictionary of the given type, or with wider indices where there are too many."""
     found = values.dictionary_encode()
+    fits = len(found.dictionary) <= np.iinfo(type_.index_type.to_pandas_dtype()).max
+    indices = found.indices.cast(type_.index_type) if fits else found.indices
     return pa.DictionaryArray.from_arrays(
-        found.indices.cast(type_.index_type), found.dictionary.cast(type_.value_type), ordered=type_.ordered
+        indices, found.dictionary.cast(type_.value_type), ordered=type_.ordered
     )
 
 
@@ -100,7 +102,7 @@ def numbers(codes: Ints, encoding: int, type_: pa.DataType) -> Any:
 
 def is_narrow(type_: pa.DataType) -> bool:
     """Whether numbers of a type have 32 bits or fewer."""
-    return pa.types.is_float32(type_) or pa.types.is_float16(type_)
+    return type_ in (pa.float32(), pa.float16())
 
 
 def _number_codes(column: pa.Array) -> tuple[Ints, int]:
@@ -123,7 +125,7 @@ def _bits(values: npt.NDArray[Any]) -> Ints:
 def _words(column: pa.Array, valid: Flags | None, name: str) -> Coded:
     try:
         found = column.cast(pa.string()).dictionary_encode()
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowCapacityError) as error:
         raise DataError(
             f"a row group has more text in '{name}' than an index can hold: {error}",
             hint="write smaller row groups, or leave the column out of the index",

@@ -1,4 +1,4 @@
-"""What is known of all clusters of a table: the directories of its index files as one, in memory and as a file.
+"""What is known of all clusters of a table: the directories of its index files as one.
 
 The tables are those of `directory`, with numbers that count over all files: a group is a block, that is a row
 group of a data file. Nothing is decoded when a saved synopsis is loaded; a mapped file is read where asked.
@@ -19,10 +19,10 @@ import xxhash
 
 from cerise.errors import StoreError
 from cerise.events import Ints
-from cerise.kinds import plain_table
 from cerise.store.index.directory import VERSION, DataFile, block_schema, cluster_schema
 from cerise.store.index.file import BrokenIndex, IndexFile
 from cerise.store.index.layout import Layout
+from cerise.store.index.sample import sample_schema
 
 MAGIC = b"CERISESY"
 TRAILER = struct.Struct("<QQ8s")  # checksum of all before, format version, magic
@@ -91,6 +91,11 @@ class Synopsis:
     def cluster(self, name: str) -> Ints:
         """Return what is known of each cluster."""
         return self._array(self.clusters, name)
+
+    @cached_property
+    def verified(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """What has been checked in this process: which clusters, and which dictionaries of an attribute."""
+        return {}
 
     @cached_property
     def _arrays(self) -> dict[tuple[int, str], Ints]:
@@ -229,8 +234,7 @@ def _empty(layout: Layout) -> Synopsis:
     groups = block_schema(layout).insert(0, pa.field("file", pa.int32())).empty_table()
     clusters = _shifted(cluster_schema(layout).empty_table(), 0)
     coded, types = _coded(clusters)
-    names = [*([] if layout.type is None else [layout.type]), *layout.attributes]
-    sample = plain_table(layout.columns.empty_table().select(names))
+    sample = sample_schema(layout).empty_table()
     return Synopsis(layout, FILES.empty_table(), groups, coded, types, sample, np.empty(0, np.int64))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,28 @@ from cerise.store.index.synopsis import Synopsis
 
 Marks = npt.NDArray[np.uint8]
 PLACE = 32  # a place is the number of the cluster and, in this many bits, the position in it
+
+
+class Touched(NamedTuple):
+    """Events whose files are mapped together.
+
+    Attributes:
+        some: which of the places asked for.
+        places: these.
+        rows: which row of the following each cluster of the table has.
+        clusters: their clusters.
+        address: where each lies in memory.
+        parts: where its parts are.
+        held: what keeps it there.
+    """
+
+    some: Ints | slice
+    places: Ints
+    rows: Ints
+    clusters: Ints
+    address: Ints
+    parts: Parts
+    held: Held
 
 
 class Values:
@@ -58,12 +81,12 @@ class Values:
     def numbers(self, name: str, places: Ints) -> Ints:
         """Return the numbers of a list at places: times, rows, append or arrival."""
         out = np.zeros(len(places), np.int64)
-        for some, rows, clusters, address, parts, _held in self._touched(places):
-            frame, offset = parts.lists[name]
-            lists = _table(len(clusters), address + offset, frame.base, frame.step, frame.width)
-            found = np.zeros(len(some), np.int64)
-            read_list(lists, rows, places[some], found)
-            out[some] = found
+        for here in self._touched(places):
+            frame, offset = here.parts.lists[name]
+            lists = _table(here.address + offset, frame.base, frame.step, frame.width)
+            found = np.zeros(len(here.places), np.int64)
+            read_list(lists, here.rows, here.places, found)
+            out[here.some] = found
         return out
 
     def column(self, i: int, places: Ints) -> pa.Array:
@@ -86,22 +109,19 @@ class Values:
 
     def _codes(self, i: int, places: Ints) -> tuple[Ints, Marks]:
         out, valid = np.zeros(len(places), np.int64), np.zeros(len(places), np.uint8)
-        for some, rows, clusters, address, parts, _held in self._touched(places):
-            slices, facts = parts.slices[i], self._synopsis
-            count, nulls = facts.cluster("count")[clusters], facts.cluster(f"nulls.{i}")[clusters]
-            at = _table(
-                len(clusters), address + slices.offset, slices.base, 1, slices.width, count, slices.marked,
-                count == nulls,
-            )  # fmt: skip
-            codes, known = np.zeros(len(some), np.int64), np.zeros(len(some), np.uint8)
-            read_codes(at, rows, places[some], codes, known)
-            base = slices.base[rows[places[some] >> PLACE]]
-            with np.errstate(over="ignore"):
-                out[some], valid[some] = np.where(known, codes + base, 0), known
+        for here in self._touched(places):
+            slices = here.parts.slices[i]
+            count = self._synopsis.cluster("count")[here.clusters]
+            empty = count == self._synopsis.cluster(f"nulls.{i}")[here.clusters]
+            at = here.address + slices.offset
+            bitmaps = _table(at, slices.base, 1, slices.width, count, slices.marked, empty)
+            codes, known = np.zeros(len(here.places), np.int64), np.zeros(len(here.places), np.uint8)
+            read_codes(bitmaps, here.rows, here.places, codes, known)
+            out[here.some], valid[here.some] = codes, known
         return out, valid
 
-    def _touched(self, places: Ints) -> Iterator[tuple[Ints, Ints, Ints, Ints, Parts, Held]]:
-        """Yield which places lie in files that are mapped together, with their clusters and where these are."""
+    def _touched(self, places: Ints) -> Iterator[Touched]:
+        """Yield the places by files that are mapped together."""
         numbers = places >> PLACE
         marks = np.zeros(len(self._synopsis.clusters), np.bool_)
         marks[numbers] = True
@@ -115,8 +135,9 @@ class Values:
             self._files.verify_clusters(clusters, held)
             address = held.addresses[self.file_of(clusters)] + self._synopsis.cluster("offset")[clusters]
             whole = len(clusters) == len(touched)
-            some = np.arange(len(places)) if whole else np.flatnonzero(np.isin(self.file_of(numbers), batch))
-            yield some, rows, clusters, address, parts_of(self.facts(clusters), self._layout), held
+            some = slice(None) if whole else np.flatnonzero(np.isin(self.file_of(numbers), batch))
+            parts = parts_of(self.facts(clusters), self._layout)
+            yield Touched(some, places[some], rows, clusters, address, parts, held)
 
     # ---- words
 
@@ -141,7 +162,7 @@ class Values:
         return in_dictionary(found, type_) if pa.types.is_dictionary(type_) else found.cast(type_)
 
     def thresholds(self, groups: Ints, i: int, constants: tuple[str, ...]) -> Threshold:
-        """Return where in the dictionaries of groups the words start that are at least, and above, constants."""
+        """Return where in the dictionaries of groups words start that are at least, and above, constants."""
         texts = [constant.encode() for constant in constants]
         ends = np.append(0, np.cumsum([len(text) for text in texts], dtype=np.int64)).astype(np.int64)
         text = np.frombuffer(b"".join(texts) + bytes(8), np.uint8)
@@ -154,7 +175,7 @@ class Values:
         return Threshold(least, above)
 
     def _dictionaries(self, i: int, groups: Ints) -> Iterator[tuple[Ints, Ints, Held]]:
-        """Yield which groups lie in files that are mapped together, and the addresses of their dictionaries."""
+        """Yield which groups lie in files that are mapped together, and where their dictionaries are."""
         files = self._synopsis.group("file")[groups]
         for batch in self.batches(files):
             some = np.flatnonzero(np.isin(files, batch))
@@ -174,9 +195,9 @@ class Values:
         )
 
 
-def _table(rows: int, *columns: Ints | int) -> Ints:
-    found = np.zeros((rows, R_WORDS), np.int64)
-    for i, column in enumerate(columns):
+def _table(address: Ints, *others: npt.NDArray[Any] | int) -> Ints:
+    found = np.zeros((len(address), R_WORDS), np.int64)
+    for i, column in enumerate((address, *others)):
         found[:, i] = column
     return found
 

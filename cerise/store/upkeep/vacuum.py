@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container
 
 from cerise.errors import StoreError
@@ -33,7 +34,7 @@ def vacuum(writing: Writing, hours: float, now_ms: int) -> list[str]:
             f"files cannot be kept for {hours} hours", hint=f"give 0 to {WEEK}: the log forgets after a week"
         )
     data, index = Folder.of(writing.root), Folder.of(writing.index_root)
-    unused = sorted(name for name in unused_files(writing.root, hours) if is_ours(name))
+    unused = sorted(name for name in unused_files(writing.root, math.ceil(hours)) if is_ours(name))
     for name in unused:
         data.remove(name)
         reached("data removed")

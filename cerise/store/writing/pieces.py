@@ -9,17 +9,19 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cerise.errors import StoreError
 from cerise.events import EventBatch
 from cerise.store.index.file import DataFile, write_index
 from cerise.store.index.layout import SEQUENCE
 from cerise.store.table import HeldFile, NewFile
-from cerise.store.writing.columns import fitted
+from cerise.store.writing.columns import check, completed, fitted
 from cerise.store.writing.faults import reached
 from cerise.store.writing.places import Folder, milliseconds
 from cerise.store.writing.settings import SEQUENCE_FIELD, Settings, index_name
@@ -56,11 +58,13 @@ class Part(NamedTuple):
         append: the number of the append.
         number: which of its files the piece becomes.
         first: which row of the append its first event is; rows of different pieces must differ.
+        attempt: tells files apart that two attempts at the same task write; None: there is only one.
     """
 
     append: int
     number: int
     first: int
+    attempt: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ def data_name(append: int, number: int, *, made: int | None = None, fresh: bool 
     Args:
         append: the newest append of which it holds events.
         number: its number among the files written together.
-        made: the number of the compaction that writes it, where it is none of an append.
+        made: the number of the compaction, or of the attempt at a task, that writes it; None: an append.
         fresh: whether it has no index.
     """
     rewritten = "" if made is None else f"-{made:016x}"
@@ -128,23 +132,25 @@ def write_piece(table: pa.Table, writing: Writing, part: Part, *, fresh: bool = 
     """Write some events of an append as one file, in stream order.
 
     Args:
-        table: the events, in the order of arrival; `columns.check` has found their schema right.
+        table: the events, in the order of arrival.
         writing: where and how.
         part: where they stand in the append.
         fresh: whether to write no index.
 
     Raises:
-        DataError: an event has no time, or a value does not fit the table.
+        StoreError: their columns are not those of the table.
+        DataError: an event has no time, or a value does not fit.
     """
+    check(table.schema, writing.columns)
     events = fitted(table, writing.columns, writing.settings.time, part.first)
     rows = pa.array(np.arange(part.first, part.first + len(events)))
     appends = pa.array(np.full(len(events), part.append))
     sequence = pa.StructArray.from_arrays([appends, rows], fields=list(SEQUENCE_FIELD.type))
     events = events.append_column(SEQUENCE_FIELD, sequence).select(writing.columns.names)
     ordered = EventBatch.of(events, writing.settings.roles(writing.columns)).table
-    name = data_name(part.append, part.number, fresh=fresh)
-    groups = lambda: row_groups(ordered, writing.settings.block_rows)  # noqa: E731  read twice
-    return write_file(groups, writing, name, index=not fresh)
+    name = data_name(part.append, part.number, made=part.attempt, fresh=fresh)
+    groups = partial(row_groups, ordered, writing.settings.block_rows)
+    return write_file(groups(), writing, name, again=None if fresh else groups)
 
 
 def row_groups(table: pa.Table, rows: int) -> Iterator[pa.Table]:
@@ -154,24 +160,54 @@ def row_groups(table: pa.Table, rows: int) -> Iterator[pa.Table]:
 
 
 def write_file(
-    groups: Callable[[], Iterable[pa.Table]], writing: Writing, name: str, *, index: bool, new: bool = True
+    groups: Iterable[pa.Table],
+    writing: Writing,
+    name: str,
+    *,
+    again: Callable[[], Iterable[pa.Table]] | None,
+    new: bool = True,
 ) -> Written:
-    """Write events that are in stream order as a file, and its index.
+    """Write events that are in stream order as a file, and its index; where that fails, nothing is left.
 
     Args:
-        groups: yields the row groups of the file; asked again for the index.
+        groups: the row groups of the file.
         writing: where and how.
         name: the name of the file.
-        index: whether to write an index.
+        again: returns the row groups once more, for the index; None: there is to be none.
         new: whether the events are new to the table.
+
+    Raises:
+        StoreError: it cannot be written.
     """
     try:
-        file, rows = write_data(groups(), writing, name, new=new)
-        return Written(file, rows, write_its_index(groups(), writing, file, rows) if index else None)
-    except BaseException:
+        file, rows = write_data(groups, writing, name, new=new)
+        return Written(file, rows, None if again is None else write_its_index(again(), writing, file, rows))
+    except BaseException as error:
         Folder.of(writing.root).remove(name)
         Folder.of(writing.index_root).remove(index_name(name))
+        if isinstance(error, OSError):
+            raise StoreError(
+                f"cannot write {name} in {writing.root}: {error}",
+                hint="is there room, and may it be written?",
+            ) from error
         raise
+
+
+def read_file(writing: Writing, name: str) -> Iterator[pa.Table]:
+    """Yield the row groups of a file that Cerise has written; their checksums are looked at.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    try:
+        with Folder.of(writing.root).reading(name) as source:
+            file = pq.ParquetFile(source, page_checksum_verification=True)
+            for i in range(file.num_row_groups):
+                yield completed(file.read_row_group(i), writing.columns)
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError(
+            f"cannot read {name} in {writing.root}: {error}", hint="verify() tells what else is damaged"
+        ) from error
 
 
 def write_data(groups: Iterable[pa.Table], writing: Writing, name: str, *, new: bool) -> tuple[NewFile, int]:
@@ -192,6 +228,7 @@ def write_data(groups: Iterable[pa.Table], writing: Writing, name: str, *, new: 
     ):
         for group in groups:
             writer.write_table(group.cast(writing.columns), row_group_size=max(1, len(group)))
+            reached("row group written")
     folder.settle(name)
     reached("data written")
     found = folder.found(name)

@@ -102,7 +102,7 @@ def load(folder: Folder) -> Settings:
     if not folder.holds(FILE):
         raise StoreError(
             f"there is no event table: {place} is missing",
-            hint="create one with EventTable.create, or index a table of others in place with index_in_place",
+            hint="create one with cerise.Store.create, or index a table of others with cerise.index",
         )
     try:
         held = json.loads(folder.read(FILE))

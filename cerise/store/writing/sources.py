@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,12 +12,16 @@ from cerise.errors import StoreError
 from cerise.store.lake import NotDirect, open_lake
 from cerise.store.scan import ROW, Reading, Scan
 
+STEP = 1 << 16  # events between two reports of progress
+Progress = Callable[[int, int | None], None]
+
 
 class Source(NamedTuple):
-    """Events in the order of arrival, a table at a time."""
+    """Events in the order of arrival, a table at a time, and how many, where that is known."""
 
     columns: pa.Schema
     tables: Iterator[pa.Table]
+    rows: int | None = None
 
 
 def source_of(events: Any) -> Source:
@@ -35,7 +39,7 @@ def source_of(events: Any) -> Source:
     if isinstance(events, pa.RecordBatch):
         events = pa.Table.from_batches([events])
     if isinstance(events, pa.Table):
-        return Source(events.schema, iter([events]))
+        return Source(events.schema, iter([events]), len(events))
     if hasattr(events, "__arrow_c_stream__"):
         reader = pa.RecordBatchReader.from_stream(events)
         return Source(reader.schema, (pa.Table.from_batches([batch]) for batch in reader))
@@ -51,15 +55,37 @@ def _lake(path: str | Path) -> Source:
     except NotDirect as error:
         raise StoreError(f"cannot read {path}: {error}", hint="append it as a Spark DataFrame") from error
     reading = Reading(lake.root, dict(enumerate(lake.files)), lake.columns, tuple(lake.columns.names))
-    tables = Scan(reading, lake.every()).rows()
-    return Source(lake.columns, (table.drop_columns([ROW]) for table in tables))
+    groups = lake.every()
+    tables = (table.drop_columns([ROW]) for table in Scan(reading, groups).rows())
+    return Source(lake.columns, tables, sum(group.span.rows for group in groups))
 
 
-def regrouped(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Yield the same rows in tables of so many rows; the last may have fewer, none is empty."""
+def watched(source: Source, progress: Progress) -> Source:
+    """Return a source that tells how many of its events were read, of how many."""
+
+    def tables() -> Iterator[pa.Table]:
+        done = 0
+        for table in source.tables:
+            for start in range(0, len(table), STEP):
+                part = table.slice(start, STEP)
+                yield part
+                done += len(part)
+                progress(done, source.rows)
+
+    return source._replace(tables=tables())
+
+
+def regrouped(tables: Iterable[pa.Table], rows: int, size: int | None = None) -> Iterator[pa.Table]:
+    """Yield the same rows in tables of so many rows; the last may have fewer, none is empty.
+
+    Args:
+        tables: the rows.
+        rows: how many rows to put together.
+        size: from how many bytes on fewer are put together.
+    """
     waiting: list[pa.Table] = []
     held = 0
-    for table in tables:
+    for table in (part for whole in tables for part in _cut(whole, size)):
         start = 0
         while len(table) - start >= rows - held:
             yield pa.concat_tables([*waiting, table.slice(start, rows - held)])
@@ -68,5 +94,15 @@ def regrouped(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
         if start < len(table):
             waiting.append(table.slice(start))
             held += len(table) - start
+        if size is not None and sum(each.nbytes for each in waiting) >= size:
+            yield pa.concat_tables(waiting)
+            waiting, held = [], 0
     if waiting:
         yield pa.concat_tables(waiting)
+
+
+def _cut(table: pa.Table, size: int | None) -> Iterator[pa.Table]:
+    """Yield a table in parts of some bytes at most, as far as rows are alike."""
+    rows = len(table) if size is None or table.nbytes <= size else len(table) * size // table.nbytes
+    for start in range(0, len(table), max(1, rows)):
+        yield table.slice(start, max(1, rows))

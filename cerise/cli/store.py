@@ -1,0 +1,337 @@
+"""`cerise store` and `cerise index`: event stores, and indexes beside tables of others."""
+
+from __future__ import annotations
+
+import time as clock
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cerise.cli import inputs
+from cerise.cli.options import (
+    ROWS,
+    At,
+    Columns,
+    Delimiter,
+    Engine,
+    Form,
+    From,
+    Index,
+    Key,
+    Limit,
+    NoHeader,
+    On,
+    Order,
+    Output,
+    Param,
+    Query,
+    StorePath,
+    Time,
+    Type,
+    Version,
+    Written,
+)
+from cerise.cli.terminal import WRONG, progressing, working
+from cerise.errors import CeriseError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cerise.indexed import Store
+
+MENDING = "index files that are missing or removed are written again by cerise store compact, or cerise index"
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Event stores: events with an index.")
+
+
+@app.command()
+def create(  # noqa: PLR0913  a command's options are its parameters
+    path: StorePath,
+    *,
+    time: Time,
+    events: From = None,
+    schema: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMNS", help="The columns, in the place of --from: 'kind string, ts long'."),
+    ] = None,
+    empty: Annotated[bool, typer.Option("--empty", help="Append nothing: take the columns only.")] = False,
+    kind: Type = None,
+    key: Key = None,
+    order: Order = None,
+    index: Index = None,
+    timestamp_format: Written = None,
+    no_header: NoHeader = False,
+    columns: Columns = None,
+    delimiter: Delimiter = None,
+) -> None:
+    """Make an event store, with the events of a file or without any.
+
+    \b
+    Examples:
+      cerise store create bars --from bars.parquet --time date --type ticker --index open,volume
+      cerise store create bars --schema 'ticker string, date timestamp, open double' --time date --type ticker
+    """
+    from cerise.cli.columns import columns_of
+    from cerise.indexed import Store
+
+    if (events is None) == (schema is None):
+        raise typer.BadParameter("give the columns: either --from FILE or --schema COLUMNS")
+    given: Any = None
+    if events is not None:
+        source = inputs.Source(
+            events, time, columns=inputs.names([columns or ""]), header=not no_header, delimiter=delimiter,
+            written=timestamp_format,
+        )  # fmt: skip
+        with working(f"reading {events}"):
+            given = source.given()
+    store = Store.create(
+        path, schema=columns_of(schema) if schema is not None else _columns(given, str(events)), time=time,
+        type=kind, key=inputs.names(key or ()), order=inputs.names(order or ()),
+        index=inputs.names(index or ()),
+    )  # fmt: skip
+    typer.echo(f"created {path}")
+    if given is not None and not empty:
+        _append(store, given, str(events))
+
+
+@app.command()
+def append(
+    path: StorePath,
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILES…",
+            help="The events: CSV, JSON lines or Parquet files, directories of such files, Delta tables.",
+        ),
+    ],
+    *,
+    timestamp_format: Written = None,
+    no_header: NoHeader = False,
+    columns: Columns = None,
+    delimiter: Delimiter = None,
+) -> None:
+    """Append events, each file as one version: all of it is there, or nothing.
+
+    \b
+    Examples:
+      cerise store append bars monday.parquet tuesday.csv.gz
+      cerise store append bars wednesday.csv --timestamp-format '%d.%m.%Y %H:%M'
+    """
+    store = _opened(path, None)
+    known, time = store.schema, store.settings.time
+    written = timestamp_format or ("integer" if str(known.field(time).type).startswith("int") else None)
+    names = inputs.names([columns or ""]) or (tuple(known.names) if no_header else ())
+    for file in files:
+        source = inputs.Source(
+            file, time, columns=names, header=not no_header, delimiter=delimiter, written=written,
+            types=tuple(known),
+        )  # fmt: skip
+        with working(f"reading {file}"):
+            given = source.given()
+        _append(store, given, file)
+
+
+@app.command()
+def info(path: StorePath, *, version: Version = None, at: At = None) -> None:
+    """Say what is in a store: events, files, sizes, columns, and index files that cannot be used."""
+    from cerise.cli.figures import figures
+
+    store = _opened(path, at)
+    typer.echo(figures(store.info(version), store.schema))
+
+
+@app.command()
+def find(  # noqa: PLR0913  a command's options are its parameters
+    path: StorePath,
+    query: Query,
+    *,
+    param: Param = None,
+    form: Form = None,
+    output: Output = None,
+    limit_rows: Limit = ROWS,
+    count: Annotated[bool, typer.Option("--count", help="Only say how many matches there are.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say how it would be run, and run nothing.")
+    ] = False,
+    report: Annotated[bool, typer.Option("--report", help="Say what was done, step by step.")] = False,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Run on a local Spark session, on all cores.")
+    ] = False,
+    engine: Engine = None,
+    version: Version = None,
+    at: At = None,
+) -> None:
+    """Find the matches of a query, SASE+ or MATCH_RECOGNIZE, by the index of a store.
+
+    \b
+    Examples:
+      cerise store find bars query.sase
+      cerise store find bars query.sase --param limit=500 --output matches.parquet
+      cerise store find bars 'PATTERN SEQ(MSFT a, GOOG b) WHERE a.open > 330 WITHIN 5 minutes' --count
+    """
+    from cerise.cli import asking
+    from cerise.cli import output as out
+
+    wanted = out.Wanted.of(form and form.value, output, limit_rows)
+    asked = asking.Asked(
+        inputs.query_text(query), inputs.params(param or ()), engine, version, spark=spark, count=count
+    )
+    store = _opened(path, at)
+    if explain:
+        typer.echo(asking.explained(store, asked))
+        return
+    asking.answer(store, asked, wanted, report=report)
+
+
+@app.command()
+def candidates(  # noqa: PLR0913  a command's options are its parameters
+    path: StorePath,
+    query: Query,
+    *,
+    param: Param = None,
+    form: Form = None,
+    output: Output = None,
+    limit_rows: Limit = ROWS,
+    version: Version = None,
+    at: At = None,
+) -> None:
+    """Write the events that can be part of a match, in stream order, for any other engine.
+
+    \b
+    Example:
+      cerise store candidates bars query.sase -o few.parquet
+    """
+    from cerise.cli import output as out
+
+    wanted = out.Wanted.of(form and form.value, output, limit_rows)
+    text, values = inputs.query_text(query), inputs.params(param or ())
+    store = _opened(path, at)
+    started = clock.perf_counter()
+    with working("looking events up"):
+        found = store.candidates_local(text, params=values or None, version=version)
+    elapsed = clock.perf_counter() - started
+    out.deliver(found, wanted, None)
+    events = store.info(version).events
+    typer.echo(f"{len(found):,} of {events:,} events can be part of a match, {elapsed:.2f} s", err=True)
+
+
+@app.command()
+def compact(path: StorePath) -> None:
+    """Make few large files in stream order of fresh, small and overlapping ones; mend broken index files."""
+    from cerise.cli.figures import counted
+
+    store = _opened(path, None)
+    before = store.info()
+    with progressing("compacting") as progress:
+        version = store.compact(progress)
+    after = store.info()
+    mended, sealed = len(before.broken) - len(after.broken), before.fresh_events - after.fresh_events
+    done = [f"{counted(before.files, 'file')} became {after.files:,}"] if version != before.version else []
+    done += [f"{counted(sealed, 'fresh event')} indexed"] if sealed > 0 else []
+    done += [f"{counted(mended, 'index file')} written again"] if mended > 0 else []
+    typer.echo(f"{', '.join(done) or 'nothing to be done'}: version {version}")
+
+
+@app.command()
+def vacuum(
+    path: StorePath,
+    *,
+    hours: Annotated[
+        float,
+        typer.Option(min=0, max=168, metavar="N", help="How long files are kept that are no longer needed."),
+    ] = 168,
+) -> None:
+    """Remove files that no version of the last hours has; by default, of the last week.
+
+    With --hours 0 nobody may be writing, or reading an older version.
+    """
+    from cerise.cli.figures import counted
+
+    removed = _opened(path, None).vacuum(hours)
+    typer.echo(f"{counted(len(removed), 'file')} removed")
+
+
+@app.command()
+def verify(path: StorePath, *, at: At = None) -> None:
+    """Check every file, checksum and index against the data; exit with 1 where something is wrong."""
+    from cerise.cli.figures import counted
+
+    store = _opened(path, at)
+    with progressing("verifying") as progress:
+        found = store.verify(progress)
+    for each in found:
+        typer.echo(f"{each.place}: {each.what}")
+    if found:
+        typer.echo(f"{counted(len(found), 'thing')} wrong; {MENDING}", err=True)
+        raise typer.Exit(WRONG)
+    typer.echo("all is sound")
+
+
+def index(  # noqa: PLR0913  a command's options are its parameters
+    table: Annotated[
+        str, typer.Argument(metavar="TABLE", help="A Delta table, a Parquet file or a directory of them.")
+    ],
+    *,
+    time: Time,
+    kind: Type = None,
+    on: On = None,
+    key: Key = None,
+    order: Order = None,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="DIR", help="Where the index goes, if not beside the data.")
+    ] = None,
+) -> None:
+    """Index a Delta table or Parquet files of others in place; again, only the files that are new.
+
+    The data is not touched. `cerise store find TABLE QUERY` then answers by the index.
+
+    \b
+    Example:
+      cerise index lake/bars --time date --type ticker --on open,volume
+    """
+    from cerise import indexed
+    from cerise.cli.figures import counted
+
+    with progressing(f"indexing {table}") as progress:
+        done = indexed.index(
+            table, time=time, type=kind, on=inputs.names(on or ()), key=inputs.names(key or ()),
+            order=inputs.names(order or ()), at=at, progress=progress,
+        )  # fmt: skip
+    told = [f"{counted(done.built, 'file')} indexed"] if done.built or not done.kept else []
+    told += [f"{counted(done.kept, 'file')} indexed before"] if done.kept else []
+    gone = [f"{counted(done.dropped, 'old index file')} removed"] if done.dropped else []
+    typer.echo(", ".join([*told, *gone]))
+
+
+# ---- what the commands share
+
+
+def _opened(path: str, at: str | None) -> Store:
+    from cerise.indexed import Store
+
+    return Store(path, index=at)
+
+
+def _columns(given: Any, path: str) -> pa.Schema:
+    from cerise.store.writing.sources import source_of
+
+    if inputs.is_untyped(given):
+        raise CeriseError(
+            f"{path} is empty: the types of its columns are unknown", hint="say --schema 'name type, …'"
+        )
+    return source_of(given).columns
+
+
+def _append(store: Store, given: Any, path: str) -> None:
+    """Append events, with progress, and say how many."""
+    from cerise.cli.figures import counted
+
+    read = 0
+    with progressing(f"appending {path}") as progress:
+
+        def told(done: int, total: int | None) -> None:
+            nonlocal read
+            read = done
+            progress(done, total)
+
+        version = store.append(given, told)
+    typer.echo(f"appended {counted(read, 'event')} of {path}: version {version}")
