@@ -233,7 +233,8 @@ class _Model:
         kept = shares[driver] * rows
         for name, share in shares.items():
             kept *= 1.0 if name == driver else 1 - exp(-share * reach)
-        replayed = rows * (1 - exp(-kept * reach / rows))
+        fetched = reach + self.trees.per_page  # of an interval: whole pages
+        replayed = rows * (1 - exp(-kept * fetched / rows))
         return entries * ENTRY_NS + replayed * REPLAY_NS
 
 

@@ -234,6 +234,11 @@ def test_appending_tells_sizes(load: Any, work: Any, form: str) -> None:
     assert seconds > 0
     assert sizes["data"] > 10 * EVENTS
     assert (sizes["index"] > EVENTS) is (form != "parquet")
+    if form == "btrees":
+        on_disk = sum(
+            path.stat().st_size for path in Path(asked["path"]).parent.glob("cluster.btrees.made/*")
+        )
+        assert sizes["data"] + sizes["index"] <= on_disk < 1.5 * (sizes["data"] + sizes["index"])
 
 
 # ---- B+trees
