@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 LOCK := requirements-dev.lock
 MEASURED = $(BIN)/coverage run -p --source=cerise.engines.nfa,cerise.kernels -m pytest --timeout 0
-KERNELS = cerise.engines.nfa.matcher, cerise.engines.rows.search, cerise.engines.rcep.matcher, cerise.engines.rcep.counting
+KERNELS = cerise.engines.nfa.matcher, cerise.engines.rows.search, cerise.engines.rcep.matcher, cerise.engines.rcep.counting, cerise.store.index.lookup
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
@@ -25,7 +25,7 @@ demo: $(READY) ## Find patterns in generated events with Spark
 # Kernels are compiled once beside the checks, instead of by every process that the first tests start.
 test: $(READY) ## Check, then run all tests; this is what CI runs
 	@$(BIN)/python -c "import $(KERNELS)" & $(MAKE) --no-print-directory check || exit 1; wait; \
-		$(BIN)/python -m pytest -n 2 --dist loadgroup
+		$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 check: $(READY) ## Formatting, lint and types
 	@$(BIN)/ruff format --check .

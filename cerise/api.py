@@ -347,8 +347,13 @@ def _totals(bound: Bound) -> dict[str, str]:
 
 
 def _explained_rows(given: GivenRows) -> str:
-    here = isinstance(given.events, pa.Table)
-    facts = {"runs": "in this process" if here else "on Spark", **explained_rows(given.bound, given.options)}
+    if isinstance(given.events, pa.Table):
+        facts = {"runs": "in this process", **explained_rows(given.bound, given.options)}
+    else:
+        from cerise.spark import rows
+
+        slices = rows.explained(given.events, given.bound, given.options)
+        facts = {"runs": "on Spark", **explained_rows(given.bound, given.options, slices)}
     return "\n".join(f"{name:<10} {text}" for name, text in facts.items())
 
 

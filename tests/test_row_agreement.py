@@ -17,7 +17,7 @@ import pytest
 
 from cerise.engines.base import Options
 from cerise.engines.reference.rows import Search
-from cerise.engines.rows import engine
+from cerise.engines.rows import columns, crew, engine, judging, ordering, run
 from cerise.engines.rows.matches import joined
 from cerise.engines.rows.prepare import partitions, prepare
 from cerise.engines.rows.run import found_in, run_rows
@@ -32,7 +32,19 @@ GOES = tuple(range(5))  # so that workers share the pairs
 FAMILIES = max(50 if COMPILED else 12, ASKED // (TABLES * len(GOES)))
 PATIENT = 20_000  # candidates of the reference for one start row
 BUDGET = 20_000  # steps of one search
-SMALL = {"PATIENCE": 0, "STACK": 1, "MEMORY": 2, "MATCHES_AT_ONCE": 1, "LABELS_AT_ONCE": 1}
+SMALL: tuple[tuple[Any, str, int], ...] = (  # rooms have no room, and few rows are many
+    (engine, "PATIENCE", 0),
+    (engine, "STACK", 1),
+    (engine, "MEMORY", 2),
+    (engine, "MATCHES_AT_ONCE", 1),
+    (engine, "LABELS_AT_ONCE", 1),
+    (crew, "WORTH_SHARING", 4),
+    (crew, "AT_ONCE", 8),
+    (judging, "JUDGED_AT_ONCE", 8),
+    (run, "WORTH_A_FILTER", 0),
+    (ordering, "WORTH_A_HISTOGRAM", 0),
+    (columns, "SPARSE", 0),
+)
 
 
 class TooLong(Exception):
@@ -116,8 +128,8 @@ def agree(family: Family, seen: Seen) -> None:
             continue
         seen.note(expected)
         with pytest.MonkeyPatch.context() as patch:
-            for name, value in SMALL.items() if i % 2 else ():
-                patch.setattr(engine, name, value)
+            for module, name, value in SMALL if i % 2 else ():
+                patch.setattr(module, name, value)
             found = answer(bound, table, threads=(1, 1, 3)[i % 3])
         assert found == expected, f"{family.shown(table)}\n{found}\ninstead of\n{expected}"
 

@@ -128,9 +128,15 @@ class Desk:
             bound, _ = self._here(text)
         except _NeedsSpark:
             from cerise.spark import sql
+            from cerise.spark.row_plan import plan_exchange
+            from cerise.spark.session import parallelism
 
-            bounds = sql.clauses(self._session(), text, self.dialect, self.options)
-            facts = [{"runs": "on Spark", **explained(each, self.options)} for each in bounds]
+            spark = self._session()
+            facts = [
+                {"runs": "on Spark"}
+                | explained(each, self.options, str(plan_exchange(each, self.options, parallelism(spark))))
+                for each in sql.clauses(spark, text, self.dialect, self.options)
+            ]
             return "\n\n".join(map(_listed, facts or [{"runs": "on Spark, which knows all of it"}]))
         return _listed({"runs": "in this process", **explained(bound, self.options)})
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING or not COMPILED:
         """Return the integer at an address, which need not be a multiple of 8."""
         return ctypes.c_int64.from_address(int(address)).value
 
+    def peek_word(address: int, word: int) -> int:
+        """Return the word of that number after an address, which need not be a multiple of 8."""
+        return ctypes.c_int64.from_address(int(address) + 8 * int(word)).value
+
     def poke(address: int, value: int) -> None:
         """Write an integer to an address, which need not be a multiple of 8."""
         ctypes.c_int64.from_address(int(address)).value = int(value)
@@ -28,6 +32,10 @@ if TYPE_CHECKING or not COMPILED:
         """Return which bit of a word is the first that is 1; the word is not 0."""
         return (int(word) & -int(word)).bit_length() - 1
 
+    def without_lowest(word: int) -> int:
+        """Return a word without its first bit that is 1."""
+        return ctypes.c_int64(int(word) & (int(word) - 1)).value
+
 else:
 
     @intrinsic
@@ -38,6 +46,16 @@ else:
             return builder.load(builder.inttoptr(args[0], ir.IntType(64).as_pointer()), align=1)
 
         return int64(int64), generate
+
+    @intrinsic
+    def peek_word(_typing: Any, _address: Any, _word: Any) -> Any:
+        """Return the word of that number after an address, which need not be a multiple of 8."""
+
+        def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            start = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+            return builder.load(builder.gep(start, [args[1]], source_etype=ir.IntType(64)), align=1)
+
+        return int64(int64, int64), generate
 
     @intrinsic
     def poke(_typing: Any, _address: Any, _value: Any) -> Any:
@@ -64,5 +82,14 @@ else:
 
         def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
             return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+        return int64(int64), generate
+
+    @intrinsic
+    def without_lowest(_typing: Any, _word: Any) -> Any:
+        """Return a word without its first bit that is 1."""
+
+        def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            return builder.and_(args[0], builder.sub(args[0], ir.Constant(ir.IntType(64), 1)))
 
         return int64(int64), generate

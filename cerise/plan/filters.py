@@ -93,7 +93,7 @@ def needed(bounds: Sequence[Bound]) -> Needed | None:
     return tuple(dict.fromkeys(_tests(exprs) for branch in branches for exprs in branch.filters.values()))
 
 
-def tests_of(exprs: tuple[Expr, ...]) -> tuple[Test, ...]:
+def index_tests(exprs: tuple[Expr, ...]) -> tuple[Test, ...]:
     """Return the part of predicates on one event that an index can judge exactly, one attribute at a time."""
     return tuple(test for expr in exprs if (test := _index_test(expr)) is not None)
 

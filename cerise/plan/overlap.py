@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -32,12 +32,14 @@ class Halo:
     Attributes:
         before: how much time before it.
         after: how much time after it.
-        events: how many events after it, where a window counts events.
+        events: how many events after that, where a window counts events, or NEXT looks at them.
+        preceding: how many events before that, where PREV looks at them.
     """
 
     before: int = 0
     after: int = 0
     events: int = 0
+    preceding: int = 0
 
 
 def halo(bounds: Sequence[Bound]) -> Halo | str:
@@ -198,13 +200,24 @@ def _cut(spans: Sequence[Span], order: Sequence[int], needs: Halo, count: int) -
 def _reads(
     spans: Sequence[Span], order: Sequence[int], needs: Halo, start: int, stop: int
 ) -> tuple[int, ...]:
-    low = start if start == MIN_TIME else start - needs.before
-    high = stop if stop == MAX_TIME else stop + needs.after
-    chosen: list[int] = []
-    more = 0  # events that are surely after the slice
-    for i in (each for each in order if spans[each].last >= low):
-        if spans[i].first >= high and more >= needs.events:
-            break
-        chosen.append(i)
-        more += spans[i].rows if spans[i].first >= stop else 0
-    return tuple(chosen)
+    low = start if start == MIN_TIME else _since(spans, start - needs.before, needs.preceding)
+    high = stop if stop == MAX_TIME else _until(spans, stop + needs.after, needs.events)
+    return tuple(i for i in order if spans[i].last >= low and (high >= MAX_TIME or spans[i].first < high))
+
+
+def _since(spans: Sequence[Span], time: int, events: int) -> int:
+    """Return a time from which on there surely are so many events before another, the latest known."""
+    if not events:
+        return time
+    inner = sorted((each for each in spans if each.last < time), key=lambda each: -each.first)
+    seen = accumulate(each.rows for each in inner)
+    return next((each.first for each, rows in zip(inner, seen, strict=True) if rows >= events), MIN_TIME)
+
+
+def _until(spans: Sequence[Span], time: int, events: int) -> int:
+    """Return a time before which there surely are so many events from another on, the earliest known."""
+    if not events:
+        return time
+    inner = sorted((each for each in spans if each.first >= time), key=lambda each: each.last)
+    seen = accumulate(each.rows for each in inner)
+    return next((each.last + 1 for each, rows in zip(inner, seen, strict=True) if rows >= events), MAX_TIME)

@@ -83,6 +83,11 @@ def blob(place: int, table: pa.Table) -> pa.RecordBatch:
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield the events of each target that a task has, those of files in arrival order."""
+    return (table for _, table in placed(batches))
+
+
+def placed(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the numbers of the targets that a task has, each with its events, as `gathered` does."""
     blobs: dict[int, list[pa.Table]] = defaultdict(list)
     for batch in batches:
         for place, events in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
@@ -96,7 +101,7 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
             rows = table.column(ROW).to_numpy()
             if not bool(np.all(rows[1:] >= rows[:-1])):
                 table = table.take(pa.array(np.argsort(rows, kind="stable")))
-        yield table
+        yield place, table
 
 
 def _first_row(table: pa.Table) -> int:

@@ -63,7 +63,8 @@ STEPS = {
 }  # fmt: skip
 COUNTED = (
     "row groups read", "events read", "bytes read", "events handed over", "bytes exchanged",
-    "events matched over", "matches", "values that could not be computed",
+    "bytes of the index read", "events kept", "events matched over", "matches",
+    "values that could not be computed",
 )  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """MATCH_RECOGNIZE on Spark: rows of a partition are brought together as Arrow blobs, and searched there.
 
+A partition that is alone is cut by time where that can be (`spark.row_plan`).
+
 What measures are computed from comes back as columns; Spark itself computes the measures, so their types and
 their rules are Spark's.
 """
@@ -18,30 +20,34 @@ from pyspark.sql.types import StructField, StructType
 
 from cerise.engines.base import Options
 from cerise.engines.identity import hash_columns
-from cerise.engines.rows.matches import joined
+from cerise.engines.rows.matches import Ints, joined
 from cerise.engines.rows.output import MATCHED, to_atoms
-from cerise.engines.rows.prepare import derived, needed_columns, partitions, prepare, read_by
-from cerise.engines.rows.run import found_in
+from cerise.engines.rows.prepare import derived, needed_columns, prepare, read_by
+from cerise.engines.rows.run import atoms_in
 from cerise.engines.rows.skipping import Skipper, why_not_skipping
+from cerise.engines.rows.slices import times_of
 from cerise.events import raw_column
 from cerise.kinds import COMPUTABLE, Kind, canonical, kind_of
 from cerise.pattern.expr import attributes
 from cerise.pattern.rows import BoundRows, Nav, Order, Show
+from cerise.plan.overlap import Targets
+from cerise.plan.row_slices import is_chained
 from cerise.spark.exchange import BLOBS, NUMBERS, blob, gathered
 from cerise.spark.frames import quote_name
 from cerise.spark.matching import ROWS_AT_ONCE
 from cerise.spark.planner import portions_of
+from cerise.spark.row_plan import TASKS_PER_CORE, RowSlices, plan_exchange, plan_files
+from cerise.spark.row_slices import CANDIDATES, RowCandidatesTask, RowChainTask, SliceRowsTask, TimeRowsTask
 from cerise.spark.session import parallelism, session
 from cerise.store.lake import Lake
 from cerise.store.scan import ROW, Reading, Scan
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from cerise.store.lake import Group
 
 CUT_AT_ONCE = 1 << 20
-TASKS_PER_CORE = 2
 
 
 def found(events: DataFrame | Lake, bound: BoundRows, options: Options) -> DataFrame:
@@ -50,18 +56,16 @@ def found(events: DataFrame | Lake, bound: BoundRows, options: Options) -> DataF
         return matched(events, bound, options, parallelism(events.sparkSession))
     spark = session()
     names = handed_columns(bound)
-    groups = events.every()
-    count = _targets(bound, options, parallelism(spark))
-    reading = Reading(
-        events.root, dict(enumerate(events.files)), events.columns, names, coded=events.coded(names)
-    )
     columns = pa.schema([events.columns.field(name) for name in names])
-    portions = portions_of(groups, TASKS_PER_CORE * parallelism(spark))
-    read = ReadRows(CutRows(bound, columns, count), reading, portions)
-    blobs = spark.range(0, len(portions), 1, len(portions)).mapInArrow(read, BLOBS)
-    task = RowsTask(bound, options)
     schema = _schema(bound, columns, from_arrow_schema(events.columns))
-    return _measured(blobs.repartition(count, "place").mapInArrow(task, schema), bound)
+    reading = _reading(events, names)
+    way = plan_files(events, bound, options, reading, parallelism(spark))
+    if isinstance(way, RowSlices):
+        return _measured(_in_slices(spark, way, schema), bound)
+    portions = portions_of(events.every(), TASKS_PER_CORE * parallelism(spark))
+    read = ReadRows(CutRows(bound, columns, way.targets), reading, portions)
+    blobs = spark.range(0, len(portions), 1, len(portions)).mapInArrow(read, BLOBS)
+    return _measured(_gathered(blobs, bound, options, way.targets, schema), bound)
 
 
 def matched(frame: DataFrame, bound: BoundRows, options: Options, tasks: int) -> DataFrame:
@@ -72,11 +76,43 @@ def matched(frame: DataFrame, bound: BoundRows, options: Options, tasks: int) ->
     handed = frame.selectExpr(
         *(f"{sql.get(name) or quote_name(name)} AS c{i}" for i, name in enumerate(names))
     )
-    count = _targets(bound, options, tasks)
-    task = RowsTask(in_full_order(bound, names), options)
-    cut = CutRows(bound, columns, count)
-    blobs = handed.mapInArrow(cut, BLOBS).repartition(count, "place")
-    return _measured(blobs.mapInArrow(task, _schema(bound, columns, frame.schema)), bound)
+    targets = plan_exchange(bound, options, tasks).targets
+    blobs = handed.mapInArrow(CutRows(bound, columns, targets), BLOBS)
+    schema = _schema(bound, columns, frame.schema)
+    return _measured(_gathered(blobs, in_full_order(bound, names), options, targets, schema), bound)
+
+
+def _gathered(
+    blobs: DataFrame, bound: BoundRows, options: Options, targets: Targets, schema: StructType
+) -> DataFrame:
+    """Search what blobs bring to each target."""
+    task: RowsTask | TimeRowsTask = RowsTask(bound, options)
+    if targets.length is not None:
+        task = TimeRowsTask(bound, options, targets)
+    return blobs.repartition(targets.count, "place").mapInArrow(task, schema)
+
+
+def _in_slices(spark: SparkSession, sliced: RowSlices, schema: StructType) -> DataFrame:
+    """Search slices of files; where their matches depend on those before, one more task orders these."""
+    count = len(sliced.slices)
+    slices = spark.range(0, count, 1, count)
+    if not is_chained(sliced.bound):
+        return slices.mapInArrow(SliceRowsTask(sliced), schema)
+    candidates = slices.mapInArrow(RowCandidatesTask(sliced), CANDIDATES)
+    in_order = candidates.repartition(1).sortWithinPartitions("slice", "part")
+    return in_order.mapInArrow(RowChainTask(sliced), schema)
+
+
+def explained(events: DataFrame | Lake, bound: BoundRows, options: Options) -> str:
+    """Say how the rows of a clause come to the tasks that search them."""
+    if not isinstance(events, Lake):
+        return str(plan_exchange(bound, options, parallelism(events.sparkSession)))
+    reading = _reading(events, handed_columns(bound))
+    return str(plan_files(events, bound, options, reading, parallelism(session())))
+
+
+def _reading(lake: Lake, names: tuple[str, ...]) -> Reading:
+    return Reading(lake.root, dict(enumerate(lake.files)), lake.columns, names, coded=lake.coded(names))
 
 
 def handed_columns(bound: BoundRows) -> tuple[str, ...]:
@@ -102,10 +138,6 @@ def in_full_order(bound: BoundRows, names: Sequence[str]) -> BoundRows:
     given = {each.column for each in bound.order}
     rest = [name for name in names if name not in given and kind_of(bound.type_of(name)) in COMPUTABLE]
     return replace(bound, order=(*bound.order, *map(Order, rest)))
-
-
-def _targets(bound: BoundRows, options: Options, tasks: int) -> int:
-    return (options.partitions or TASKS_PER_CORE * tasks) if bound.partition else 1
 
 
 def _schema(bound: BoundRows, columns: pa.Schema, given: StructType) -> StructType:
@@ -142,11 +174,11 @@ def _measured(found: DataFrame, bound: BoundRows) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class CutRows:
-    """Cuts rows into blobs, each for the task that searches their partition."""
+    """Cuts rows into blobs, each for the task that searches their partition, or their stretch of time."""
 
     bound: BoundRows
     columns: pa.Schema
-    count: int
+    targets: Targets
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield blobs, with the number by which Spark brings them to their task."""
@@ -171,17 +203,24 @@ class CutRows:
         if why_not_skipping(self.bound) is None:
             kept = Skipper(self.bound).kept(derived(self.bound, table))
             table = table.filter(pa.array(kept))
-        numbers = NUMBERS(self.count)
-        if self.count == 1:
+        numbers = NUMBERS(self.targets.count)
+        if self.targets.count == 1:
             yield blob(numbers[0], table)
             return
-        hashed = hash_columns((_hashable(table, name) for name in self.bound.partition), len(table))
-        target = (hashed % np.uint64(self.count)).astype(np.int32)
-        order = np.argsort(target.astype(np.int16) if self.count < 2**15 else target, kind="stable")
-        moved, target = table.take(pa.array(order)), target[order]
+        rows, target = self._sent(table)
+        order = np.argsort(target.astype(np.int16) if len(numbers) < 2**15 else target, kind="stable")
+        moved, target = table.take(pa.array(rows[order])), target[order]
         cut = np.append(np.flatnonzero(np.diff(target, prepend=-1)), len(target))
         for start, stop in pairwise(cut.tolist()):
             yield blob(numbers[int(target[start])], moved.slice(start, stop - start))
+
+    def _sent(self, table: pa.Table) -> tuple[Ints, Ints]:
+        """Return which rows go where; one may go to several targets."""
+        if self.targets.length is not None:
+            sent = self.targets.of(times_of(self.bound, table, none=0), None)
+            return np.concatenate([each for each, _ in sent]), np.concatenate([to for _, to in sent])
+        hashed = hash_columns((_hashable(table, name) for name in self.bound.partition), len(table))
+        return np.arange(len(table)), (hashed % np.uint64(self.targets.count)).astype(np.int64)
 
 
 def _hashable(table: pa.Table, name: str) -> tuple[pa.Array, Kind]:
@@ -220,7 +259,5 @@ class RowsTask:
         """Yield what measures are computed from, for each row of the result."""
         for table in gathered(batches):
             names = [name for name in table.column_names if name != ROW]
-            prepared = prepare(self.bound, table.select(names))
-            offsets = partitions(self.bound, prepared)
-            for matches in found_in(self.bound, prepared, offsets, self.options):
-                yield from to_atoms(self.bound, prepared, offsets, matches).to_batches(ROWS_AT_ONCE)
+            for found in atoms_in(self.bound, table.select(names), self.options):
+                yield from found.to_batches(ROWS_AT_ONCE)

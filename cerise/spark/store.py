@@ -45,7 +45,7 @@ from cerise.store.writing.pieces import Part, Writing, Written, write_piece
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ARRIVED = ("__cerise_append", "__cerise_row")  # by which rows that are handed on keep the order of arrival
+ARRIVED = ("__cerise_arrived", "__cerise_arrived_as")  # columns that tell it
 FILES_PER_TASK = 100
 ROWS_PER_TASK = 40  # bits
 WRITTEN = StructType([StructField("written", BinaryType())])

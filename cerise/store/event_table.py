@@ -1,6 +1,16 @@
 """An event table: a Delta table of events in stream order, with index files beside it.
 
-Other engines read it as the Delta table that it is. `docs/store.md` is this module in prose.
+    table/
+      _delta_log/                            the versions: which data files there are
+      <append>-<number>.parquet              events of one append, in stream order
+      <append>-<number>-<made>.parquet       of several appends up to this one: sealed or compacted
+      <append>-<number>.fresh.parquet        a small append, which has no index yet
+      _cerise/store.json                     what was decided when the table was created
+      _cerise/index/<data file>.cix          the index of a data file
+      _cerise/synopsis/<version>             the synopsis of a version: a cache
+
+Numbers of appends are hexadecimal and grow with time. Events carry theirs, and their row in the append, in
+the column `_seq`. Other engines read the table as the Delta table that it is.
 """
 
 from __future__ import annotations
@@ -19,6 +29,7 @@ from cerise.store import table as delta
 from cerise.store.upkeep import compaction, vacuum, verification
 from cerise.store.writing import appending, in_place, settings
 from cerise.store.writing.columns import stored_columns
+from cerise.store.writing.faults import reached
 from cerise.store.writing.pieces import Writing, Written
 from cerise.store.writing.places import Folder
 from cerise.store.writing.settings import Settings
@@ -111,13 +122,14 @@ class EventTable:
         decided.roles(pa.schema([each for each in columns if each.name in schema.names]))
         decided.layout(columns)
         folder = Folder.of(path)
-        taken = [each for each in folder.names() if each != settings.FOLDER]
+        taken = [folder.name] if folder.is_file else [n for n in folder.names() if n != settings.FOLDER]
         if taken:
             raise StoreError(
                 f"there is something at {path} already: {taken[0]}",
                 hint="give a path of its own; cerise.Store(path) opens a store that is there",
             )
         settings.save(decided, folder.inside(settings.FOLDER))
+        reached("settings written")
         delta.create(folder.root, columns)
         return cls.open(path)
 
@@ -141,8 +153,7 @@ class EventTable:
             raise StoreError(
                 f"there is no event table at {path}: its creation was broken off", hint="create it again"
             )
-        columns = delta.version_of(folder.root).columns
-        return cls(Writing(folder.root, index.root, columns, decided))
+        return cls(Writing(folder.root, index.root, delta.columns(folder.root), decided))
 
     # ---- reading
 

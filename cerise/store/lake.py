@@ -109,6 +109,22 @@ class Lake:
         """Return all row groups that hold events, in arrival order; their times are not looked at."""
         return [Group(n, i, place, Span(0, 0, rows)) for n, i, place, rows in self._held() if rows]
 
+    def timed(self, column: str, *, nulls_first: bool) -> list[Group]:
+        """Return all row groups, in arrival order, with the times that a column says.
+
+        Rows without a time come before all others, or after them.
+        """
+        schema = Schema(self.columns, column)
+        places = [_columns_of(footer).get((column,)) for footer in self.footers]
+        found = []
+        for group in self.every():
+            held, index = self.footers[group.file].row_group(group.number), places[group.file]
+            first, last = _times(held, index, schema)
+            if index is None or _may_lack(held.column(index)):
+                first, last = (MIN_TIME, last) if nulls_first else (first, MAX_TIME)
+            found.append(replace(group, span=Span(first, last, group.span.rows)))
+        return found
+
     def wanted(self, schema: Schema, needed: Needed | None) -> list[Group]:
         """Return the row groups that may hold needed events, as far as statistics tell."""
         paths = [_columns_of(footer) for footer in self.footers]
@@ -318,8 +334,8 @@ def _columns_of(footer: pq.FileMetaData) -> dict[Attribute, int]:
 
 def _is_coded(footer: pq.FileMetaData, name: str) -> bool:
     index = _columns_of(footer).get((name,))
-    if index is None:
-        return True
+    if index is None:  # all of them null, or in the names of folders
+        return False
     for i in range(footer.num_row_groups):
         column = footer.row_group(i).column(index)
         if not column.has_dictionary_page or column.total_uncompressed_size > CODED * (
@@ -346,6 +362,12 @@ def _reject_null_times(
                 f"{found.null_count} events have no time: '{time}' is null in {file.path}, row group {i}",
                 hint=f"filter them out first: spark.read.parquet(…).where('{time} IS NOT NULL')",
             )
+
+
+def _may_lack(column: Any) -> bool:
+    """Whether a column of a row group may have nulls."""
+    found = column.statistics
+    return found is None or not found.has_null_count or bool(found.null_count)
 
 
 def _range(column: Any) -> Range | None:

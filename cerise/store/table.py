@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 DELETIONS = "deletionVectors"
 KNOWN_FEATURES = frozenset({"timestampNtz", DELETIONS})
 LOG = "_delta_log"
+# How often the log is summed up: deltalake's 100 commits make opening a table of small appends slow.
+CONFIGURATION = {"delta.checkpointInterval": "10"}
 
 
 class UnknownFeature(StoreError):
@@ -112,12 +114,13 @@ def version_of(root: str | Path, version: int | None = None, time: str | None = 
     actions = pa.table(table.get_add_actions(flatten=True))
     kept = _kept_rows(table, root)
     parted = table.metadata().partition_columns
+    base = _base(root)
     firsts, lasts = (_moments(actions, f"{end}.{time}", columns, time) for end in ("min", "max"))
     files = []
     for row, first, last in zip(actions.to_pylist(), firsts, lasts, strict=True):
         path = unquote(row["path"])
         values = {name: row[f"partition.{name}"] for name in parted}
-        left = kept.pop(f"{_base(root)}/{path}", None)
+        left = kept.pop(f"{base}/{path}", None)
         size, modified, rows = row["size_bytes"], row["modification_time"], row.get("num_records")
         files.append(HeldFile(path, size, modified, values, left, rows, first, last))
     if kept:
@@ -180,7 +183,7 @@ def is_table(path: Path) -> bool:
     return (path / LOG).is_dir()
 
 
-def columns(path: Path) -> pa.Schema:
+def columns(path: str | Path) -> pa.Schema:
     """Return the columns of a Delta table, whatever features it has."""
     return pa.schema(_opened(path, None).schema().to_arrow())
 
@@ -295,7 +298,7 @@ def create(root: str, columns: pa.Schema) -> None:
     from deltalake.exceptions import DeltaError
 
     try:
-        DeltaTable.create(root, columns, mode="error")
+        DeltaTable.create(root, columns, mode="error", configuration=CONFIGURATION)
     except (DeltaError, OSError) as error:
         raise StoreError(
             f"cannot create a table at {root}: {_first_line(error)}",
@@ -329,23 +332,27 @@ def commit(root: str, change: Change, waits: Iterable[float]) -> int:
         table = _opened(root, None)
         _check_change(root, change, table)
         reached("about to commit")
-        written = _is_written(table, change)
-        reached("committed")
-        if written:
+        if _is_committed(root, change, table):
+            reached("committed")
             return table.version() + 1
-        if _is_there(root, change):
-            return _opened(root, None).version()
     raise NotCommitted(
         f"others have committed to {root} before each of {tries} tries",
         hint="try again when fewer are writing",
     )
 
 
+def _live(table: DeltaTable) -> set[str]:
+    return set(pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist())
+
+
 def _check_change(root: str, change: Change, table: DeltaTable) -> None:
-    live = set(pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist())
+    live = _live(table)
+    deleted = _kept_rows(table, root) if change.remove else {}
     for old in change.remove:
         if old.path not in live:
             raise Overtaken(f"{old.path} is no longer a file of {root}", hint="look at the table again")
+        if f"{_base(root)}/{old.path}" in deleted:  # deltalake cannot remove it, and its rows would come back
+            raise Overtaken(f"rows of {old.path} in {root} were deleted", hint="look at the table again")
     sizes = Folder.of(root).sizes([new.path for new in change.add])
     for new, size in zip(change.add, sizes, strict=True):
         if new.path in live:
@@ -358,9 +365,9 @@ def _check_change(root: str, change: Change, table: DeltaTable) -> None:
             )
 
 
-def _is_written(table: DeltaTable, change: Change) -> bool:
-    """Write a version that follows the one that was opened; False where there is one already."""
-    from deltalake.exceptions import CommitFailedError
+def _is_committed(root: str, change: Change, table: DeltaTable) -> bool:
+    """Write the version after the one that was opened; tell whether it is ours: another may be quicker."""
+    from deltalake.exceptions import DeltaError
     from deltalake.transaction import AddAction, CommitProperties, RemoveAction
 
     now = time_ns() // 1_000_000
@@ -372,15 +379,15 @@ def _is_written(table: DeltaTable, change: Change) -> bool:
         table.create_write_transaction(
             actions, "append", table.schema(), commit_properties=CommitProperties(max_commit_retries=0)
         )
-    except CommitFailedError:
-        return False
+    except (DeltaError, OSError) as error:
+        newest = _opened(root, None)
+        if newest.version() == table.version():
+            raise StoreError(
+                f"cannot commit to {root}: {_first_line(error)}",
+                hint="can its log be written, and by this version?",
+            ) from error
+        return bool(change.add) and {new.path for new in change.add} <= _live(newest)  # names are used once
     return True
-
-
-def _is_there(root: str, change: Change) -> bool:
-    """Tell whether a commit that seemed to fail is in the log all the same; names of files are used once."""
-    live = set(pa.table(_opened(root, None).get_add_actions(flatten=True)).column("path").to_pylist())
-    return bool(change.add) and all(new.path in live for new in change.add)
 
 
 def unused_files(root: str, hours: int) -> list[str]:

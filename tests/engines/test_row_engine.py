@@ -10,7 +10,7 @@ import pytest
 
 from cerise.engines.base import Options
 from cerise.engines.reference.rows import find_rows
-from cerise.engines.rows import engine, instructions
+from cerise.engines.rows import engine, instructions, layout
 from cerise.engines.rows.engine import why_not
 from cerise.engines.rows.prepare import prepare
 from cerise.engines.rows.run import run_rows
@@ -47,6 +47,11 @@ def equal_rows(count: int) -> pa.Table:
     return pa.table({"t": range(count), "x": [1] * count})
 
 
+def lacking_rows(count: int) -> pa.Table:
+    """Equal rows but for the last but one: what must end with such a one is searched for in vain."""
+    return pa.table({"t": range(count), "x": [1] * (count - 2) + [2, 1]})
+
+
 # ---- long matches
 
 
@@ -76,14 +81,14 @@ def test_a_match_of_a_million_rows() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "PATTERN ((A+)+ B) DEFINE B AS x = 2",
-        "PATTERN (((A | B)*)* C) DEFINE C AS x = 2",
-        "PATTERN ((A* B*)* (A | B)* C) DEFINE C AS x = 2",
-        "PATTERN ((A+)+ B) DEFINE A AS count(A.*) > 0, B AS x = 2",
+        "PATTERN ((A+)+ B $) DEFINE B AS x = 2",
+        "PATTERN (((A | B)*)* C $) DEFINE C AS x = 2",
+        "PATTERN ((A* B*)* (A | B)* C $) DEFINE C AS x = 2",
+        "PATTERN ((A+)+ B $) DEFINE A AS count(A.*) > 0, B AS x = 2",
     ],
 )
 def test_what_failed_is_not_tried_again(body: str) -> None:
-    table = equal_rows(EQUAL if "count" not in body else EQUAL // 10)
+    table = lacking_rows(EQUAL if "count" not in body else EQUAL // 10)
     before = time.perf_counter()
     assert found(table, body, max_steps=100 * EQUAL) == []
     assert time.perf_counter() - before < 2 or not COMPILED
@@ -92,7 +97,7 @@ def test_what_failed_is_not_tried_again(body: str) -> None:
 def test_a_search_of_too_many_ways_is_given_up() -> None:
     """Each choice between A and B makes another sum, so that no two ways are alike."""
     powers = pa.table({"t": range(40), "x": [2**i for i in range(40)]})
-    body = "PATTERN ((A | B)* C) DEFINE A AS sum(A.x) > 0, C AS x < 0"
+    body = "PATTERN ((A | B)* C) DEFINE A AS sum(A.x) > 0, C AS sum(A.x) < 0"
     with pytest.raises(PlanError, match="took more than 10,000 steps, at row 0 "):
         found(powers, body, max_steps=10_000)
     assert found(powers.slice(0, 8), body, max_steps=10_000) == []
@@ -102,14 +107,14 @@ def test_memory_is_that_of_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """What earlier searches have filled it with is forgotten."""
     monkeypatch.setattr(engine, "MOST_REMEMBERED", 1 << 10)
     monkeypatch.setattr(engine, "PATIENCE", 0)
-    assert found(equal_rows(150), "PATTERN (A+ B) DEFINE A AS count(A.*) > 0, B AS x = 2") == []
+    assert found(lacking_rows(150), "PATTERN (A+ B $) DEFINE A AS count(A.*) > 0, B AS x = 2") == []
 
 
 def test_memory_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "MOST_REMEMBERED", 1 << 10)
     powers = pa.table({"t": range(40), "x": [2**i for i in range(40)]})
     with pytest.raises(PlanError, match="too many ways"):
-        found(powers, "PATTERN ((A | B)* C) DEFINE A AS sum(A.x) > 0, C AS x < 0")
+        found(powers, "PATTERN ((A | B)* C) DEFINE A AS sum(A.x) > 0, C AS sum(A.x) < 0")
 
 
 @pytest.mark.parametrize(
@@ -272,6 +277,73 @@ def test_as_many_variables_as_there_are_bits() -> None:
     assert why_not(clause(Concat(tuple(labels)), table)) == "it has more than 62 variables"
     most = clause(Concat(tuple(labels[:62])), table, measures={}, show=Show.ALL)
     assert why_not(most) is None
+
+
+def test_labels_that_have_no_room_in_a_byte() -> None:
+    """Masks are words then."""
+    letters = [chr(ord("a") + i % 10) for i in range(60)]
+    table = pa.table({"t": range(60), "x": [i % 7 for i in range(60)], "s": letters})
+    names = [f"V{i}" for i in range(10)]
+    define = ", ".join(f"{name} AS s = '{chr(ord('a') + i)}'" for i, name in enumerate(names))
+    for pattern in (" ".join(names), f"({' | '.join(names)})+", " X*? ".join(names)):
+        for rest in ("", ", V9 AS s = 'j' AND PREV(x) < x", ", V9 AS s = 'j' AND x > V0.x"):
+            body = f"PATTERN ({pattern}) DEFINE {define.rsplit(', ', 1)[0]}{rest or ', V9 AS TRUE'}"
+            for options in ({}, {"threads": 3}):
+                expected = run_reference(bound_of(table, body), table)
+                assert found(table, body, **options) == expected.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "first", "second", "needs", "nullable"),
+    [
+        ("A B C", "A", "B", "ABC", False),
+        ("A+ B", "A", "AB", "AB", False),
+        ("A B?", "A", None, "A", False),
+        ("(A | B) C*", "AB", None, "", False),
+        ("(A B | B A) C", "AB", "AB", "ABC", False),
+        ("A* B{2,3}", "AB", "AB", "B", False),
+        ("PERMUTE(A, B)", "AB", "AB", "AB", False),
+        ("{- A -} {- B* -} C", "A", "BC", "AC", False),
+        ("^ A $", "A", None, "A", False),
+        ("A*", "A", None, "", True),
+    ],
+)
+def test_what_is_known_of_the_rows_of_a_match(
+    pattern: str, first: str, second: str | None, needs: str, nullable: bool
+) -> None:
+    bound = bound_of(LETTERS, f"PATTERN ({pattern}) DEFINE A AS TRUE")
+    code = instructions.compile_pattern(bound.pattern)
+
+    def names(bits: int) -> str:
+        return "".join(sorted(label for i, label in enumerate(bound.labels) if (bits >> i) & 1))
+
+    assert (names(code.first), names(code.needs), code.nullable) == (first, needs, nullable)
+    assert (None if code.second == layout.ANYTHING else names(code.second)) == second
+
+
+@pytest.mark.parametrize("threads", [2, 5, 40])
+def test_a_partition_is_cut_where_each_start_is_for_itself(threads: int) -> None:
+    bodies = [
+        "AFTER MATCH SKIP TO NEXT ROW PATTERN (A+ B) DEFINE A AS x < 3, B AS x >= 2",
+        "ALL ROWS PER MATCH AFTER MATCH SKIP TO NEXT ROW PATTERN (^ A* B | C) DEFINE B AS x > 1, C AS x = 5",
+        "AFTER MATCH SKIP TO NEXT ROW PATTERN (A* $) DEFINE A AS x > PREV(x)",
+        "AFTER MATCH SKIP TO NEXT ROW PATTERN (A B+) WITHIN 3 EMIT TIMEOUTS DEFINE B AS x > A.x",
+        "MEASURES MATCH_NUMBER() AS n AFTER MATCH SKIP TO NEXT ROW PATTERN (A B) DEFINE A AS x < 3",
+        "PATTERN (A+ B) DEFINE A AS x < 3, B AS x >= 2",
+    ]
+    for body in bodies:
+        expected = run_reference(bound_of(LETTERS, body), LETTERS)
+        assert found(LETTERS, body, threads=threads) == expected.to_pylist()
+
+
+def test_clauses_that_read_no_column() -> None:
+    """There are rows all the same."""
+    table = pa.table({"x": [1, 2, 3]})
+    for condition, count in (("TRUE", 3), ("x > 1", 2)):
+        sql = f"SELECT * FROM t MATCH_RECOGNIZE (MEASURES count(*) AS n PATTERN (A+) DEFINE A AS {condition})"
+        bound = bind_rows(parse_statement(sql, "standard").clauses[0], table.schema)
+        for engine_name in ("rows", "reference"):
+            assert run_rows(bound, table, Options(engine_name)).to_pylist() == [{"n": count}]
 
 
 def test_patterns_that_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from cerise.engines.rows import run as running
 from cerise.engines.rows.skipping import Skipper, why_not_skipping
 from cerise.lang.match_recognize import bind_rows, parse_alone
 from cerise.pattern.rows import BoundRows
+from tests.row_harness import run_reference
 
 COLUMNS = pa.schema([("k", pa.int64()), ("t", pa.int64()), ("kind", pa.string()), ("x", pa.int64())])
 DEFINE = "DEFINE R AS kind = 'R', B AS kind = 'B' AND B.x >= R.x, M AS kind = 'M'"
@@ -115,3 +116,52 @@ def test_a_variable_that_any_row_can_be_keeps_all_rows() -> None:
     bound = short("R N* A N* M")
     assert why_not_skipping(bound) is None
     assert Skipper(bound).kept(table(1)).all()
+
+
+# ---- partitions that lack what a match needs
+
+PARTED = [
+    clause("R B+ M", partition="PARTITION BY k"),
+    clause("R B* M", partition="PARTITION BY k", show="ALL ROWS PER MATCH", measures="CLASSIFIER() AS c"),
+    clause("R | B M", partition="PARTITION BY k", skip="TO NEXT ROW", within=""),
+    clause("PERMUTE(R, B, M)", partition="PARTITION BY k", measures="MATCH_NUMBER() AS n"),
+    clause("R N*? M", partition="PARTITION BY k", define=SHORT, measures="R.t AS r, M.t AS m"),
+    clause(
+        "R B* M", partition="PARTITION BY k", show="ALL ROWS PER MATCH WITH UNMATCHED ROWS",
+        measures="CLASSIFIER() AS c",
+    ),
+    clause(
+        "R B* M", partition="PARTITION BY k", within="WITHIN 5 EMIT TIMEOUTS",
+        measures="MATCH_STATUS() AS s, R.t AS r",
+    ),
+]  # fmt: skip
+
+
+def parted_table(seed: int, rows: int = 60) -> pa.Table:
+    """Rows of a dozen partitions, of which some lack an R, a B or an M."""
+    rng = np.random.default_rng(seed)
+    columns = {"k": rng.integers(0, 12, rows), "t": np.arange(rows) // 2, "x": rng.integers(0, 3, rows)}
+    return pa.table({**columns, "kind": np.array(["R", "B", "M"])[rng.integers(0, 3, rows)]}).select(
+        COLUMNS.names
+    )
+
+
+@pytest.mark.parametrize("bound", PARTED, ids=range(len(PARTED)))
+@pytest.mark.parametrize("threads", [1, 3])
+def test_leaving_partitions_out_changes_nothing(
+    bound: BoundRows, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "WORTH_A_FILTER", 0)
+    found = 0
+    for seed in range(30):
+        events = parted_table(seed)
+        expected = run_reference(bound, events)
+        assert running.run_rows(bound, events, Options("rows", threads=threads)).equals(expected)
+        found += len(expected)
+    assert found > 20
+
+
+def test_what_partitions_need_is_said() -> None:
+    assert running.explained(PARTED[0], Options())["searched"] == "partitions with rows that can be R, B, M"
+    for bound in (PARTED[2], *PARTED[-2:], clause("R B+ M")):
+        assert "searched" not in running.explained(bound, Options())

@@ -87,3 +87,29 @@ def test_without_time_an_event_goes_by_its_key() -> None:
     ((rows, to),) = Targets(3, None, Halo()).of(np.arange(4), keys)
     assert rows.tolist() == [0, 1, 2, 3]
     assert to.tolist() == [2, 0, 1, 2]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_slice_has_so_many_neighbours_wherever_they_lie(seed: int) -> None:
+    """Also where row groups overlap: none of the next events may be in one that is not read."""
+    rng = random.Random(seed)
+    groups = []
+    for _ in range(rng.randrange(2, 20)):
+        first = rng.randrange(60)
+        groups.append([first + rng.choice((0, 1, 2, 10)) for _ in range(rng.randrange(1, 5))])
+    spans = [Span(min(each), max(each), len(each)) for each in groups]
+    needs = Halo(rng.choice((0, 2)), rng.choice((0, 3)), rng.randrange(5), rng.randrange(5))
+    for part in slices(spans, needs, rng.choice((2, 3, 8)), amplified=10.0):
+        for several, reach, ahead in (
+            (needs.events, part.stop + needs.after, True),
+            (needs.preceding, part.start - needs.before, False),
+        ):
+            there = _beyond(groups, reach, ahead=ahead)
+            read = _beyond([groups[i] for i in part.reads], reach, ahead=ahead)
+            assert read[:several] == there[:several]
+
+
+def _beyond(groups: list[list[int]], time: int, *, ahead: bool) -> list[int]:
+    """The times of events from one on, or before it, the nearest first."""
+    times = [each for group in groups for each in group if (each >= time) is ahead]
+    return sorted(times, reverse=not ahead)

@@ -38,25 +38,23 @@ def _status(view: View) -> pa.Array:
 
 def _reached(nav: Nav, view: View) -> pa.Array:
     """First a row of the match, counted among those of the variable; from there a row of the partition."""
-    mask = view.members(nav.members)
-    low, high = view.spans(mask, final=nav.final)
-    nth = high - 1 - nav.offset if nav.last else low + nav.offset
-    there = (nth >= low) & (nth < high)
-    place = np.append(np.flatnonzero(mask), 0)[np.where(there, nth, -1)]
+    place, there = view.reached(nav)
     if nav.column == CLASSIFIER:
         place = place + nav.shift
         there &= (place >= view.first) & (place < view.end)
         labels = np.append(view.matches.labels, 0)[np.where(there, place, -1)]
         return pa.array(view.bound.labels, pa.string()).take(pa.array(labels, mask=~there))
-    row = np.append(view.rows, 0)[place] + nav.shift
+    row = view.of_match(view.matches.starts) - view.first + place + nav.shift
     if nav.shift:
-        part = view.of_match(view.matches.partition)
-        there &= (row >= view.offsets[part]) & (row < view.offsets[part + 1])
+        part, offsets = view.of_match(view.matches.partition), view.ordered.offsets
+        there &= (row >= offsets[part]) & (row < offsets[part + 1])
     return view.take(nav.column, row, there)
 
 
 def _aggregated(agg: RowAgg, view: View) -> pa.Array:
     """Over rows that the filter keeps and whose arguments are not null; if distinct, the first of equals."""
+    if agg.function == "count" and not agg.columns and agg.where is None:
+        return pa.array(view.counted(agg.members, final=agg.final), pa.int64(), mask=~view.matched)
     which = np.flatnonzero(view.members(agg.members))
     if agg.where is not None:
         which = which[np.asarray(pc.fill_null(view.values(agg.where, which), False))]

@@ -1,7 +1,8 @@
-"""The columns of a prepared table as words of memory, for the conditions of a clause."""
+"""The columns of a table as words of memory, for generated code."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,38 +11,67 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cerise.engines.nfa.columns import null_bits, numbers
-from cerise.engines.rows.layout import C_NULLS, C_TEXTS, COLUMNS
+from cerise.engines.rows.crew import ALONE, Crew, taken
+from cerise.engines.rows.layout import C_NULLS, C_STEP, C_TEXTS, COLUMNS
 from cerise.engines.rows.matches import Ints
-from cerise.engines.rows.scope import Conditions
 from cerise.events import raw_column
 from cerise.kernels.literals import Literals
 from cerise.kinds import Kind, canonical
+
+SPARSE = 2  # where fewer than one in so many rows are asked for, they are taken before strings become codes
+
+FEW = 64  # strings; for so few Python is faster than Arrow
 
 
 class Columns:
     """Where generated code finds the values of rows: numbers as they are, strings as codes in their order."""
 
-    def __init__(self, conditions: Conditions, table: pa.Table) -> None:
-        self.words = np.zeros(COLUMNS + len(conditions.columns), np.int64)
-        arrays = {name: _column(table, name, kind) for name, kind in conditions.columns.items()}
-        texts = {name: each for name, each in arrays.items() if conditions.columns[name] is Kind.STRING}
-        literals = pa.array(list(conditions.texts), pa.string())
-        coded = _Texts(literals, texts, conditions.literal_only)
-        self._texts = coded.literals
-        self._arrays: list[npt.NDArray[Any]] = [
-            coded.columns[name] if name in texts else numbers(arrays[name], conditions.columns[name])
+    def __init__(
+        self, kinds: Mapping[str, Kind], texts: Mapping[str, int], literal_only: frozenset[str] = frozenset()
+    ) -> None:
+        """Say what is read.
+
+        Args:
+            kinds: the columns, with their kinds.
+            texts: the strings that they are compared with, with their numbers.
+            literal_only: the columns of strings that are only ever asked to equal these.
+        """
+        self._kinds, self._literal_only = kinds, literal_only
+        self._literals = pa.array(list(texts), pa.string())
+
+    def read(self, table: pa.Table, order: Ints | None = None, crew: Crew = ALONE) -> Values:
+        """Return the values of a table, in some order of its rows; None: as they come."""
+        if order is not None and SPARSE * len(order) < len(table):
+            table, order = table.select(list(self._kinds)).take(pa.array(order)), None
+        arrays = {name: _column(table, name, kind) for name, kind in self._kinds.items()}
+        texts = {name: each for name, each in arrays.items() if self._kinds[name] is Kind.STRING}
+        coded = _Texts(self._literals, texts, self._literal_only)
+        values: list[npt.NDArray[Any]] = [
+            coded.columns[name] if name in texts else numbers(arrays[name], self._kinds[name])
             for name in arrays
         ]
-        nulls = null_bits(list(arrays.values()), table.num_rows)
-        self._nulls = np.zeros(table.num_rows, np.int64) if nulls is None else nulls
-        self.words[C_NULLS], self.words[C_TEXTS] = self._nulls.ctypes.data, self._texts.ctypes.data
-        for i, array in enumerate(self._arrays):
-            self.words[COLUMNS + i] = array.ctypes.data
+        nulls = null_bits(list(arrays.values()), len(table))
+        values = [taken(each, order, crew) for each in values]
+        nulls = None if nulls is None else taken(nulls, order, crew)
+        return Values(values, nulls, coded)
 
-    @property
-    def address(self) -> int:
-        """Where it is said where everything is."""
-        return int(self.words.ctypes.data)
+
+class Values:
+    """Values in memory, and the words that say where."""
+
+    def __init__(self, arrays: list[npt.NDArray[Any]], nulls: Ints | None, coded: _Texts) -> None:
+        self._arrays, self._literals = arrays, coded.literals
+        self._nulls = np.zeros(1, np.int64) if nulls is None else nulls
+        self.texts = coded.table  # the strings that codes stand for
+        self._words = np.zeros(COLUMNS + len(arrays), np.int64)
+        self._words[C_NULLS], self._words[C_TEXTS] = self._nulls.ctypes.data, self._literals.ctypes.data
+        self._words[C_STEP] = 0 if nulls is None else 8  # where there are none, one word tells for all rows
+        for i, array in enumerate(arrays):
+            self._words[COLUMNS + i] = array.ctypes.data
+
+    def words(self) -> Ints:
+        """Return the words that generated code is told; whoever asks may write into them."""
+        return self._words.copy()
 
 
 class _Texts:
@@ -51,21 +81,35 @@ class _Texts:
         self, literals: pa.Array, columns: dict[str, pa.Array], literal_only: frozenset[str]
     ) -> None:
         quick = Literals([word.encode() for word in literals.to_pylist()])
-        alone = {name for name in columns if name in literal_only and quick.found}
-        encoded = {name: each.dictionary_encode() for name, each in columns.items() if name not in alone}
-        known = pa.concat_arrays([literals, *(each.dictionary for each in encoded.values())])
-        table = pc.unique(known.drop_null())
-        table = table.take(pc.array_sort_indices(table))
-        self.literals = _codes(literals, table)
+        strings = {name for name, each in columns.items() if pa.types.is_string(each.type)}
+        plain = strings & literal_only if quick.found else frozenset()
+        encoded = {
+            name: each if pa.types.is_dictionary(each.type) else each.dictionary_encode()
+            for name, each in columns.items()
+            if name not in plain
+        }
+        words = {name: each.dictionary.cast(pa.string()) for name, each in encoded.items()}
+        self.table, self.literals = _ranked(literals, list(words.values()))
         self.columns: dict[str, Ints] = {}
         for name, column in columns.items():
-            if name in alone:
+            if name in plain:
                 self.columns[name] = np.empty(len(column), np.int64)
                 quick.codes(column, 0, self.literals, self.columns[name])
             else:
-                places = np.append(_codes(encoded[name].dictionary, table), 0)
+                places = np.append(_codes(words[name], self.table), 0)
                 indices = encoded[name].indices.fill_null(len(places) - 1)
                 self.columns[name] = places[np.asarray(indices)]
+
+
+def _ranked(literals: pa.Array, others: list[pa.Array]) -> tuple[pa.Array, Ints]:
+    """Return all distinct strings in order, and the places of the literals among them."""
+    if not others and len(literals) < FEW:  # as is asked of every batch
+        given = literals.to_pylist()
+        words = sorted(set(given), key=str.encode)
+        return pa.array(words, pa.string()), np.array([words.index(each) for each in given], np.int64)
+    known = pc.unique(pa.concat_arrays([literals, *others]).drop_null())
+    known = known.take(pc.array_sort_indices(known))
+    return known, _codes(literals, known)
 
 
 def _codes(strings: pa.Array, table: pa.Array) -> Ints:
@@ -73,4 +117,9 @@ def _codes(strings: pa.Array, table: pa.Array) -> Ints:
 
 
 def _column(table: pa.Table, name: str, kind: Kind) -> pa.Array:
-    return canonical(raw_column(table, (name,)), kind, name)
+    """Return a column in canonical form; strings that are codes already stay so."""
+    column = table.column(name)
+    if kind is not Kind.STRING or not pa.types.is_dictionary(column.type):
+        return canonical(raw_column(table, (name,)), kind, name)
+    whole = column.chunk(0) if column.num_chunks == 1 else column.unify_dictionaries().combine_chunks()
+    return whole if len(whole.dictionary) < len(whole) else canonical(whole, kind, name)

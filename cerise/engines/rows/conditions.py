@@ -1,13 +1,15 @@
 """The conditions of DEFINE as source text: which labels a row could have by itself, and what else is asked.
 
-A conjunct that looks only at the row to be mapped, and at rows a fixed way before or after it, is judged for
-all rows of a partition at once. The others are asked during the search, which keeps for them the places of
-the rows of each set of labels, and the parts of aggregates, in registers.
+A conjunct that looks only at the row to be mapped is judged for all rows, in any order; one that looks also
+at rows a fixed way before or after it, for all rows of a partition at once. The others are asked during the
+search, which keeps for them the places of the rows of each set of labels, and the parts of aggregates, in
+registers.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 
 from cerise.engines.nfa.derived import computes_text
 from cerise.engines.nfa.formulas import words
@@ -15,26 +17,34 @@ from cerise.engines.nfa.texts import compared_with_literals
 from cerise.engines.rows.folds import Fold, fold_of
 from cerise.engines.rows.layout import (
     C_CLASSES,
-    C_HIGH,
-    C_LOW,
-    C_MASKS,
+    COLUMNS,
     FITS,
     FROM_END,
     FROM_START,
     REGISTER,
 )
-from cerise.engines.rows.scope import Conditions, Scope, Unfit, is_here, place
+from cerise.engines.rows.scope import (
+    SCAN_NAMES,
+    Conditions,
+    Scope,
+    Unfit,
+    column_name,
+    is_here,
+    place,
+    text_name,
+)
 from cerise.events import Path
 from cerise.kernels.predicates import Writer, truth
 from cerise.kinds import ARROW_OF, Kind
 from cerise.kinds import kind_of as kind_of_type
 from cerise.pattern.check import kind_of
 from cerise.pattern.evaluate import compiled
-from cerise.pattern.expr import Attr, Call, Expr, IsNull, Literal, attributes, conjuncts, rebuild
+from cerise.pattern.expr import Attr, Binary, Call, Expr, IsNull, Literal, attributes, conjuncts, rebuild
 from cerise.pattern.rows import (
     CLASSIFIER,
     Atom,
     BoundRows,
+    Condition,
     Derived,
     MatchNumber,
     Nav,
@@ -62,7 +72,7 @@ def write_conditions(bound: BoundRows) -> Conditions:
     rewritten = _without_texts(bound, found)
     asked = {each.label: conjuncts(each.expr) for each in rewritten.conditions}
     alone = {
-        label: [each for each in exprs if judged_alone(each, label, rewritten)]
+        label: [each for each in exprs if _judged_alone(each, label, rewritten)]
         for label, exprs in asked.items()
     }
     rest = {label: [each for each in exprs if each not in alone[label]] for label, exprs in asked.items()}
@@ -85,13 +95,38 @@ def write_conditions(bound: BoundRows) -> Conditions:
 # ---- what can be judged for each row by itself
 
 
-def judged_alone(expr: Expr, label: str, bound: BoundRows) -> bool:
+def parted(bound: BoundRows) -> tuple[BoundRows, BoundRows]:
+    """Return a clause with what its conditions ask of the row to be mapped alone, and one with the rest."""
+    single: list[Condition] = []
+    rest: list[Condition] = []
+    for condition in bound.conditions:
+        asked: dict[bool, list[Expr]] = {True: [], False: []}
+        for each in conjuncts(condition.expr):
+            asked[_of_one_row(each, condition.label, bound)].append(each)
+        single += _joined(condition, asked[True])
+        rest += _joined(condition, asked[False])
+    return replace(bound, conditions=tuple(single)), replace(bound, conditions=tuple(rest))
+
+
+def _joined(condition: Condition, exprs: list[Expr]) -> list[Condition]:
+    if not exprs:
+        return []
+    return [replace(condition, expr=reduce(lambda left, right: Binary("and", left, right), exprs))]
+
+
+def _of_one_row(expr: Expr, label: str, bound: BoundRows) -> bool:
+    return all(
+        is_here(each, label) and isinstance(each, Nav) and not each.shift for each in bound.atoms_of(expr)
+    )
+
+
+def _judged_alone(expr: Expr, label: str, bound: BoundRows) -> bool:
     """Whether a conjunct looks only at the row to be mapped, and at rows a fixed way from it."""
     return all(is_here(each, label) for each in bound.atoms_of(expr))
 
 
 def _fits(alone: dict[str, list[Expr]], bound: BoundRows, found: Conditions) -> str:
-    """Write the case that tells which labels each row of a partition could have."""
+    """Write the case that tells which labels each of some rows could have."""
     writer = Writer(depth=3)
     always = 0
     for number, label in enumerate(bound.labels):
@@ -102,16 +137,20 @@ def _fits(alone: dict[str, list[Expr]], bound: BoundRows, found: Conditions) -> 
         scope = Scope(bound, found, label, searching=False)
         holds = [truth(each, scope, writer).true for each in exprs]
         writer.line(f"m |= {1 << number} if {' and '.join(holds)} else 0")
+        found.judged = True
+    known = [f"{name} = load({words('cols', word)})" for word, name in SCAN_NAMES.items()]
+    known += [f"{column_name(i)} = load({words('cols', COLUMNS + i)})" for i in range(len(found.columns))]
+    known += [f"{text_name(i)} = load({words('texts', i)})" for i in range(len(found.texts))]
     head = [
         f"    if k == {FITS}:",
-        f"        low = load({words('cols', C_LOW)})",
-        f"        high = load({words('cols', C_HIGH)})",
-        f"        masks = load({words('cols', C_MASKS)})",
-        "        e = low",
-        "        while e < high:",
+        *(f"        {each}" for each in known),
+        "        masks = r + 0",
+        "        stop = e + 0",
+        "        e = d",
+        "        while e < stop:",
         f"            m = {always} + 0",
     ]
-    tail = ["            store(masks + 8 * (e - low), m)", "            e += 1", "        return 0"]
+    tail = ["            store(masks, m)", "            masks += 8", "            e += 1", "        return 0"]
     return "\n".join([*head, *writer.lines, *tail])
 
 

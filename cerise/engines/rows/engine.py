@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cerise.engines.rows import layout as at
-from cerise.engines.rows.conditions import write_conditions
+from cerise.engines.rows.conditions import parted, write_conditions
+from cerise.engines.rows.ground import Ground
 from cerise.engines.rows.instructions import Code, compile_pattern
+from cerise.engines.rows.judging import judged
 from cerise.engines.rows.matches import Ints, RowMatches
-from cerise.engines.rows.prepare import computed
+from cerise.engines.rows.ordering import Ordered
 from cerise.engines.rows.scope import Conditions, Unfit
 from cerise.errors import DataError, PlanError
-from cerise.events import raw_column
-from cerise.kinds import INT64_MAX, INT64_MIN, canonical, kind_of
 from cerise.pattern.rows import BoundRows, Extent, SkipTo
 
 PATIENCE = 128  # steps after which it is remembered what has failed
@@ -35,11 +35,25 @@ SKIPS = {
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A clause, ready to search."""
+    """A clause, ready to search.
+
+    Attributes:
+        bound: the clause.
+        code: its pattern.
+        alone: what is asked of the row to be mapped alone; None: nothing.
+        conditions: all else that is asked.
+    """
 
     bound: BoundRows
     code: Code
+    alone: Conditions | None
     conditions: Conditions
+
+    @property
+    def needs(self) -> int:
+        """A bit for each label without which there is nothing to find in a partition."""
+        within = self.bound.within
+        return 0 if within is not None and within.timeouts else self.code.needs
 
 
 def compile_rows(bound: BoundRows) -> Program:
@@ -50,7 +64,9 @@ def compile_rows(bound: BoundRows) -> Program:
     """
     if len(bound.labels) > MOST_LABELS:
         raise Unfit(f"it has more than {MOST_LABELS} variables")
-    return Program(bound, compile_pattern(bound.pattern), write_conditions(bound))
+    single, rest = parted(bound)
+    alone = write_conditions(single) if single.conditions else None
+    return Program(bound, compile_pattern(bound.pattern), alone, write_conditions(rest))
 
 
 def why_not(bound: BoundRows) -> str | None:
@@ -91,38 +107,48 @@ def find_matches(program: Program, table: pa.Table, offsets: Ints, budget: int) 
         offsets: where the partitions start, and at the end the number of rows.
         budget: after how many steps the search for one match is given up.
     """
-    for each in program.conditions.derived:
-        table = table.append_column(pa.field(each.name, each.type), computed(each, table))
-    return _Search(program, table, offsets, budget).matches()
+    ground = ground_of(program, table, offsets)
+    return search(ground, (0, len(ground)), budget)
 
 
-class _Search:
+def ground_of(program: Program, table: pa.Table, offsets: Ints) -> Ground:
+    """Return the rows of a prepared table as a search reads them."""
+    masks = None if program.alone is None else judged(program.alone, table, len(program.bound.labels))
+    return Ground.of(program, Ordered(table, None, offsets, {}), masks)
+
+
+def search(ground: Ground, part: tuple[int, int], budget: int) -> Iterator[RowMatches]:
+    """Yield the matches that start in a part of some rows, some at a time."""
+    return Search(ground, part, budget).matches()
+
+
+class Search:
     """All memory of one search; some of it moves when it grows, and the search is told where to."""
 
-    def __init__(self, program: Program, table: pa.Table, offsets: Ints, budget: int) -> None:
-        from cerise.engines.rows.columns import Columns  # these bring numba
-        from cerise.kernels import formulas
+    INPUT = "the ordered input"
 
-        self.program = program
-        conditions, bound = program.conditions, program.bound
-        longest = int(np.max(np.diff(offsets), initial=0))
+    def __init__(self, ground: Ground, part: tuple[int, int], budget: int) -> None:
+        from cerise.kernels import formulas  # this brings numba
+
+        self.program = ground.program
+        conditions, bound = self.program.conditions, self.program.bound
+        partitions = _partitions(ground.offsets, part)
+        longest = int(np.max(np.diff(ground.offsets[slice(partitions[0], partitions[1] + 1)]), initial=0))
         timeouts = bound.within is not None and bound.within.timeouts
         sets = max(conditions.sets.values(), default=-1) + 1
-        self.columns = Columns(conditions, table)
-        times, none = _times(bound, table)
+        self.ground, self.cols = ground, ground.values.words()
         self.formulas = formulas.load(conditions.source)
         self.g = np.zeros(at.G_WORDS, np.int64)
-        self.g[at.G_NO_TIME] = none
-        self.tables: dict[int, Ints] = {
+        self.tables: dict[int, Any] = {
             at.G_REGS: np.zeros(conditions.registers + 1, np.int64),
-            at.T_CODE: program.code.rows,
-            at.T_OFFSETS: np.ascontiguousarray(offsets),
-            at.T_TIMES: times,
+            at.T_CODE: self.program.code.rows,
+            at.T_OFFSETS: ground.offsets,
+            at.T_TIMES: ground.times,
             at.T_PLACES: np.zeros(sets * longest + 1, np.int64),
             at.T_KEYS: np.array([*conditions.keys, (0, 0, 0)], np.int64),
             at.T_STACK: self._stack(STACK),
             at.T_MEMORY: self._memory(MEMORY),
-            at.T_MASKS: np.zeros(longest + 1, np.int64),
+            at.T_MASKS: ground.masks,
             at.T_LABELS: np.zeros(longest + 1, np.int64),
             at.T_CUT: np.zeros(longest + 1 if timeouts else 1, np.int64),
             at.T_OUT: np.zeros((MATCHES_AT_ONCE, at.O_WORDS), np.int64),
@@ -130,7 +156,9 @@ class _Search:
         }
         self.filled = -1  # the row of the last search for which there was no room in the memory
         self.classes = np.zeros(longest + 1 if conditions.classes else 1, np.int64)
-        self._tell(longest, budget, len(offsets) - 1)
+        self.g[at.G_START], self.g[at.G_STOP] = part
+        self.g[at.G_PARTITION], self.g[at.G_PARTITIONS] = partitions
+        self._tell(longest, budget)
 
     def _stack(self, size: int) -> Ints:
         return np.zeros((size, at.S_REGISTERS + self.program.conditions.registers), np.int64)
@@ -138,20 +166,23 @@ class _Search:
     def _memory(self, size: int) -> Ints:
         return np.zeros((size, at.R_KEYS + len(self.program.conditions.keys)), np.int64)
 
-    def _tell(self, longest: int, budget: int, partitions: int) -> None:
-        g, cols = self.g, self.columns.words
+    def _tell(self, longest: int, budget: int) -> None:
+        g, cols = self.g, self.cols
         conditions, code, bound = self.program.conditions, self.program.code, self.program.bound
         self._place_tables()
         cols[at.C_PLACES], cols[at.C_STRIDE] = g[at.T_PLACES], longest
-        cols[at.C_CLASSES], cols[at.C_MASKS] = self.classes.ctypes.data, g[at.T_MASKS]
-        g[at.G_COLS], g[at.G_REGISTERS], g[at.G_STRIDE] = self.columns.address, conditions.registers, longest
-        g[at.G_FIRST], g[at.G_NULLABLE], g[at.G_PARTITIONS] = code.first, code.nullable, partitions
+        cols[at.C_CLASSES] = self.classes.ctypes.data
+        g[at.G_COLS], g[at.G_REGISTERS], g[at.G_STRIDE] = cols.ctypes.data, conditions.registers, longest
+        g[at.G_FIRST], g[at.G_NULLABLE], g[at.G_NEEDS] = code.first, code.nullable, self.program.needs
+        g[at.G_WIDE] = 0 if self.ground.masks.dtype == np.uint8 else 3
         g[at.G_DEPENDENT], g[at.G_LABELS] = conditions.dependent, len(bound.labels)
         g[at.G_UPDATES] = bool(conditions.registers or conditions.classes)
         g[at.G_SKIP] = SKIPS[bound.skip.to]
         g[at.G_SKIP_TO] = sum(1 << i for i, label in enumerate(bound.labels) if label in bound.skip.members)
         g[at.G_WITHIN] = _window(bound.within)
         g[at.G_TIMEOUTS] = bound.within is not None and bound.within.timeouts
+        g[at.G_SECOND] = at.ANYTHING if g[at.G_TIMEOUTS] else code.second
+        g[at.G_NO_TIME] = self.ground.no_time
         g[at.G_BUDGET], g[at.G_KEYS] = budget, len(conditions.keys)
         g[at.G_PATIENCE] = budget if conditions.classes else PATIENCE
         g[at.G_SHARES] = not (conditions.numbered or conditions.from_start or g[at.G_TIMEOUTS])
@@ -167,11 +198,15 @@ class _Search:
         """Yield what is found, as the room for it fills."""
         from cerise.engines.rows.search import scan
 
+        return self.found(lambda: scan(int(self.g.ctypes.data), self.formulas.edge))
+
+    def found(self, go_on: Callable[[], int]) -> Iterator[RowMatches]:
+        """Yield what is found as a search goes on, until it is done; it says why it stops."""
         while True:
-            why = scan(int(self.g.ctypes.data), self.formulas.edge)
+            why = go_on()
             if why in (at.DONE, at.FULL):
                 if self.g[at.G_MATCHES]:
-                    yield self._taken()
+                    yield self.taken()
                 elif why == at.FULL:
                     self.tables[at.T_OUT_LABELS] = np.zeros(2 * len(self.tables[at.T_OUT_LABELS]), np.int64)
                 if why == at.DONE:
@@ -180,7 +215,8 @@ class _Search:
                 self._mend(why)
             self._place_tables()
 
-    def _taken(self) -> RowMatches:
+    def taken(self) -> RowMatches:
+        """Return the matches that were found since the last ones were taken."""
         count, labelled = int(self.g[at.G_MATCHES]), int(self.g[at.G_LABELLED])
         self.g[at.G_MATCHES] = self.g[at.G_LABELLED] = 0
         out = self.tables[at.T_OUT][:count].T.copy()
@@ -209,7 +245,7 @@ class _Search:
         elif why in (at.SPENT, at.FORGETFUL):
             raise PlanError(
                 f"the search for one match took more than {int(self.g[at.G_BUDGET]):,} steps, at row {row}"
-                " of the ordered input: the pattern can be matched in too many ways",
+                f" of {self.INPUT}: the pattern can be matched in too many ways",
                 hint="make it less ambiguous, add WITHIN, or raise Options(max_steps=…)",
             )
         elif why == at.UNMAPPED:
@@ -240,27 +276,7 @@ def _window(within: Extent | None) -> int:
     return within.size - within.exclusive
 
 
-def _times(bound: BoundRows, table: pa.Table) -> tuple[Ints, int]:
-    """Return what WITHIN measures, never descending, and the number that stands for no time."""
-    if bound.within is None:
-        return np.zeros(1, np.int64), 0
-    name = bound.order[0].column
-    column = raw_column(table, (name,))
-    times = canonical(column, kind_of(column.type), name).cast(pa.int64())
-    none = _unused(times)
-    found = np.ascontiguousarray(times.fill_null(none), dtype=np.int64)
-    return (~found, ~none) if bound.order[0].descending else (found, none)
-
-
-def _unused(numbers: pa.Array) -> int:
-    """Return a number that is none of some."""
-    ends = pc.min_max(numbers)
-    low, high = ends["min"].as_py(), ends["max"].as_py()
-    if low is None:
-        return 0
-    if low > INT64_MIN:
-        return int(low) - 1
-    if high < INT64_MAX:
-        return int(high) + 1
-    taken = set(numbers.to_pylist())
-    return next(each for each in range(len(taken) + 1) if each not in taken)
+def _partitions(offsets: Ints, part: tuple[int, int]) -> tuple[int, int]:
+    """Return the first of the partitions that some rows are in, and the one after the last."""
+    low, high = part
+    return int(np.searchsorted(offsets, low, "right")) - 1, int(np.searchsorted(offsets, high))

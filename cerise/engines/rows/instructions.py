@@ -11,6 +11,7 @@ from itertools import permutations
 import numpy as np
 import numpy.typing as npt
 
+from cerise.engines.rows.layout import ANYTHING
 from cerise.errors import PlanError
 from cerise.pattern.rows import (
     Alternation,
@@ -44,24 +45,32 @@ class Code:
     Attributes:
         rows: the instructions; the first is where a search begins.
         first: a bit for each label that the first row of a match can have.
+        second: a bit for each label that its second row can have; ANYTHING where it may have none.
+        needs: a bit for each label that some row of every match has.
         nullable: whether a match can be empty, or the first row cannot be told from its labels.
         loops: how deep quantifiers of what may map no row stand in one another.
     """
 
     rows: npt.NDArray[np.int64]
     first: int
+    second: int
+    needs: int
     nullable: bool
     loops: int
 
 
 def compile_pattern(pattern: RowPattern) -> Code:
     """Return the instructions of a pattern."""
-    writer = _Writer({name: i for i, name in enumerate(labels(pattern))})
+    numbers = {name: i for i, name in enumerate(labels(pattern))}
+    writer = _Writer(numbers)
     accept = writer.add(ACCEPT)
     start = writer.write(pattern, accept, hidden=False)
     rows = np.array(writer.lines, np.int64).reshape(-1, I_WORDS)
-    first, nullable = _first(rows, start)
-    return Code(_renumbered(rows, start), first, nullable, writer.loops)
+    begins, nullable = _reached(rows, {start})
+    follows, short = _reached(rows, {int(rows[each, I_B]) for each in begins})
+    second = ANYTHING if short else _bits(rows, follows)
+    needs = sum(1 << numbers[each] for each in needed_labels(pattern))
+    return Code(_renumbered(rows, start), _bits(rows, begins), second, needs, nullable, writer.loops)
 
 
 @dataclass(slots=True)
@@ -165,17 +174,35 @@ def is_nullable(pattern: RowPattern) -> bool:
             return low == 0 or is_nullable(item)
 
 
-def _first(rows: npt.NDArray[np.int64], start: int) -> tuple[int, bool]:
-    """Return the labels of first rows as bits, and whether a match may begin otherwise."""
-    first, nullable = 0, False
-    seen, todo = {start}, [start]
+def needed_labels(pattern: RowPattern) -> frozenset[str]:
+    """Return the labels that every match of a pattern has a row of."""
+    match pattern:
+        case Label(name):
+            return frozenset({name})
+        case Anchor():
+            return frozenset()
+        case Concat(items) | Permute(items):
+            return frozenset().union(*map(needed_labels, items))
+        case Alternation(items):
+            return frozenset.intersection(*map(needed_labels, items))
+        case Excluded(item):
+            return needed_labels(item)
+        case Quantified(item, low):
+            return needed_labels(item) if low else frozenset()
+
+
+def _reached(rows: npt.NDArray[np.int64], starts: set[int]) -> tuple[set[int], bool]:
+    """Return the instructions that map the next row, and whether a match may be complete before it."""
+    found, complete = set(), False
+    seen, todo = set(starts), list(starts)
     while todo:
-        op, a, b, _ = rows[todo.pop()].tolist()
+        at = todo.pop()
+        op, a, b, _ = rows[at].tolist()
         follow: tuple[int, ...] = ()
         if op == ROW:
-            first |= 1 << min(a, DEEPEST)
+            found.add(at)
         elif op == ACCEPT:
-            nullable = True
+            complete = True
         elif op == MARK:
             follow = (b,)
         elif op in (FIRST, END):
@@ -184,7 +211,12 @@ def _first(rows: npt.NDArray[np.int64], start: int) -> tuple[int, bool]:
             follow = (a, b)
         todo += [each for each in follow if each not in seen]
         seen |= set(follow)
-    return first, nullable
+    return found, complete
+
+
+def _bits(rows: npt.NDArray[np.int64], mapping: set[int]) -> int:
+    """Return a bit for each label that some instructions map a row to."""
+    return int(sum(1 << label for label in {min(int(rows[each, I_A]), DEEPEST) for each in mapping}))
 
 
 def _renumbered(rows: npt.NDArray[np.int64], start: int) -> npt.NDArray[np.int64]:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Masks = npt.NDArray[np.uint8] | npt.NDArray[np.int64]  # a bit for each label
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,10 @@ def joined(parts: list[RowMatches]) -> RowMatches:
     )  # fmt: skip
 
 
-def unmatched_rows(matches: RowMatches, total: int) -> Ints:
-    """Return the rows, of so many, in no match and not the start of an empty one (M36)."""
+def unmatched_rows(matches: RowMatches, total: int, first: int = 0) -> Ints:
+    """Return the rows, of so many from the first on, in no match and not the start of an empty one (M36)."""
     ends = matches.starts + np.maximum(matches.lengths, 1)
     changes = np.zeros(total + 1, np.int64)
-    np.add.at(changes, matches.starts, 1)
-    np.add.at(changes, ends, -1)
-    return np.flatnonzero(np.cumsum(changes[:-1]) == 0).astype(np.int64)
+    np.add.at(changes, matches.starts - first, 1)
+    np.add.at(changes, ends - first, -1)
+    return np.flatnonzero(np.cumsum(changes[:-1]) == 0).astype(np.int64) + first

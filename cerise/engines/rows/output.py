@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from cerise.engines.rows.atoms import atom_column
 from cerise.engines.rows.matches import Bools, Ints, RowMatches
-from cerise.engines.rows.places import View, places
+from cerise.engines.rows.ordering import Ordered
+from cerise.engines.rows.places import View
 from cerise.errors import DataError, UnsupportedError
 from cerise.kinds import canonical, restore
 from cerise.pattern.check import kind_of
@@ -17,6 +18,8 @@ from cerise.pattern.evaluate import compiled
 from cerise.pattern.expr import Attr, Expr, attributes
 from cerise.pattern.rows import BoundRows, Measure
 from cerise.pattern.values import Fault
+
+WORTH_COMPILING = 2_000  # rows
 
 
 def to_table(bound: BoundRows, prepared: pa.Table, offsets: Ints, matches: RowMatches) -> pa.Table:
@@ -32,13 +35,15 @@ def to_table(bound: BoundRows, prepared: pa.Table, offsets: Ints, matches: RowMa
         DataError: where a measure cannot be computed.
         UnsupportedError: where only Spark can compute it.
     """
-    view = View(bound, prepared, offsets, matches, places(bound, matches))
+    return shown(bound, Ordered(prepared, None, offsets, {}), matches)
+
+
+def shown(bound: BoundRows, rows: Ordered, matches: RowMatches) -> pa.Table:
+    """Return matches among some rows as `to_table` does."""
+    view = View.of(bound, rows, matches)
     atoms = _atoms(view)
     measures = {each.name: _measure(each, atoms, view.matched, bound) for each in bound.measures}
-    columns = [
-        measures[each.name] if each.measure else view.take(each.name, view.places.row)
-        for each in bound.output
-    ]
+    columns = [measures[each.name] if each.measure else view.show(each.name) for each in bound.output]
     return pa.Table.from_arrays(columns, names=[each.name for each in bound.output])
 
 
@@ -50,7 +55,7 @@ def atom_columns(
     The row is one of the prepared table: under ONE ROW PER MATCH, the first of the match, or where an
     empty one was found; so there always is one.
     """
-    view = View(bound, prepared, offsets, matches, places(bound, matches))
+    view = View.of(bound, Ordered(prepared, None, offsets, {}), matches)
     return _atoms(view), view.places.row
 
 
@@ -63,13 +68,14 @@ def to_atoms(bound: BoundRows, prepared: pa.Table, offsets: Ints, matches: RowMa
     Its columns are those of the input that are shown, by their place in the output (`_s0`, …), the atoms
     of measures, and whether a row belongs to a match.
     """
-    view = View(bound, prepared, offsets, matches, places(bound, matches))
+    return shown_atoms(bound, Ordered(prepared, None, offsets, {}), matches)
+
+
+def shown_atoms(bound: BoundRows, rows: Ordered, matches: RowMatches) -> pa.Table:
+    """Return what the result for matches among some rows is computed from, as `to_atoms` does."""
+    view = View.of(bound, rows, matches)
     names = dict.fromkeys(name for each in bound.measures for name in each.atoms)
-    columns = {
-        f"_s{i}": view.take(each.name, view.places.row)
-        for i, each in enumerate(bound.output)
-        if not each.measure
-    }
+    columns = {f"_s{i}": view.show(each.name) for i, each in enumerate(bound.output) if not each.measure}
     columns |= {name: atom_column(bound.atoms[name], view) for name in names}
     return pa.table({**columns, MATCHED: pa.array(view.matched)})
 
@@ -99,14 +105,20 @@ def _measure(measure: Measure, atoms: pa.Table, matched: Bools, bound: BoundRows
 
 
 def _computed(expr: Expr, atoms: pa.Table, refuse: Callable[[Fault], None]) -> pa.Array:
-    """Compute an expression row by row, by Spark's ANSI rules: what cannot be computed is an error (S4.6)."""
-    function = compiled(expr, refuse)
-    columns = {
-        each.path: canonical(atoms.column(each.path[0]), kind_of(each), each.path[0]).to_pylist()
+    """Compute an expression, by Spark's ANSI rules: what cannot be computed is an error (S4.6)."""
+    rows = atoms.num_rows
+    columns = {each.path: atoms.column(each.path[0]) for each in attributes(expr)}
+    if rows >= WORTH_COMPILING:
+        from cerise.engines.rows.computing import compute, is_compiled  # this brings numba
+
+        if is_compiled(expr) and not (found := compute(expr, columns, rows)).faults:
+            return found.values
+    function = compiled(expr, refuse)  # row by row: it knows which row is at fault, or that none is
+    lists = {
+        each.path: canonical(columns[each.path], kind_of(each), each.path[0]).to_pylist()
         for each in attributes(expr)
     }
-    values = [function(columns, {"": (i,)}, {}) for i in range(atoms.num_rows)]
-    return restore(values, kind_of(expr))
+    return restore([function(lists, {"": (i,)}, {}) for i in range(rows)], kind_of(expr))
 
 
 def _refuse(measure: Measure, bound: BoundRows) -> Callable[[Fault], None]:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
 
-from cerise.engines.rows.matches import Bools, Ints
-from cerise.engines.rows.ranks import joint_codes, ranks
+from cerise.engines.rows.crew import ALONE, Crew, crew_of
+from cerise.engines.rows.matches import Ints
+from cerise.engines.rows.ordering import ordered
+from cerise.engines.rows.ranks import joint_codes
 from cerise.errors import UnsupportedError
 from cerise.events import Path, raw_column
 from cerise.kinds import COMPUTABLE, canonical, kind_of, plain_table, restore
 from cerise.pattern import check
 from cerise.pattern.evaluate import compiled
 from cerise.pattern.expr import Attr, Expr, attributes
-from cerise.pattern.rows import CLASSIFIER, Atom, BoundRows, Derived, Nav, Order, RowAgg
+from cerise.pattern.rows import CLASSIFIER, Atom, BoundRows, Derived, Nav, RowAgg
 
 WORTH_THREADS = 100_000  # rows
+WORTH_COMPILING = 2_000
 
 
 def prepare(bound: BoundRows, table: pa.Table) -> pa.Table:
@@ -29,28 +32,58 @@ def prepare(bound: BoundRows, table: pa.Table) -> pa.Table:
     Raises:
         UnsupportedError: where a derived column is missing that only Spark can compute.
     """
-    table = _coded(bound, derived(bound, plain_table(table.select(_needed_of(bound, table)))))
-    order = _sorted_rows(bound, table)
-    return table if order is None else _taken(table, order)
+    table = _coded(bound, input_of(bound, table))
+    with crew_of((os.cpu_count() or 1) if len(table) >= WORTH_THREADS else 1) as crew:
+        order = ordered(bound, table, crew).order
+        return table if order is None else _taken(table, order, crew)
 
 
-def _taken(table: pa.Table, order: Ints) -> pa.Table:
+def input_of(bound: BoundRows, table: pa.Table) -> pa.Table:
+    """Return the columns of the input that are needed, in plain types, with the derived ones."""
+    return derived(bound, plain_table(table.select(_needed_of(bound, table))))
+
+
+def whole(table: pa.Table, crew: Crew = ALONE, apart: Iterable[str] = ()) -> pa.Table:
+    """Return a table whose columns are each in one piece, but for some that may stay as they are."""
+
+    def joined(name: str) -> pa.ChunkedArray:
+        return table.column(name) if name in apart else _in_one_piece(table.column(name))
+
+    return pa.table(crew.each(joined, table.column_names), schema=table.schema)
+
+
+def _in_one_piece(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if column.num_chunks == 1:
+        return column
+    if pa.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+    try:
+        return pa.chunked_array([column.combine_chunks()], column.type)
+    except pa.ArrowInvalid:  # strings that are too long for one piece
+        return column
+
+
+def _taken(table: pa.Table, order: Ints, crew: Crew) -> pa.Table:
     """Return rows in an order; large columns are moved side by side."""
     index = pa.array(order)
-    if len(order) < WORTH_THREADS:
-        return table.take(index)
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        columns = list(pool.map(lambda column: column.combine_chunks().take(index), table.columns))
+    columns = crew.each(lambda column: column.combine_chunks().take(index), table.columns)
     return pa.table(columns, schema=table.schema)
 
 
-def needed_columns(bound: BoundRows) -> tuple[str, ...]:
-    """Return the columns that matching and its result read: of the input, then derived ones."""
-    used = {column for atom in bound.atoms.values() for column in read_by(atom)}
+def needed_columns(bound: BoundRows, asked: Iterable[str] | None = None) -> tuple[str, ...]:
+    """Return the columns that matching and its result read: of the input, then derived ones.
+
+    Args:
+        bound: the clause.
+        asked: the columns that conditions still read; None: all that they read.
+    """
+    measured = {name for each in bound.measures for name in each.atoms}
+    atoms = [each for name, each in bound.atoms.items() if asked is None or name in measured]
+    used = {column for atom in atoms for column in read_by(atom)} | {*(asked or ())}
     used |= {*bound.partition, *(each.column for each in bound.order)}
     used |= {each.name for each in bound.output if not each.measure}
     names = [*bound.columns.names, *(each.name for each in bound.derived)]
-    return tuple(name for name in names if name in used)
+    return tuple(name for name in names if name in used) or tuple(names[:1])  # one tells how many rows
 
 
 def read_by(atom: Atom) -> set[str]:
@@ -113,6 +146,12 @@ def computed(column: Derived, table: pa.Table) -> pa.Array:
     if isinstance(expr, Attr):
         return raw_column(table, expr.path).cast(column.type)
     paths = list(dict.fromkeys(each.path for each in attributes(expr)))
+    if table.num_rows >= WORTH_COMPILING:
+        from cerise.engines.rows.computing import compute, is_compiled  # this brings numba
+
+        if is_compiled(expr):
+            raw = {path: raw_column(table, path) for path in paths}
+            return compute(expr, raw, table.num_rows).values.cast(column.type)
     arrays = [_read(table, path) for path in paths]
     if len(arrays) != 1:
         return _evaluated(expr, dict(zip(paths, arrays, strict=True)), table.num_rows).cast(column.type)
@@ -131,53 +170,3 @@ def _read(table: pa.Table, path: Path) -> pa.Array:
     column = raw_column(table, path)
     kind = kind_of(column.type)
     return canonical(column, kind, ".".join(path)) if kind in COMPUTABLE else column
-
-
-# ---- the order
-
-
-def _sorted_rows(bound: BoundRows, table: pa.Table) -> Ints | None:
-    """Return the rows in order, or None where they are in order already."""
-    code, count = joint_codes([(name, table.column(name)) for name in bound.partition], table.num_rows)
-    keys = [key for each in bound.order for key in _sort_keys(each, table)]
-    if _ascending([code, *keys]):
-        return None
-    if _ascending(keys):
-        return _grouped(code, count)
-    order = np.argsort(keys[0], kind="stable") if len(keys) == 1 else np.lexsort(keys[::-1])
-    return order if count == 1 else order[_grouped(code[order], count)]
-
-
-def _grouped(code: Ints, count: int) -> Ints:
-    """Return the rows by their code, those of equal codes as they are, in time linear in their number."""
-    if count > 8 * len(code) + 1024:
-        distinct, code = np.unique(code, return_inverse=True)
-        count = len(distinct)
-    from cerise.kernels.arrays import group
-
-    ends = np.cumsum(np.bincount(code, minlength=count))
-    order = np.empty(len(code), np.int64)
-    group(code, np.concatenate([[0], ends[:-1]]), order)
-    return order
-
-
-def _sort_keys(order: Order, table: pa.Table) -> list[Ints]:
-    """Return the integers that sort a column as asked: whether there is a value, if some lack one, and it."""
-    rank, nulls = ranks(table.column(order.column), order.column)
-    if order.descending:
-        rank = ~rank
-    if nulls is None:
-        return [rank]
-    return [(~nulls if order.nulls_first else nulls).astype(np.int64), np.where(nulls, 0, rank)]
-
-
-def _ascending(keys: list[Ints]) -> bool:
-    """Whether rows are in the order of keys, the first of them first."""
-    tied: Bools | None = None
-    for key in keys:
-        before, after = key[:-1], key[1:]
-        falls = before > after if tied is None else (before > after) & tied
-        if falls.any():
-            return False
-        tied = before == after if tied is None else (before == after) & tied
-    return True

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cerise.engines.rows.crew import ALONE, Crew, blocks, room
 from cerise.engines.rows.matches import Bools, Ints
 from cerise.errors import UnsupportedError
-from cerise.kinds import Kind, canonical, kind_of
+from cerise.kinds import INT64_MIN, Kind, canonical, kind_of
 
 NUMERIC = {Kind.INT, Kind.BOOL, Kind.INSTANT, Kind.LOCAL, Kind.DATE, Kind.DURATION, Kind.NULL}
 LARGEST = 2**62
@@ -24,19 +27,23 @@ def ranks(column: pa.Array | pa.ChunkedArray, name: str) -> tuple[Ints, Bools | 
     if kind is Kind.FLOAT:
         return _double_ranks(canonical(column, kind, name)), nulls
     if kind in NUMERIC:
-        return np.asarray(canonical(column, kind, name).cast(pa.int64()).fill_null(0), dtype=np.int64), nulls
+        numbers = canonical(column, kind, name).cast(pa.int64())
+        return np.asarray(numbers.fill_null(0) if nulls is not None else numbers, dtype=np.int64), nulls
     return _sorted_codes(column, name), nulls
 
 
-def codes(column: pa.Array | pa.ChunkedArray, name: str) -> tuple[Ints, int]:
+def codes(column: pa.Array | pa.ChunkedArray, name: str, crew: Crew = ALONE) -> tuple[Ints, int]:
     """Return numbers below a bound, equal and ordered as the values are, null before all, and the bound."""
     if pa.types.is_dictionary(column.type):
         return _dictionary_codes(column, name)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return _string_codes(column, name, crew)
     rank, nulls = ranks(column, name)
-    if len(rank) and int(rank.max()) - int(rank.min()) < CLOSE * len(rank):  # they are codes already
-        least = int(rank.min()) - 1
-        near = rank - least
-        return near if nulls is None else np.where(nulls, 0, near), int(rank.max()) - least + 1
+    low, high = (int(rank.min()), int(rank.max())) if len(rank) else (0, 0)
+    if low > INT64_MIN and high - low < CLOSE * len(rank):  # they are codes already
+        near = room(len(rank))
+        crew.each(lambda block: _shifted(rank, low - 1, near, block), blocks(len(rank)))
+        return near if nulls is None else np.where(nulls, 0, near), high - low + 2
     encoded = pa.array(rank, mask=nulls).dictionary_encode()
     distinct = np.asarray(encoded.dictionary)
     place = np.empty(len(distinct) + 1, np.int64)
@@ -45,20 +52,74 @@ def codes(column: pa.Array | pa.ChunkedArray, name: str) -> tuple[Ints, int]:
     return place[np.asarray(encoded.indices.fill_null(len(distinct)))], len(distinct) + 1
 
 
+def _shifted(numbers: Ints, by: int, out: Ints, block: tuple[int, int]) -> None:
+    here = slice(*block)
+    np.subtract(numbers[here], by, out=out[here])
+
+
+def _string_codes(column: pa.Array | pa.ChunkedArray, name: str, crew: Crew) -> tuple[Ints, int]:
+    """As `codes`, of strings: each thread numbers those that it sees, and then all of them are ranked."""
+    whole = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+    shares = crew.shares(len(whole))
+    found: Ints = room(len(whole))
+
+    def numbered(share: tuple[int, int]) -> pa.Array:
+        return _numbered(whole.slice(share[0], share[1] - share[0]), found[slice(*share)])
+
+    words = crew.each(numbered, shares)
+    place = _sorted_codes(pa.concat_arrays(words), name)
+    starts = np.cumsum([0, *map(len, words)])
+
+    def ranked(i: int) -> None:
+        known = np.concatenate([[0], place[starts[i] : starts[i + 1]]])
+        for low, high in blocks(shares[i][1] - shares[i][0]):
+            here = found[shares[i][0] + low : shares[i][0] + high]
+            here[:] = known[here]
+
+    crew.each(ranked, range(len(shares)))
+    return found, int(place.max(initial=0)) + 1
+
+
+def _numbered(column: pa.ChunkedArray, out: Ints) -> pa.Array:
+    """Write a number, from 1, for each string, 0 for none; return the strings in that order."""
+    from cerise.engines.rows.interning import Interned  # this brings numba
+
+    known, done = Interned(), 0
+    if pa.types.is_string(column.type):
+        for chunk in column.chunks:
+            if not known.numbers(chunk, out[done : done + len(chunk)]):
+                break
+            done += len(chunk)
+    if done == len(column):
+        return pa.concat_arrays([pa.array([], column.type), *known.words])
+    coded = column.combine_chunks().dictionary_encode()
+    out[:] = _indices(coded, -1)
+    out += 1
+    return coded.dictionary
+
+
 def _dictionary_codes(column: pa.Array | pa.ChunkedArray, name: str) -> tuple[Ints, int]:
     """As `codes`, of a column that has codes already: only its distinct values are ranked."""
     whole = column.unify_dictionaries().combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     place, bound = codes(whole.dictionary, name)
-    missing = np.append(place, 0)  # of a row without a value
-    indices = whole.indices.fill_null(len(place)) if whole.indices.null_count else whole.indices
-    return missing[np.asarray(indices)], bound
+    return np.append(place, 0)[_indices(whole, len(place))], bound
 
 
-def joint_codes(columns: list[tuple[str, pa.Array | pa.ChunkedArray]], rows: int) -> tuple[Ints, int]:
+def _indices(column: pa.DictionaryArray, missing: int) -> Any:
+    """Return the numbers of values in a dictionary, and another one for rows without a value."""
+    return np.asarray(column.indices.fill_null(missing) if column.indices.null_count else column.indices)
+
+
+def joint_codes(
+    columns: list[tuple[str, pa.Array | pa.ChunkedArray]], rows: int, crew: Crew = ALONE
+) -> tuple[Ints, int]:
     """Return numbers below a bound, equal and ordered as the values of several columns are, and the bound."""
-    joint, bound = np.zeros(rows, np.int64), 1
-    for name, column in columns:
-        number, count = codes(column, name)
+    if not columns:
+        return np.zeros(rows, np.int64), 1
+    (name, column), *others = columns
+    joint, bound = codes(column, name, crew)
+    for name, column in others:
+        number, count = codes(column, name, crew)
         if bound * count > LARGEST:
             joint, bound = codes(pa.array(joint), name)
         joint, bound = joint * count + number, bound * count

@@ -1,10 +1,10 @@
-"""Run a MATCH_RECOGNIZE clause over a table in this process: partitions are searched on all cores."""
+"""Run a MATCH_RECOGNIZE clause over a table in this process, on all cores: partitions, or slices of one."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,17 +13,28 @@ import pyarrow as pa
 
 from cerise.engines.base import Options
 from cerise.engines.reference import rows as reference
-from cerise.engines.rows.engine import Program, compile_rows, describe, find_matches, why_not
-from cerise.engines.rows.matches import Ints, RowMatches, joined, unmatched_rows
-from cerise.engines.rows.output import to_table
-from cerise.engines.rows.prepare import derived, partitions, prepare
-from cerise.engines.rows.skipping import Skipper, why_not_skipping
+from cerise.engines.rows.chain import Candidates, Searched, chained
+from cerise.engines.rows.conditions import parted
+from cerise.engines.rows.crew import ALONE, Crew, crew_of
+from cerise.engines.rows.engine import Program, compile_rows, describe, ground_of, search, why_not
+from cerise.engines.rows.ground import Ground
+from cerise.engines.rows.judging import Judge, judged, sifted
+from cerise.engines.rows.matches import Ints, Masks, RowMatches, joined, unmatched_rows
+from cerise.engines.rows.ordering import Ordered, Wanted, ordered
+from cerise.engines.rows.output import shown, shown_atoms, to_atoms, to_table
+from cerise.engines.rows.prepare import input_of, needed_columns, partitions, prepare, read_by, whole
+from cerise.engines.rows.skipping import wanted_labels, why_not_skipping
+from cerise.engines.rows.slices import Stretch, stretches
 from cerise.errors import PlanError, UnsupportedError, did_you_mean
+from cerise.pattern.expr import attributes
 from cerise.pattern.rows import BoundRows, Order, Show
+from cerise.plan.overlap import AMPLIFIED, Halo
+from cerise.plan.row_slices import is_chained, row_halo, starts_are_free
 
 ENGINES = ("rows", "reference")
 WORTH_A_THREAD = 200_000  # rows
 WORTH_A_FILTER = 10_000
+PARTS_PER_THREAD = 4  # so that none waits long for the others
 
 
 def chosen(bound: BoundRows, options: Options) -> tuple[str, str]:
@@ -41,16 +52,25 @@ def chosen(bound: BoundRows, options: Options) -> tuple[str, str]:
     return options.engine, "as asked"
 
 
-def explained(bound: BoundRows, options: Options) -> dict[str, str]:
-    """Say, by name, what is to be known about how a clause is run."""
+def explained(bound: BoundRows, options: Options, slices: str | None = None) -> dict[str, str]:
+    """Say, by name, what is to be known about how a clause is run.
+
+    Args:
+        bound: the clause.
+        options: how it is run.
+        slices: how the rows of one partition are shared out, where not to threads of this process.
+    """
     engine, why = chosen(bound, options)
     facts = {
-        "partition": ", ".join(bound.partition) or "none: all rows are one partition, searched by one task",
+        "partition": ", ".join(bound.partition) or "none: all rows are one partition",
+        **({} if bound.partition else {"slices": slices or _shown_slices(bound, options)}),
         "order": ", ".join(_shown_order(each) for each in bound.order) or "as the rows come",
         "engine": f"{engine} ({why})",
     }
     if engine == "rows":
         facts |= describe(compile_rows(bound))
+        if needed := _needed_alone(compile_rows(bound)):
+            facts["searched"] = f"partitions with rows that can be {', '.join(needed)}"
     if why_not_skipping(bound) is None:
         facts["left out"] = "rows that no variable but the skipped one can be, before the search"
     if bound.within is not None:
@@ -60,35 +80,78 @@ def explained(bound: BoundRows, options: Options) -> dict[str, str]:
     return facts | ({"by Spark": "; ".join(only)} if only else {})
 
 
+def halo_of(bound: BoundRows, options: Options) -> Halo | str:
+    """Return what slices of one partition need beyond their rows, or say why it is not cut."""
+    engine, _ = chosen(bound, options)
+    return row_halo(bound) if engine == "rows" else f"the engine {engine} searches a partition as a whole"
+
+
+def _shown_slices(bound: BoundRows, options: Options) -> str:
+    needs = halo_of(bound, options)
+    if starts_are_free(bound) and chosen(bound, options)[0] == "rows":
+        return "some for each thread, where rows are many"
+    if isinstance(needs, str):
+        return f"none, one thread searches all rows: {needs}"
+    return "one for each thread, where rows are many; then their matches are put in order"
+
+
 def _shown_order(order: Order) -> str:
     return order.column + (" descending" if order.descending else "")
 
 
 def run_rows(bound: BoundRows, table: pa.Table, options: Options) -> pa.Table:
     """Return the result of a clause over a table."""
-    if (
-        len(table) >= WORTH_A_FILTER
-        and why_not_skipping(bound) is None
-        and chosen(bound, options)[0] == "rows"
-    ):
-        table = derived(bound, table)
-        table = table.filter(pa.array(Skipper(bound).kept(table)))
+    if chosen(bound, options)[0] == "reference":
+        return _by_reference(bound, table, options)
+    with crew_of(_threads(len(table), options)) as crew:
+        rows, ground = _laid_out(bound, table, crew)
+        found = [each for some in _found(ground, rows, crew, options) for each in some]
+    return pa.concat_tables([shown(bound, rows, joined([])), *found])
+
+
+def atoms_in(bound: BoundRows, table: pa.Table, options: Options) -> Iterator[pa.Table]:
+    """Yield what the result over a table is computed from, some at a time; one thread does it all."""
+    if chosen(bound, options)[0] == "reference":
+        prepared = prepare(bound, table)
+        offsets = partitions(bound, prepared)
+        for matches in found_in(bound, prepared, offsets, options):
+            yield to_atoms(bound, prepared, offsets, matches)
+        return
+    rows, ground = _laid_out(bound, table, ALONE)
+    for matches in _searched(ground, (0, len(ground)), options):
+        yield shown_atoms(bound, rows, matches)
+
+
+def _laid_out(bound: BoundRows, table: pa.Table, crew: Crew) -> tuple[Ordered, Ground]:
+    """Return the rows of a table in order, and as a search reads them."""
+    program = compile_rows(bound)
+    table, masks = _sifted(program, input_of(bound, table), crew)
+    rows = ordered(bound, _joined(bound, table, crew), crew, _wanted(program, masks))
+    return rows, Ground.of(program, rows, masks, crew)
+
+
+def _found(ground: Ground, rows: Ordered, crew: Crew, options: Options) -> Iterable[list[pa.Table]]:
+    """Return the result, part after part."""
+    bound = ground.program.bound
+
+    def to_tables(matches: Iterable[RowMatches]) -> list[pa.Table]:
+        return [shown(bound, rows, each) for each in matches]
+
+    def searched(part: Stretch) -> tuple[Searched, tuple[RowMatches, Candidates]]:
+        search = Searched(ground, part, options.max_steps)
+        return search, search.candidates()
+
+    if len(cut := _slices(ground, crew, options)) > 1:
+        return crew.each(to_tables, chained(crew.each(searched, cut)))
+    parts = _parts(bound, rows.offsets, crew.count)
+    return crew.each(lambda part: to_tables(_searched(ground, part, options)), parts)
+
+
+def _by_reference(bound: BoundRows, table: pa.Table, options: Options) -> pa.Table:
     prepared = prepare(bound, table)
     offsets = partitions(bound, prepared)
-    empty = to_table(bound, prepared, offsets, joined([]))
-    if chosen(bound, options)[0] == "reference":
-        found = found_in(bound, prepared, offsets, options)
-        return pa.concat_tables([empty, *(to_table(bound, prepared, offsets, each) for each in found)])
-    program = compile_rows(bound)
-    parts = _parts(offsets, options)
-
-    def results(part: Ints) -> list[pa.Table]:
-        low, high = int(part[0]), int(part[-1])
-        here, own = prepared.slice(low, high - low), part - low
-        return [to_table(bound, here, own, each) for each in _searched(program, here, own, options)]
-
-    with ThreadPoolExecutor(len(parts)) as pool:
-        return pa.concat_tables([empty, *(each for some in pool.map(results, parts) for each in some)])
+    found = [joined([]), *found_in(bound, prepared, offsets, options)]
+    return pa.concat_tables([to_table(bound, prepared, offsets, each) for each in found])
 
 
 def found_in(bound: BoundRows, prepared: pa.Table, offsets: Ints, options: Options) -> Iterator[RowMatches]:
@@ -96,21 +159,89 @@ def found_in(bound: BoundRows, prepared: pa.Table, offsets: Ints, options: Optio
     if chosen(bound, options)[0] == "reference":
         yield reference.to_matches(bound, reference.find_rows(bound, prepared), offsets)
     else:
-        yield from _searched(compile_rows(bound), prepared, offsets, options)
+        ground = ground_of(compile_rows(bound), prepared, offsets)
+        yield from _searched(ground, (0, len(ground)), options)
 
 
-def _searched(program: Program, table: pa.Table, offsets: Ints, options: Options) -> Iterator[RowMatches]:
-    found = find_matches(program, table, offsets, options.max_steps)
-    if program.bound.show is not Show.UNMATCHED:
+def _searched(ground: Ground, part: tuple[int, int], options: Options) -> Iterator[RowMatches]:
+    found = search(ground, part, options.max_steps)
+    if ground.program.bound.show is not Show.UNMATCHED:
         return found
+    low, high = part
     whole = joined(list(found))
-    return iter([replace(whole, unmatched=unmatched_rows(whole, len(table)))])
+    return iter([replace(whole, unmatched=unmatched_rows(whole, high - low, low))])
 
 
-def _parts(offsets: Ints, options: Options) -> list[Ints]:
-    """Cut the partitions into parts of about as many rows each, one for each thread."""
-    rows = int(offsets[-1])
-    count = options.threads or min(os.cpu_count() or 1, max(1, rows // WORTH_A_THREAD))
-    borders = np.searchsorted(offsets, [rows * i // count for i in range(1, count)])
-    cuts = sorted({0, *(int(each) for each in borders), len(offsets) - 1})
-    return [offsets[a : b + 1] for a, b in pairwise(cuts)] or [offsets]
+# ---- rows that no match can hold
+
+
+def _sifted(program: Program, table: pa.Table, crew: Crew) -> tuple[pa.Table, Masks | None]:
+    """Return the columns that are still needed, of rows that may matter, and which labels they could have."""
+    bound = program.bound
+    names = list(needed_columns(bound, _still_asked(program)))
+    if program.alone is None:
+        return table.select(names), None
+    skips = len(table) >= WORTH_A_FILTER and why_not_skipping(bound) is None
+    if not skips:
+        return table.select(names), judged(program.alone, table, len(bound.labels), crew)
+    return sifted(Judge(program.alone, len(bound.labels)), table, names, wanted_labels(bound), crew)
+
+
+def _still_asked(program: Program) -> set[str]:
+    """Return the columns that conditions read when rows have been judged by themselves."""
+    asked = program.conditions
+    derived = {each.name: each.expr for each in asked.derived}
+    names = {each.path[0] for expr in derived.values() if expr is not None for each in attributes(expr)}
+    return names | {name for name in asked.columns if name not in derived}
+
+
+def _wanted(program: Program, masks: Masks | None) -> Wanted | None:
+    """Return which partitions are searched, where rows by themselves can tell."""
+    needs = _needed_alone(program)
+    if masks is None or masks.dtype != np.uint8 or not needs or len(masks) < WORTH_A_FILTER:
+        return None
+    return Wanted(masks, sum(1 << program.bound.labels.index(each) for each in needs))
+
+
+def _needed_alone(program: Program) -> list[str]:
+    """Return labels that a partition needs for a match, and of which a row by itself tells if it has them."""
+    bound = program.bound
+    if not bound.partition or bound.show is Show.UNMATCHED:
+        return []
+    asked = {each.label for each in parted(bound)[0].conditions}
+    return [each for i, each in enumerate(bound.labels) if each in asked and (program.needs >> i) & 1]
+
+
+def _joined(bound: BoundRows, table: pa.Table, crew: Crew) -> pa.Table:
+    """Return a table with columns in one piece, but for strings of which one for each partition is shown."""
+    if bound.show is Show.UNMATCHED:
+        return whole(table, crew)
+    read = {name for each in bound.measures for atom in each.atoms for name in read_by(bound.atoms[atom])}
+    strings = {name for name in bound.partition if pa.types.is_string(table.schema.field(name).type)}
+    return whole(table, crew, apart=strings - read - {each.column for each in bound.order})
+
+
+# ---- threads
+
+
+def _threads(rows: int, options: Options) -> int:
+    return options.threads or min(os.cpu_count() or 1, max(1, rows // WORTH_A_THREAD))
+
+
+def _slices(ground: Ground, crew: Crew, options: Options) -> list[Stretch]:
+    """Cut rows that are one partition into slices, one for each thread, where matches depend on others."""
+    bound = ground.program.bound
+    needs = row_halo(bound)
+    if crew.count == 1 or bound.partition or isinstance(needs, str) or not is_chained(bound):
+        return []
+    amplified = math.inf if options.threads else AMPLIFIED
+    return stretches(ground, needs.after, crew.count, amplified=amplified)
+
+
+def _parts(bound: BoundRows, offsets: Ints, threads: int) -> list[tuple[int, int]]:
+    """Cut rows into parts of about as many each, some for each thread: it searches from these rows on."""
+    rows, count = int(offsets[-1]), 1 if threads == 1 else PARTS_PER_THREAD * threads
+    borders = np.array([rows * i // count for i in range(1, count)], np.int64)
+    if not starts_are_free(bound):
+        borders = offsets[np.searchsorted(offsets, borders)]
+    return list(pairwise(sorted({0, *borders.tolist(), rows}))) or [(0, 0)]

@@ -13,6 +13,7 @@ from cerise.engines.rows.layout import (
     C_NULLS,
     C_NUMBER,
     C_PLACES,
+    C_STEP,
     C_STRIDE,
     C_TEXTS,
     COLUMNS,
@@ -36,6 +37,7 @@ class Conditions:
 
     Attributes:
         source: the generated module.
+        judged: whether it tells for each row by itself which labels it could have.
         dependent: a bit for each label that is also asked about during the search.
         columns: the columns that are read, with their kinds.
         texts: the strings of the conditions, with their numbers.
@@ -50,6 +52,7 @@ class Conditions:
     """
 
     source: str = ""
+    judged: bool = False
     dependent: int = 0
     columns: dict[str, Kind] = field(default_factory=dict)
     texts: dict[str, int] = field(default_factory=dict)
@@ -76,9 +79,26 @@ def place(register: int, index: str) -> str:
     return f"load({words('cols', C_PLACES)}) + 8 * ({register} * {stride} + {index})"
 
 
+# what does not change while rows are judged is read before
+SCAN_NAMES = {C_NULLS: "nulls", C_STEP: "step", C_TEXTS: "texts", C_LOW: "low", C_HIGH: "high"}
+
+
+def column_name(number: int) -> str:
+    """Return the name of the address of a column, while rows are judged."""
+    return f"c{number}"
+
+
+def text_name(number: int) -> str:
+    """Return the name of the code of a string of the conditions, while rows are judged."""
+    return f"t{number}"
+
+
 @dataclass(slots=True)
 class Scope:
-    """Gives atoms their values while a row `e` is being mapped to a label in a match that starts at `d`."""
+    """Gives atoms their values while a row `e` is being mapped to a label in a match that starts at `d`.
+
+    While rows are judged by themselves there is no match yet: `searching` is false.
+    """
 
     bound: BoundRows
     found: Conditions
@@ -107,6 +127,8 @@ class Scope:
     def text(self, literal: str) -> str:
         """Return the code that stands for a string of the conditions."""
         number = self.found.texts.setdefault(literal, len(self.found.texts))
+        if not self.searching:
+            return text_name(number)
         texts = f"load({words('cols', C_TEXTS)})"
         return f"load({words(texts, number)})"
 
@@ -138,7 +160,7 @@ class Scope:
         row, missing = self._row(nav, writer)
         if nav.shift:
             row = writer.name(f"{row} + {nav.shift}" if nav.shift > 0 else f"{row} - {-nav.shift}")
-            bounds = f"{row} < load({words('cols', C_LOW)}) or {row} >= load({words('cols', C_HIGH)})"
+            bounds = f"{row} < {self._word(C_LOW)} or {row} >= {self._word(C_HIGH)}"
             missing = writer.name(either(missing, f"({bounds})"))
         if missing != NEVER:
             row = writer.name(f"e if {missing} else {row}")
@@ -182,6 +204,12 @@ class Scope:
         kind = kind_of_type(self.bound.type_of(name))
         self.found.columns.setdefault(name, kind)
         number = list(self.found.columns).index(name)
-        code = writer.name(loaded(f"load({words('cols', COLUMNS + number)}) + 8 * {row}", kind))
-        null = writer.name(f"(load(load({words('cols', C_NULLS)}) + 8 * {row}) >> {number}) & 1 != 0")
+        base = self._word(COLUMNS + number) if self.searching else column_name(number)
+        code = writer.name(loaded(f"{base} + 8 * {row}", kind))
+        bits = f"load({self._word(C_NULLS)} + {self._word(C_STEP)} * {row})"
+        null = writer.name(f"({bits} >> {number}) & 1 != 0")
         return Value(code, null if missing == NEVER else writer.name(f"{missing} or {null}"))
+
+    def _word(self, word: int) -> str:
+        """Return what generated code is told at a place."""
+        return f"load({words('cols', word)})" if self.searching else SCAN_NAMES[word]

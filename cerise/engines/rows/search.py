@@ -26,6 +26,7 @@ from cerise.engines.rows.instructions import (
 )
 from cerise.engines.rows.layout import (
     ANY_TIME,
+    ANYTHING,
     C_HIGH,
     C_LOW,
     C_NUMBER,
@@ -34,18 +35,17 @@ from cerise.engines.rows.layout import (
     ENDLESS,
     FITS,
     FORGETFUL,
-    FROM_END,
     FULL,
     G_BUDGET,
     G_COLS,
     G_CUT,
     G_DEPENDENT,
-    G_EPOCH,
     G_FIRST,
-    G_KEYS,
     G_LABELLED,
     G_LABELS,
+    G_LAST,
     G_MATCHES,
+    G_NEEDS,
     G_NO_TIME,
     G_NULLABLE,
     G_NUMBER,
@@ -54,21 +54,19 @@ from cerise.engines.rows.layout import (
     G_PATIENCE,
     G_REGISTERS,
     G_REGS,
-    G_REMEMBERED,
     G_ROW,
+    G_SECOND,
     G_SHARES,
     G_SKIP,
     G_SKIP_TO,
-    G_STRIDE,
+    G_START,
+    G_STOP,
     G_TIMEOUTS,
     G_TOUCHED,
     G_UPDATES,
+    G_WIDE,
     G_WITHIN,
     HIDDEN,
-    K_KIND,
-    K_N,
-    K_SET,
-    K_WORDS,
     NO_MATCH,
     O_LENGTH,
     O_NUMBER,
@@ -77,12 +75,6 @@ from cerise.engines.rows.layout import (
     O_TIMEOUT,
     O_WORDS,
     PAST_LAST,
-    R_EPOCH,
-    R_KEYS,
-    R_PC,
-    R_PROGRESS,
-    R_ROW,
-    REGISTER,
     S_PC,
     S_PROGRESS,
     S_REGISTERS,
@@ -90,17 +82,13 @@ from cerise.engines.rows.layout import (
     SPENT,
     T_CODE,
     T_CUT,
-    T_KEYS,
     T_LABELS,
     T_MASKS,
-    T_MEMORY,
-    T_MEMORY_SIZE,
     T_OFFSETS,
     T_OUT,
     T_OUT_LABELS,
     T_OUT_LABELS_SIZE,
     T_OUT_SIZE,
-    T_PLACES,
     T_STACK,
     T_STACK_SIZE,
     T_TIMES,
@@ -108,62 +96,25 @@ from cerise.engines.rows.layout import (
     TO_NEXT,
     UNMAPPED,
 )
-from cerise.kernels.jit import ask, get, int64, kernel, put
+from cerise.engines.rows.remembering import forgets, remembers
+from cerise.kernels.jit import ask, get, int64, kernel, load, put, void
+
+EACH_BYTE = 0x0101010101010101
+
+
+@kernel(inline=True)
+def mask_of(masks: int, wide: int, row: int) -> int:
+    """Return which labels a row could have by itself; above those of the pattern, bits say nothing."""
+    return load(masks + (row << wide))
 
 
 @kernel()
-def key_of(m: int, i: int) -> int:
-    """Return the i-th value on which the future of a search depends."""
-    key = get(m, T_KEYS) + 8 * K_WORDS * i
-    which, n = get(key, K_SET), get(key, K_N)
-    count = get(get(m, G_REGS), which)
-    if get(key, K_KIND) == REGISTER:
-        return count
-    at = count - 1 - n if get(key, K_KIND) == FROM_END else n
-    if at < 0 or at >= count:
-        return -1
-    return get(get(m, T_PLACES), which * get(m, G_STRIDE) + at)
-
-
-@kernel()
-def remembers(m: int, pc: int, row: int, progress: int) -> int:
-    """Note that a search goes on from here; return 1 where one has before, -1 where there is no room."""
-    size, keys, epoch = get(m, T_MEMORY_SIZE), get(m, G_KEYS), get(m, G_EPOCH)
-    width = 8 * (R_KEYS + keys)
-    hashed = (pc * 0x9E3779B1 + row * 0x85EBCA77 + progress * 0xC2B2AE3D) & 0x7FFFFFFFFFFF
-    for i in range(keys):
-        hashed = ((hashed ^ (key_of(m, i) & 0xFFFFFFFF)) * 0x9E3779B1) & 0x7FFFFFFFFFFF
-    at = (hashed ^ (hashed >> 17)) & (size - 1)
-    entry = get(m, T_MEMORY) + width * at
-    while get(entry, R_EPOCH) == epoch:
-        same = get(entry, R_PC) == pc and get(entry, R_ROW) == row and get(entry, R_PROGRESS) == progress
-        i = 0
-        while same and i < keys:
-            same = get(entry, R_KEYS + i) == key_of(m, i)
-            i += 1
-        if same:
-            return 1
-        at = (at + 1) & (size - 1)
-        entry = get(m, T_MEMORY) + width * at
-    if 2 * get(m, G_REMEMBERED) >= size:
-        return -1
-    put(m, G_REMEMBERED, get(m, G_REMEMBERED) + 1)
-    put(entry, R_EPOCH, epoch)
-    put(entry, R_PC, pc)
-    put(entry, R_ROW, row)
-    put(entry, R_PROGRESS, progress)
-    for i in range(keys):
-        put(entry, R_KEYS + i, key_of(m, i))
-    return 0
-
-
-@kernel()
-def fails(code: int, masks: int, pc: int, row: int, low: int, high: int) -> bool:
+def fails(code: int, masks: int, wide: int, pc: int, row: int, high: int) -> bool:
     """Whether a row, which is there, can be seen not to have the label that an instruction asks for."""
     line = code + 8 * I_WORDS * pc
     if get(line, I_OP) != ROW or row >= high:
         return False
-    return (get(masks, row - low) >> get(line, I_A)) & 1 == 0
+    return (mask_of(masks, wide, row) >> get(line, I_A)) & 1 == 0
 
 
 @kernel()
@@ -185,11 +136,13 @@ def copies(source: int, target: int, count: int) -> None:
 
 
 @kernel()
-def maps(m: int, edge: Any, line: int, row: int, progress: int, steps: int, start: int, low: int) -> int:
-    """Map a row to the label of an instruction: 1 where it can be, 0 where not, else why the search stops."""
+def maps(m: int, edge: Any, line: int, row: int, progress: int, steps: int, start: int) -> int:
+    """Map a row to the label of an instruction, which it could have by itself, where more is asked.
+
+    Returns:
+        1 where it can be mapped, 0 where not; else minus the reason why the search stops.
+    """
     label = get(line, I_A)
-    if (get(get(m, T_MASKS), row - low) >> label) & 1 == 0:
-        return 0
     if steps > get(m, G_PATIENCE):
         if steps > get(m, G_BUDGET):
             return -SPENT
@@ -201,7 +154,6 @@ def maps(m: int, edge: Any, line: int, row: int, progress: int, steps: int, star
         return 0
     if get(m, G_UPDATES):
         ask(edge, get(m, G_LABELS) + label, regs, start, row, cols, 0)
-    put(get(m, T_LABELS), row - low, label + HIDDEN * get(line, I_HIDDEN))
     return 1
 
 
@@ -216,9 +168,11 @@ def cuts(m: int, length: int, offset: int) -> None:
 @kernel()
 def attempt(m: int, edge: Any, low: int, high: int, start: int) -> int:
     """Return where the first match in preferment order that starts at a row ends, or NO_MATCH."""
-    code, masks = get(m, T_CODE), get(m, T_MASKS)
+    code, masks, wide, labels = get(m, T_CODE), get(m, T_MASKS), get(m, G_WIDE), get(m, T_LABELS)
     regs, registers, stack = get(m, G_REGS), get(m, G_REGISTERS), get(m, T_STACK)
-    width = 8 * (S_REGISTERS + registers)
+    width, room, timeouts = 8 * (S_REGISTERS + registers), get(m, T_STACK_SIZE), get(m, G_TIMEOUTS)
+    any_time, patience = get(m, G_WITHIN) == ANY_TIME, get(m, G_PATIENCE)
+    asked = -1 if get(m, G_UPDATES) else get(m, G_DEPENDENT)  # labels for which more is to do
     pc, row, progress, depth, steps = 0, start, -1, 0, 0
     for i in range(registers):
         put(regs, i, 0)
@@ -229,27 +183,30 @@ def attempt(m: int, edge: Any, low: int, high: int, start: int) -> int:
         line = code + 8 * I_WORDS * pc
         op, a, b = get(line, I_OP), get(line, I_A), get(line, I_B)
         if op == ROW:
-            beyond = row < high and expired(m, start, row)
+            beyond = row < high and not any_time and expired(m, start, row)
             if row >= high or beyond:
                 if beyond:
                     put(m, G_TOUCHED, 1)
                 cuts(m, row - start, start - low)
-            else:
-                mapped = maps(m, edge, line, row, progress, steps, start, low)
+            elif (mask_of(masks, wide, row) >> a) & 1:
+                mapped = 1
+                if steps > patience or (asked >> a) & 1:
+                    mapped = maps(m, edge, line, row, progress, steps, start)
                 if mapped < 0:
                     return mapped - 1
                 if mapped > 0:
+                    put(labels, row - low, a + HIDDEN * get(line, I_HIDDEN))
                     pc, row, progress = b, row + 1, -1
                     continue
         elif op == SPLIT:
             seen = high  # a row beyond the window does not fail: it may be what a time-out lacks
-            if get(m, G_TIMEOUTS) and row < high and expired(m, start, row):
+            if timeouts and row < high and expired(m, start, row):
                 seen = row
-            if fails(code, masks, a, row, low, seen):
+            if fails(code, masks, wide, a, row, seen):
                 pc = b
                 continue
-            if not fails(code, masks, b, row, low, seen):
-                if depth >= get(m, T_STACK_SIZE):
+            if not fails(code, masks, wide, b, row, seen):
+                if depth >= room:
                     return -DEEP - 1
                 entry = stack + width * depth
                 put(entry, S_PC, b)
@@ -315,21 +272,57 @@ def resumes(m: int, labels: int, start: int, end: int) -> int:
 
 
 @kernel()
-def forgets(m: int) -> None:
-    """Let nothing that was remembered hold any longer."""
-    put(m, G_EPOCH, get(m, G_EPOCH) + 1)
-    put(m, G_REMEMBERED, 0)
+def last_start(m: int, low: int, high: int) -> int:
+    """Return after which row no match starts: from there on, no row could have some label that it needs."""
+    needs, masks, wide = get(m, G_NEEDS), get(m, T_MASKS), get(m, G_WIDE)
+    found, row = 0, high
+    while row > low and found & needs != needs:
+        row -= 1
+        found |= mask_of(masks, wide, row)
+    return row if found & needs == needs else low - 1
 
 
 @kernel()
-def enters(m: int, edge: Any, low: int, high: int) -> None:
-    """Begin with a partition: find out which labels its rows could have."""
-    put(m, G_ROW, low)
+def enters(m: int, low: int, high: int) -> None:
+    """Begin with a partition."""
+    put(m, G_ROW, max(low, get(m, G_START)))
+    put(m, G_LAST, min(get(m, G_STOP), last_start(m, low, high) + 1, high))
     put(m, G_NUMBER, 0)
     put(get(m, G_COLS), C_LOW, low)
     put(get(m, G_COLS), C_HIGH, high)
-    ask(edge, FITS, 0, 0, 0, get(m, G_COLS), 0)
     forgets(m)
+
+
+@kernel()
+def may_start(m: int, row: int, high: int) -> bool:
+    """Whether the labels of a row, and those of the next, allow that a match starts there."""
+    if get(m, G_NULLABLE):
+        return True
+    second, masks, wide = get(m, G_SECOND), get(m, T_MASKS), get(m, G_WIDE)
+    if mask_of(masks, wide, row) & get(m, G_FIRST) == 0:
+        return False
+    return second == ANYTHING or (row + 1 < high and mask_of(masks, wide, row + 1) & second != 0)
+
+
+@kernel()
+def next_start(m: int, row: int, high: int, last: int) -> int:
+    """Return the first row from here on whose labels, and those of the next, allow that a match starts."""
+    if get(m, G_NULLABLE):
+        return row
+    first, second, masks, wide = get(m, G_FIRST), get(m, G_SECOND), get(m, T_MASKS), get(m, G_WIDE)
+    every = first * EACH_BYTE
+    if second != ANYTHING:
+        last = min(last, high - 1)  # after the last row there is none
+    while row < last:
+        if wide == 0:
+            while row + 8 <= last and load(masks + row) & every == 0:
+                row += 8
+        while row < last and mask_of(masks, wide, row) & first == 0:
+            row += 1
+        if second == ANYTHING or row >= last or mask_of(masks, wide, row + 1) & second != 0:
+            break
+        row += 1
+    return row if row < last else high
 
 
 @kernel()
@@ -360,17 +353,17 @@ def steps_on(m: int, edge: Any, low: int, high: int, start: int) -> int:
 @kernel(int64(int64, int64))
 def scan(m: int, edge: Any) -> int:
     """Search partition after partition, from where the last call stopped; return why this one stops."""
-    first, nullable, masks = get(m, G_FIRST), get(m, G_NULLABLE), get(m, T_MASKS)
     while get(m, G_PARTITION) < get(m, G_PARTITIONS):
         bounds = get(m, T_OFFSETS) + 8 * get(m, G_PARTITION)
         low, high = get(bounds, 0), get(bounds, 1)
         if get(m, G_ROW) < low:
-            enters(m, edge, low, high)
-        while get(m, G_ROW) < high:
-            start = get(m, G_ROW)
-            if nullable == 0 and get(masks, start - low) & first == 0:
-                put(m, G_ROW, start + 1)
-                continue
+            enters(m, low, high)
+        last = get(m, G_LAST)
+        while get(m, G_ROW) < last:
+            start = next_start(m, get(m, G_ROW), high, last)
+            put(m, G_ROW, start)
+            if start >= last:
+                break
             why = steps_on(m, edge, low, high, start)
             if why != DONE:
                 forgets(m)  # what is on the way has not failed, and will be searched again
@@ -380,7 +373,26 @@ def scan(m: int, edge: Any) -> int:
     return DONE
 
 
-@kernel(int64(int64, int64))
-def judges(edge: Any, cols: int) -> int:
-    """Find out which labels the rows of a partition could have."""
-    return ask(edge, FITS, 0, 0, 0, cols, 0)
+@kernel(void(*[int64] * 7))
+def judges(edge: Any, cols: int, offsets: int, partition: int, start: int, stop: int, out: int) -> None:
+    """Find out which labels rows could have by themselves.
+
+    Args:
+        edge: the formulas that tell.
+        cols: what they are told.
+        offsets: where partitions start.
+        partition: that of the first row.
+        start: the first row.
+        stop: the row after the last.
+        out: room for a word for each row.
+    """
+    row = start
+    while row < stop:
+        while get(offsets, partition + 1) <= row:
+            partition += 1
+        high = get(offsets, partition + 1)
+        put(cols, C_LOW, get(offsets, partition))
+        put(cols, C_HIGH, high)
+        until = min(high, stop)
+        ask(edge, FITS, out + 8 * (row - start), row, until, cols, 0)
+        row = until

@@ -6,22 +6,17 @@ no match: it may go before rows are sorted or moved (semantics.md §9).
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import reduce
-
 import numpy as np
 import pyarrow as pa
 
-from cerise.engines.rows import layout as at
-from cerise.engines.rows.conditions import judged_alone, write_conditions
+from cerise.engines.rows.conditions import parted, write_conditions
+from cerise.engines.rows.judging import judged
 from cerise.engines.rows.matches import Bools
-from cerise.engines.rows.prepare import computed
-from cerise.pattern.expr import Binary, Expr, attributes, conjuncts
+from cerise.pattern.expr import attributes
 from cerise.pattern.rows import (
     Alternation,
     BoundRows,
     Concat,
-    Condition,
     Excluded,
     Label,
     MatchNumber,
@@ -106,38 +101,21 @@ class Skipper:
 
     def __init__(self, bound: BoundRows) -> None:
         assert why_not_skipping(bound) is None
-        gaps = _gaps(bound) or frozenset()
-        alone = [part for each in bound.conditions if (part := _alone(each, bound)) is not None]
-        self._keeps_all = bool(set(bound.labels) - gaps - {each.label for each in alone})
-        self._wanted = sum(1 << i for i, label in enumerate(bound.labels) if label not in gaps)
-        self._conditions = write_conditions(replace(bound, conditions=tuple(alone)))
+        single, _ = parted(bound)
+        self._wanted = wanted_labels(bound)
+        self._labels = len(bound.labels)
+        self._conditions = write_conditions(single) if single.conditions else None
 
     def kept(self, table: pa.Table) -> Bools:
         """Return for each row whether it must be searched; the table may be in any order."""
-        from cerise.engines.rows.columns import Columns  # these bring numba
-        from cerise.engines.rows.search import judges
-        from cerise.kernels import formulas
-
-        if self._keeps_all or not len(table):
+        if self._conditions is None:
             return np.ones(len(table), np.bool_)
-        for each in self._conditions.derived:
-            table = table.append_column(pa.field(each.name, each.type), computed(each, table))
-        columns = Columns(self._conditions, table)
-        masks = np.zeros(len(table), np.int64)
-        columns.words[at.C_LOW], columns.words[at.C_HIGH] = 0, len(table)
-        columns.words[at.C_MASKS] = masks.ctypes.data
-        judges(formulas.load(self._conditions.source).edge, columns.address)
-        kept: Bools = (masks & self._wanted) != 0
+        masks = judged(self._conditions, table, self._labels)
+        kept: Bools = (masks & masks.dtype.type(self._wanted)) != 0
         return kept
 
 
-def _alone(condition: Condition, bound: BoundRows) -> Condition | None:
-    """Return what a condition asks of the row that is being mapped; None: nothing."""
-    parts = [each for each in conjuncts(condition.expr) if judged_alone(each, condition.label, bound)]
-    if not parts:
-        return None
-    return replace(condition, expr=reduce(_both, parts))
-
-
-def _both(left: Expr, right: Expr) -> Expr:
-    return Binary("and", left, right)
+def wanted_labels(bound: BoundRows) -> int:
+    """Return a bit for each label that a row has which is not skipped over."""
+    gaps = _gaps(bound) or frozenset()
+    return sum(1 << i for i, label in enumerate(bound.labels) if label not in gaps)

@@ -15,7 +15,7 @@ from cerise.pattern.bound import Bound, Branch
 from cerise.pattern.expr import Expr
 from cerise.pattern.nodes import Node
 from cerise.pattern.query import Unit
-from cerise.plan.filters import Comparison, Test, tests_of
+from cerise.plan.filters import Comparison, Test, index_tests
 from cerise.store.index.lookup import Wanted
 
 ANYTHING = Wanted(None, ())
@@ -114,7 +114,7 @@ def wanted(exprs: tuple[Expr, ...], schema: Schema, indexed: frozenset[str]) -> 
     """Return what of some predicates on one event an index can judge."""
     types: tuple[object, ...] | None = None
     tests: list[Test] = []
-    for test in tests_of(exprs):
+    for test in index_tests(exprs):
         name = test.path[0]
         if name == schema.type and isinstance(test, Comparison) and test.op in ("=", "in"):
             types = test.values if types is None else tuple(each for each in types if each in test.values)

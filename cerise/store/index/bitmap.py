@@ -1,15 +1,17 @@
 """Range bitmaps: base-2 bit-sliced, range-encoded (000 §2.2, after Chan and Ioannidis).
 
-Slice i of n codes is n bits, in ceil(n / 8) bytes, first event in the lowest bit: 1 where bit i of the code is 0.
-A range is judged from the highest slice down, 64 events at a time: an event is decided as soon as its code
-leaves the path to both ends of the range, so narrow contexts and uniform codes touch the first few slices only.
+Slice i of n codes is n bits, in ceil(n / 8) bytes, the first event in the lowest bit: 1 where bit i of the
+code is 0. Where many events are in question, all are judged slice by slice, from the lowest up, as the paper
+has it: an OR or an AND for each, which compilers make wide. Where few are, 64 events at a time from the
+highest slice down: an event is decided as soon as its code leaves the path to both ends of the range, so that
+mostly the first few slices are touched.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from cerise.kernels.bits import peek
+from cerise.kernels.bits import peek, peek_word
 from cerise.kernels.jit import Ints, Marks, kernel, void
 
 
@@ -50,6 +52,38 @@ def cut_slices(codes: Any, starts: Any, widths: Any, places: Any, out: Any) -> N
                 for i in range(low, min(low + 8, width)):
                     out[place + i * stride + group] = ~word & kept
                     word >>= 8
+
+
+@kernel()
+def at_most(slices: int, stride: int, width: int, most: int, state: Any, words: int) -> None:
+    """Find the events whose code is not above a threshold (000 §2.2).
+
+    Args:
+        slices: the address of the first word in the lowest slice.
+        stride: how many bytes a slice has.
+        width: how many slices there are.
+        most: the threshold, without sign.
+        state: room for the answer: a bit for each event.
+        words: how many words of events there are.
+    """
+    i = 0
+    while i < width and (most >> i) & 1:
+        i += 1
+    if i == width:
+        for j in range(words):
+            state[j] = -1
+        return
+    slice_ = slices + i * stride
+    for j in range(words):
+        state[j] = peek_word(slice_, j)
+    for k in range(i + 1, width):
+        slice_ = slices + k * stride
+        if (most >> k) & 1:
+            for j in range(words):
+                state[j] |= peek_word(slice_, j)
+        else:
+            for j in range(words):
+                state[j] &= peek_word(slice_, j)
 
 
 @kernel()
@@ -97,5 +131,6 @@ def code_at(slices: int, stride: int, width: int, i: int) -> int:
     """Return the code of an event, from 0."""
     code, byte, bit = 0, slices + (i >> 3), i & 7
     for k in range(width):
-        code |= ((~peek(byte + k * stride) >> bit) & 1) << k
+        one = (~peek(byte + k * stride) >> bit) & 1
+        code |= (one if k < 63 else -one) << k
     return code

@@ -198,5 +198,5 @@ def _framed(values: Ints, frame: Frame, clusters: _Clusters) -> Ints:
         from_base = values - clusters.each(frame.base)
     steps = frame.step[frame.step != 1]
     if len(steps) == len(frame.step) and len(steps):
-        return from_base // steps[0]
+        return from_base // int(steps[0])
     return from_base // clusters.each(frame.step) if len(steps) else from_base

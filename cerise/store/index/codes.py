@@ -100,7 +100,7 @@ def numbers(codes: Ints, encoding: int, type_: pa.DataType) -> Any:
 
 def is_narrow(type_: pa.DataType) -> bool:
     """Whether numbers of a type have 32 bits or fewer."""
-    return pa.types.is_float32(type_) or pa.types.is_float16(type_)
+    return type_ in (pa.float32(), pa.float16())
 
 
 def _number_codes(column: pa.Array) -> tuple[Ints, int]:
@@ -123,7 +123,7 @@ def _bits(values: npt.NDArray[Any]) -> Ints:
 def _words(column: pa.Array, valid: Flags | None, name: str) -> Coded:
     try:
         found = column.cast(pa.string()).dictionary_encode()
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowCapacityError) as error:
         raise DataError(
             f"a row group has more text in '{name}' than an index can hold: {error}",
             hint="write smaller row groups, or leave the column out of the index",

@@ -17,7 +17,7 @@ MOST = 6
 def stands_for(whole: float, power: float, value: float, narrow: bool) -> bool:
     """Whether a whole number over a power of ten is the value."""
     if narrow:
-        return np.float32(whole / power) == np.float32(value)
+        return bool(np.float32(whole / power) == np.float32(value))
     return whole / power == value
 
 

@@ -19,19 +19,18 @@ import xxhash
 
 from cerise.errors import StoreError
 from cerise.store.index.block import Block, build
-from cerise.store.index.codes import WORDS
 from cerise.store.index.directory import (
     VERSION,
+    DataFile,
     Directory,
     block_schema,
     cluster_schema,
     table_of,
 )
-from cerise.store.index.directory import (
-    DataFile as DataFile,
-)
 from cerise.store.index.layout import Layout
 from cerise.store.index.sample import Reservoir
+
+__all__ = ["BrokenIndex", "DataFile", "IndexFile", "check", "mapped", "write_index"]
 
 MAGIC = b"CERISEIX"
 TRAILER = struct.Struct("<QQQQ8s")  # directory: offset, length, checksum; format version; magic
@@ -102,8 +101,9 @@ class _Writer:
         number = len(self._blocks)
         ends = np.cumsum(block.facts["length"])
         starts = (ends - block.facts["length"]).tolist()
+        data = memoryview(block.data.data)
         pieces = zip(starts, ends.tolist(), strict=True)
-        checksums = [xxhash.xxh64_intdigest(block.data[start:end]) for start, end in pieces]
+        checksums = [xxhash.xxh64_intdigest(data[start:end]) for start, end in pieces]
         self._clusters.append(
             block.facts
             | {"block": np.full(len(starts), number), "type": block.types or pa.nulls(len(starts))}
@@ -123,7 +123,7 @@ class _Writer:
         row = {}
         for i, coded in enumerate(block.coded):
             row[f"encoding.{i}"] = coded.encoding
-            if coded.encoding == WORDS:
+            if coded.words is not None:
                 data = _dictionary(coded.words)
                 row |= {f"words.{i}": len(coded.words), f"words_offset.{i}": self._offset}
                 row |= {f"words_length.{i}": len(data), f"words_checksum.{i}": xxhash.xxh64_intdigest(data)}
@@ -144,7 +144,7 @@ class _Writer:
 
 
 def _dictionary(words: pa.Array) -> bytes:
-    """Return strings as Arrow holds them: where each starts, and the last ends, in 32 bits; then their bytes."""
+    """Return strings as Arrow has them: where each starts, and the last ends, in 32 bits; then the bytes."""
     if not len(words):
         return bytes(4)
     _, offsets, data = words.buffers()

@@ -1,4 +1,4 @@
-"""Look-ups: which events of a table pass the tests of a variable, and the values of events, from the index alone.
+"""Look-ups: which events of a table pass the tests of a variable, and their values, from the index alone.
 
 This is 000's single variable query (Algorithm 1) over all index files of a version, with the intervals that
 window-aware filtering keeps (§3.3).
@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,14 +18,13 @@ import pyarrow.fs as pafs
 
 from cerise.errors import PlanError
 from cerise.events import Ints
-from cerise.kinds import restore_as
-from cerise.plan.filters import Test
-from cerise.store.index.codes import encode
+from cerise.kinds import Kind, restore_as
+from cerise.store.index.estimate import Samples
 from cerise.store.index.layout import Layout
 from cerise.store.index.opened import OpenFiles
 from cerise.store.index.parts import Parts, parts_of
-from cerise.store.index.ranges import holds, intervals_of
 from cerise.store.index.search import (
+    J_COUNT,
     J_WORDS,
     T_WORDS,
     count_events,
@@ -34,33 +33,22 @@ from cerise.store.index.search import (
     open_contexts,
 )
 from cerise.store.index.selection import (
+    Given,
     Intervals,
     Selection,
-    as_ints,
-    common,
+    Wanted,
+    attribute_tests,
+    in_question,
     in_time,
+    intervals_asked,
     judged_by,
-    mask_of,
-    of_types,
-    types_that_hold,
 )
 from cerise.store.index.synopsis import Synopsis
 from cerise.store.index.values import PLACE, Values
 
+__all__ = ["Counts", "Events", "Groups", "Index", "Wanted"]
+
 MAPPED = 4_096  # files at once
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a variable asks of an event on its own.
-
-    Attributes:
-        types: values of the type column, None among them for events without a type; None: any of these.
-        tests: what must hold, all of it.
-    """
-
-    types: tuple[Any, ...] | None
-    tests: tuple[Test, ...] = ()
 
 
 class Events(NamedTuple):
@@ -87,7 +75,7 @@ class Groups(NamedTuple):
 
 @dataclass(slots=True)
 class Counts:
-    """What look-ups have touched: clusters of the right types, those that the synopsis ruled out, and the rest."""
+    """What look-ups have touched: clusters of the right types, those that the synopsis ruled out, others."""
 
     considered: int = 0
     pruned: int = 0
@@ -116,19 +104,23 @@ class Index:
         self._files = OpenFiles(synopsis, filesystem, mapped)
         self._values = Values(synopsis, self._files)
         self._lock = threading.Lock()
-        self._sampled: dict[str, Any] = {}
+        self._samples = Samples(synopsis)
 
     @property
     def groups(self) -> Groups:
         """All row groups of the table."""
         return Groups(*(self.synopsis.group(name) for name in Groups._fields))
 
+    def close(self) -> None:
+        """Let go of the files; they are opened again when they are touched."""
+        self._files.close()
+
     # ---- which events
 
     def look_up(
         self,
         wanted: Wanted,
-        within: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+        within: Given | None = None,
         groups: npt.ArrayLike | None = None,
     ) -> Events:
         """Return the events that are wanted, in the order of time.
@@ -151,61 +143,20 @@ class Index:
         return _merged(found)
 
     def _select(
-        self,
-        wanted: Wanted,
-        within: tuple[npt.ArrayLike, npt.ArrayLike] | None,
-        groups: npt.ArrayLike | None,
+        self, wanted: Wanted, within: Given | None, groups: npt.ArrayLike | None
     ) -> tuple[Selection, Intervals]:
-        """Return the clusters that may hold what is wanted, by the synopsis alone."""
-        clusters = self._of_types(wanted)
-        if groups is not None:
-            kept = mask_of(groups, len(self.synopsis.groups))
-            clusters = clusters[kept[self.synopsis.cluster("group")[clusters]]]
-        intervals = None if within is None else as_ints(within)
-        if timed := self._tests_of(wanted, self._layout.time):
-            intervals = common(intervals, intervals_of(timed, self._layout.type_of(self._layout.time)))
+        """Return the clusters that may hold what is wanted, in the order of their first times."""
+        clusters = in_question(self.synopsis, wanted, groups)
+        intervals = intervals_asked(self._layout, wanted, within)
         selection = in_time(self.synopsis, clusters, intervals)
-        for test in self._attribute_tests(wanted):
-            selection = judged_by(selection, test, self.synopsis, self._values.thresholds)
+        for tests in attribute_tests(self._layout, wanted):
+            selection = judged_by(selection, tests, self.synopsis, self._values.thresholds)
         with self._lock:
             self.counts.considered += len(clusters)
             self.counts.pruned += len(clusters) - len(selection.clusters)
+        first = self.synopsis.cluster("first")[selection.clusters]
         nothing = np.empty(0, np.int64)
-        return selection, intervals if intervals is not None else (nothing, nothing)
-
-    def _of_types(self, wanted: Wanted) -> Ints:
-        if self._layout.type is None and wanted.types is not None:
-            raise PlanError("the table has no type column", hint="ask for any type: Wanted(None, …)")
-        kept, null = types_that_hold(self.synopsis.types, wanted.types)
-        tests = self._tests_of(wanted, self._layout.type)
-        if tests:
-            types = self.synopsis.types
-            coded = encode(pa.concat_arrays([types, pa.nulls(1, types.type)]), str(self._layout.type))
-            passed = np.logical_and.reduce([holds(test, coded, types.type) for test in tests])
-            kept = passed[:-1] if kept is None else kept & passed[:-1]
-            null = null and bool(passed[-1])
-        return of_types(self.synopsis, kept, null)
-
-    def _tests_of(self, wanted: Wanted, name: str | None) -> list[Test]:
-        return [test for test in wanted.tests if test.path == (name,)]
-
-    def _attribute_tests(self, wanted: Wanted) -> list[Test]:
-        """Return the tests of attributes, those that need no dictionary first."""
-        tests = [
-            test for test in wanted.tests if test.path not in ((self._layout.time,), (self._layout.type,))
-        ]
-        for test in tests:
-            if len(test.path) > 1 or test.path[0] not in self._layout.attributes:
-                raise PlanError(
-                    f"the index does not hold '{'.'.join(test.path)}'",
-                    hint=f"it holds {', '.join(self._layout.attributes) or 'no attributes'}",
-                )
-        words = {
-            name
-            for name in self._layout.attributes
-            if f"words.{self._layout.attributes.index(name)}" in self.synopsis.groups.column_names
-        }
-        return sorted(tests, key=lambda test: test.path[0] in words)
+        return selection.kept(np.argsort(first, kind="stable")), intervals or (nothing, nothing)
 
     def _judged(self, selection: Selection, intervals: Intervals, files: Ints) -> Events:
         """Return the events of clusters in some files that pass."""
@@ -229,6 +180,7 @@ class Index:
         return _gathered(jobs, context)
 
     def _judge(self, selection: Selection, jobs: Ints, parts: Parts, context: Ints) -> None:
+        room = np.empty((3, (int(jobs[:, J_COUNT].max(initial=0)) + 63) >> 6), np.int64)
         for each in sorted(selection.judged, key=lambda each: each.share):
             slices = parts.slices[each.attribute]
             tests = np.zeros((len(jobs), T_WORDS), np.int64)
@@ -238,7 +190,7 @@ class Index:
             with np.errstate(over="ignore"):
                 lows, highs = each.lows - slices.base[:, None], each.highs - slices.base[:, None]
             lows[empty], highs[empty] = -1, 0
-            judge(jobs, tests, lows, highs, each.nulls, context)
+            judge(jobs, tests, lows, highs, each.nulls, context, room)
 
     def _count(self, selection: Selection, facts: dict[str, Ints], parts: Parts) -> None:
         touched = (facts["count"] * parts.lists["times"].frame.width + 7) >> 3
@@ -249,40 +201,18 @@ class Index:
             self.counts.read += len(selection.clusters)
             self.counts.bytes += int(touched.sum())
 
-    # ---- how many
-
     def estimate(self, wanted: Wanted) -> float:
         """Return about how many events are wanted: by the counts of types and the samples."""
-        clusters = self._of_types(wanted)
-        total = int(self.synopsis.cluster("count")[clusters].sum())
-        selection, _ = self._select(wanted, None, None)
-        most = int(self.synopsis.cluster("count")[selection.clusters].sum())
-        tests = self._attribute_tests(wanted)
-        if not tests or not most:
-            return float(most)
-        passed = np.logical_and.reduce([self._sample_holds(test) for test in tests])
-        of_type = self._sample_types(wanted)
-        hits, seen = int((passed & of_type).sum()), int(of_type.sum())
-        return min(float(most), total * (hits + 0.5) / (seen + 1))
-
-    def _sample_holds(self, test: Test) -> npt.NDArray[np.bool_]:
-        name = test.path[0]
-        if name not in self._sampled:
-            self._sampled[name] = encode(self.synopsis.sample.column(name).combine_chunks(), name)
-        found: npt.NDArray[np.bool_] = holds(test, self._sampled[name], self._layout.type_of(name))
-        return found
-
-    def _sample_types(self, wanted: Wanted) -> npt.NDArray[np.bool_]:
-        if wanted.types is None or self._layout.type is None:
-            return np.ones(len(self.synopsis.sample), np.bool_)
-        if self._layout.type not in self._sampled:
-            self._sampled[self._layout.type] = np.array(
-                self.synopsis.sample.column(self._layout.type).to_pylist(), object
-            )
-        found = np.zeros(len(self.synopsis.sample), np.bool_)
-        for value in wanted.types:
-            found |= self._sampled[self._layout.type] == value
-        return found
+        clusters = in_question(self.synopsis, wanted)
+        in_reach = in_time(self.synopsis, clusters, intervals_asked(self._layout, wanted, None))
+        asked = attribute_tests(self._layout, wanted)
+        selection = in_reach
+        for tests in asked:
+            if self._layout.kind(tests[0].path[0]) is not Kind.STRING:  # no file is opened for an estimate
+                selection = judged_by(selection, tests, self.synopsis, self._values.thresholds)
+        counts = self.synopsis.cluster("count")
+        share = self._samples.share(wanted) if asked else 1.0
+        return float(min(counts[selection.clusters].sum(), counts[in_reach.clusters].sum() * share))
 
     # ---- their values
 
@@ -328,7 +258,8 @@ def _merged(found: Sequence[Events]) -> Events:
         return Events(np.empty(0, np.int64), np.empty(0, np.int64))
     times = np.concatenate([each.times for each in found]) if len(found) > 1 else found[0].times
     places = np.concatenate([each.places for each in found]) if len(found) > 1 else found[0].places
-    if bool(np.all(times[1:] >= times[:-1])):
+    later = times[1:] > times[:-1]
+    if bool(np.all(later | ((times[1:] == times[:-1]) & (places[1:] > places[:-1])))):
         return Events(times, places)
-    order = np.argsort(times, kind="stable")  # finds the runs that are in order, and merges them
+    order = np.lexsort((places, times))  # finds the runs that are in order, and merges them
     return Events(times[order], places[order])

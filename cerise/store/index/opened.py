@@ -6,7 +6,6 @@ import threading
 from collections import OrderedDict
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.fs as pafs
 
@@ -38,7 +37,6 @@ class OpenFiles:
         self.most = most
         self._mapped: OrderedDict[int, pa.Buffer] = OrderedDict()
         self._lock = threading.Lock()
-        self._verified: dict[str, npt.NDArray[np.bool_]] = {}
 
     def hold(self, files: Ints) -> Held:
         """Return some files, mapped."""
@@ -47,6 +45,11 @@ class OpenFiles:
             while len(self._mapped) > self.most:
                 self._mapped.popitem(last=False)
         return Held(found, len(self._synopsis.files))
+
+    def close(self) -> None:
+        """Let go of all files."""
+        with self._lock:
+            self._mapped.clear()
 
     def _map(self, number: int) -> pa.Buffer:
         data = self._mapped.get(number)
@@ -69,7 +72,7 @@ class OpenFiles:
 
     def _verify(self, what: str, attribute: str, numbers: Ints, files: Ints, held: Held) -> int:
         table = self._synopsis.clusters if what == "clusters" else self._synopsis.groups
-        done = self._verified.setdefault(what + attribute, np.zeros(len(table), np.bool_))
+        done = self._synopsis.verified.setdefault(what + attribute, np.zeros(len(table), np.bool_))
         fresh = ~done[numbers]
         if not fresh.any():
             return 0

@@ -87,4 +87,5 @@ def _slices(facts: Facts, i: int, offset: Ints, *, compress: bool) -> Slices:
     marked = ((nulls > 0) & (nulls < facts["count"])).astype(np.int64)
     if not compress:
         return Slices(np.full(least.shape, INT64_MIN), np.full(least.shape, 64), marked, offset)
-    return Slices(least, bits(most - least), marked, offset)
+    width = bits(most - least)
+    return Slices(np.where(width == 64, INT64_MIN, least), width, marked, offset)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.events import Ints
@@ -42,6 +43,11 @@ def comparisons(test: Test) -> tuple[Comparison, ...]:
 def passes_null(test: Test) -> bool:
     """Whether an event without a value passes."""
     return any(each.op == "is null" for each in comparisons(test))
+
+
+def range_count(test: Test) -> int:
+    """Return how many ranges of codes a test asks for."""
+    return sum({"!=": 2, "in": len(each.values), "is null": 0}.get(each.op, 1) for each in comparisons(test))
 
 
 @functools.lru_cache(4_096)
@@ -74,7 +80,7 @@ def ranges_between(op: str, ends: Sequence[Threshold]) -> list[Range]:
     return []  # is null
 
 
-def holds(test: Test, coded: Coded, type_: pa.DataType) -> Any:
+def holds(test: Test, coded: Coded, type_: pa.DataType) -> npt.NDArray[np.bool_]:
     """Return for each value of a column whether it passes a test."""
     if coded.words is None:
         ranges = ranges_of(test, type_, coded.encoding)

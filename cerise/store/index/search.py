@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.kernels.bits import lowest, ones, peek
+from cerise.kernels.bits import lowest, ones, peek, peek_word, without_lowest
 from cerise.kernels.jit import Ints, Marks, Table, boolean, int64, kernel, void
-from cerise.store.index.bitmap import between, code_at
+from cerise.store.index.bitmap import at_most, between, code_at
 from cerise.store.index.packed import at
 
 J_ADDRESS, J_COUNT, J_BASE, J_STEP, J_WIDTH = 0, 1, 2, 3, 4  # of its list of times
@@ -20,13 +20,15 @@ J_NUMBER, J_WORDS = 10, 11
 
 T_ADDRESS, T_WIDTH, T_MARKED, T_DONE, T_WORDS = 0, 1, 2, 3, 4  # done: all events of the cluster pass
 
+SPARSE = 16  # where fewer than one of so many words have ones, words are judged one by one
+
 R_ADDRESS, R_BASE, R_STEP, R_WIDTH, R_COUNT, R_MARKED, R_EMPTY, R_WORDS = 0, 1, 2, 3, 4, 5, 6, 7
 
 
 @kernel()
 def time_at(jobs: Any, c: int, i: int) -> int:
     """Return the time of an event."""
-    return jobs[c, J_BASE] + jobs[c, J_STEP] * at(jobs[c, J_ADDRESS], jobs[c, J_WIDTH], i)
+    return int(jobs[c, J_BASE] + jobs[c, J_STEP] * at(jobs[c, J_ADDRESS], jobs[c, J_WIDTH], i))
 
 
 @kernel()
@@ -96,8 +98,66 @@ def open_contexts(jobs: Any, starts: Any, ends: Any, context: Any) -> None:
         jobs[c, J_TO] = (most + 63) >> 6
 
 
-@kernel(void(Table, Table, Table, Table, boolean, Ints))
-def judge(jobs: Any, tests: Any, lows: Any, highs: Any, nulls: bool, context: Any) -> None:
+@kernel()
+def judge_few(jobs: Any, tests: Any, c: int, lows: Any, highs: Any, nulls: bool, context: Any) -> None:
+    """Judge the events of a cluster that are in question, word by word."""
+    marked, stride = tests[c, T_MARKED], (jobs[c, J_COUNT] + 7) >> 3
+    address, width, start = tests[c, T_ADDRESS], tests[c, T_WIDTH], jobs[c, J_CONTEXT]
+    for word in range(jobs[c, J_FROM], jobs[c, J_TO]):
+        live = context[start + word]
+        if live == 0:
+            continue
+        passed = 0
+        if marked:
+            known = peek(address + 8 * word)
+            if nulls:
+                passed = live & ~known
+            live &= known
+        slices = address + marked * stride + 8 * word
+        for k in range(lows.shape[1]):
+            low, high = lows[c, k], highs[c, k]
+            if low != -1 or high != 0:
+                passed |= between(slices, stride, width, low, high, live & ~passed)
+        context[start + word] = passed
+
+
+@kernel()
+def judge_many(
+    jobs: Any, tests: Any, c: int, lows: Any, highs: Any, nulls: bool, context: Any, room: Any
+) -> None:
+    """Judge all events of a cluster, slice by slice."""
+    marked, stride = tests[c, T_MARKED], (jobs[c, J_COUNT] + 7) >> 3
+    width, first = tests[c, T_WIDTH], jobs[c, J_FROM]
+    words = jobs[c, J_TO] - first
+    address, start = tests[c, T_ADDRESS] + 8 * first, jobs[c, J_CONTEXT] + first
+    slices = address + marked * stride
+    passed, upper, lower = room[0], room[1], room[2]
+    for j in range(words):
+        passed[j] = 0
+    for k in range(lows.shape[1]):
+        low, high = lows[c, k], highs[c, k]
+        if low == -1 and high == 0:
+            continue
+        at_most(slices, stride, width, high, upper, words)
+        if low == 0:
+            for j in range(words):
+                passed[j] |= upper[j]
+        else:
+            at_most(slices, stride, width, int(low) - 1, lower, words)
+            for j in range(words):
+                passed[j] |= upper[j] & ~lower[j]
+    if marked and nulls:
+        for j in range(words):
+            passed[j] |= ~peek_word(address, j)
+    elif marked:
+        for j in range(words):
+            passed[j] &= peek_word(address, j)
+    for j in range(words):
+        context[start + j] &= passed[j]
+
+
+@kernel(void(Table, Table, Table, Table, boolean, Ints, Table))
+def judge(jobs: Any, tests: Any, lows: Any, highs: Any, nulls: bool, context: Any, room: Any) -> None:
     """Take events out of question that fail a test.
 
     Args:
@@ -107,29 +167,20 @@ def judge(jobs: Any, tests: Any, lows: Any, highs: Any, nulls: bool, context: An
         highs: the greatest.
         nulls: events without a value pass.
         context: the contexts.
+        room: three times the words of the largest context.
     """
-    ranges = lows.shape[1]
     for c in range(len(jobs)):
         if tests[c, T_DONE]:
             continue
-        address, width, marked = tests[c, T_ADDRESS], tests[c, T_WIDTH], tests[c, T_MARKED]
-        start, stride = jobs[c, J_CONTEXT], (jobs[c, J_COUNT] + 7) >> 3
-        slices = address + marked * stride
+        start, live = jobs[c, J_CONTEXT], 0
         for word in range(jobs[c, J_FROM], jobs[c, J_TO]):
-            live = context[start + word]
-            if live == 0:
-                continue
-            passed = 0
-            if marked:
-                known = peek(address + 8 * word)
-                if nulls:
-                    passed = live & ~known
-                live &= known
-            for k in range(ranges):
-                low, high = lows[c, k], highs[c, k]
-                if low != -1 or high != 0:
-                    passed |= between(slices + 8 * word, stride, width, low, high, live & ~passed)
-            context[start + word] = passed
+            live += context[start + word] != 0
+        if live == 0:
+            continue
+        if SPARSE * live < jobs[c, J_TO] - jobs[c, J_FROM]:
+            judge_few(jobs, tests, c, lows, highs, nulls, context)
+        else:
+            judge_many(jobs, tests, c, lows, highs, nulls, context, room)
 
 
 @kernel(void(Table, Ints, Ints))
@@ -147,13 +198,14 @@ def gather(jobs: Any, context: Any, times: Any, places: Any) -> None:
     """Write times and places of the events that are in question, cluster by cluster."""
     n = 0
     for c in range(len(jobs)):
-        number = jobs[c, J_NUMBER] << 32
+        number, start = jobs[c, J_NUMBER] << 32, jobs[c, J_CONTEXT]
+        address, width, base, step = jobs[c, J_ADDRESS], jobs[c, J_WIDTH], jobs[c, J_BASE], jobs[c, J_STEP]
         for word in range(jobs[c, J_FROM], jobs[c, J_TO]):
-            live = context[jobs[c, J_CONTEXT] + word]
+            live = context[start + word]
             while live != 0:
                 i = 64 * word + lowest(live)
-                live &= live - 1
-                times[n] = time_at(jobs, c, i)
+                live = without_lowest(live)
+                times[n] = base + step * at(address, width, i)
                 places[n] = number | i
                 n += 1
 
@@ -179,7 +231,7 @@ def read_list(lists: Any, rows: Any, places: Any, out: Any) -> None:
 
 @kernel(void(Table, Ints, Ints, Ints, Marks))
 def read_codes(bitmaps: Any, rows: Any, places: Any, out: Any, valid: Any) -> None:
-    """Read the code of an attribute, from 0, and whether there is one, for each place."""
+    """Read the code of an attribute, and whether there is one, for each place; 0 where there is none."""
     for n in range(len(places)):
         c, i = rows[places[n] >> 32], places[n] & 0xFFFFFFFF
         stride, marked = (bitmaps[c, R_COUNT] + 7) >> 3, bitmaps[c, R_MARKED]
@@ -189,7 +241,8 @@ def read_codes(bitmaps: Any, rows: Any, places: Any, out: Any, valid: Any) -> No
             known = (peek(address + (i >> 3)) >> (i & 7)) & 1 == 1
         valid[n] = known
         if known:
-            out[n] = code_at(address + marked * stride, stride, bitmaps[c, R_WIDTH], i)
+            code = code_at(address + marked * stride, stride, bitmaps[c, R_WIDTH], i)
+            out[n] = bitmaps[c, R_BASE] ^ code if bitmaps[c, R_WIDTH] == 64 else bitmaps[c, R_BASE] + code
 
 
 # ---- dictionaries: where each word starts, and the last ends, in 32 bits; then their bytes

@@ -6,33 +6,56 @@ inside passes that test unseen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cerise.errors import PlanError
 from cerise.events import Ints
 from cerise.kinds import Kind
 from cerise.plan.filters import Test
+from cerise.store.index.codes import WHOLE, encode
+from cerise.store.index.layout import Layout
 from cerise.store.index.ranges import (
     Threshold,
     comparisons,
+    holds,
+    intervals_of,
     passes_null,
+    range_count,
     ranges_between,
     ranges_of,
 )
 from cerise.store.index.synopsis import Synopsis
 
 Flags = npt.NDArray[np.bool_]
+MOST_RANGES = 16  # of one attribute, judged together
+Given = tuple[npt.ArrayLike, npt.ArrayLike]
 Intervals = tuple[Ints, Ints]
 Thresholds = Callable[[Ints, int, tuple[str, ...]], Threshold]  # of groups, an attribute and constants
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a variable asks of an event on its own.
+
+    Attributes:
+        types: values of the type column, None among them for events without a type; None: any of these.
+        tests: what must hold, all of it.
+    """
+
+    types: tuple[Any, ...] | None
+    tests: tuple[Test, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Judged:
-    """What one test asks of each selected cluster.
+    """What the tests of one attribute ask of each selected cluster.
 
     Attributes:
         attribute: the number of its attribute.
@@ -50,7 +73,7 @@ class Judged:
     done: Flags
     share: float
 
-    def kept(self, kept: Flags) -> Judged:
+    def kept(self, kept: Flags | Ints) -> Judged:
         """Return the same for some of the clusters."""
         return replace(self, lows=self.lows[kept], highs=self.highs[kept], done=self.done[kept])
 
@@ -71,10 +94,81 @@ class Selection:
     latest: Ints
     judged: tuple[Judged, ...]
 
-    def kept(self, kept: Flags) -> Selection:
-        """Return some of the clusters."""
+    def kept(self, kept: Flags | Ints) -> Selection:
+        """Return some of the clusters, or all in another order."""
         judged = tuple(each.kept(kept) for each in self.judged)
         return Selection(self.clusters[kept], self.soonest[kept], self.latest[kept], judged)
+
+
+def in_question(synopsis: Synopsis, wanted: Wanted, groups: npt.ArrayLike | None = None) -> Ints:
+    """Return the clusters of the types that are wanted, in some row groups or in all."""
+    clusters = np.flatnonzero(types_kept(synopsis, wanted)[synopsis.cluster("type")])
+    if groups is None:
+        return clusters
+    kept = np.zeros(len(synopsis.groups), np.bool_)
+    kept[np.asarray(groups, np.int64)] = True
+    return clusters[kept[synopsis.cluster("group")[clusters]]]
+
+
+def types_kept(synopsis: Synopsis, wanted: Wanted) -> Flags:
+    """Return which types are wanted; the last is for events without a type."""
+    name, types = synopsis.layout.type, synopsis.types
+    if name is None and wanted.types is not None:
+        raise PlanError("the table has no type column", hint="ask for any type: Wanted(None, …)")
+    values = pa.concat_arrays([types, pa.nulls(1, types.type)])
+    kept = np.ones(len(values), np.bool_)
+    if wanted.types is not None:
+        named = set(wanted.types)
+        kept = np.array([value in named for value in values.to_pylist()], np.bool_)
+    for test in wanted.tests:
+        if test.path == (name,):
+            kept &= holds(test, encode(values, str(name)), types.type)
+    return kept
+
+
+def attribute_tests(layout: Layout, wanted: Wanted) -> list[list[Test]]:
+    """Return the tests of attributes, those of one attribute together, those of strings last.
+
+    Raises:
+        PlanError: the index does not hold one of them.
+    """
+    tests = [test for test in wanted.tests if test.path not in ((layout.time,), (layout.type,))]
+    for test in tests:
+        if len(test.path) > 1 or test.path[0] not in layout.attributes:
+            raise PlanError(
+                f"the index does not hold '{'.'.join(test.path)}'",
+                hint=f"it holds {', '.join(layout.attributes) or 'no attributes'}",
+            )
+    groups: list[list[Test]] = []
+    for test in sorted(tests, key=lambda test: (layout.kind(test.path[0]) is Kind.STRING, test.path)):
+        last = groups[-1] if groups else []
+        ranges = math.prod(range_count(each) for each in (*last, test))
+        if last and last[0].path == test.path and ranges <= MOST_RANGES:
+            last.append(test)
+        else:
+            groups.append([test])
+    return groups
+
+
+def intervals_asked(layout: Layout, wanted: Wanted, within: Given | None) -> Intervals | None:
+    """Return the intervals in which events must lie: those given, as far as tests of the time allow."""
+    starts, ends = (None, None) if within is None else (np.array(each, np.int64) for each in within)
+    given = None if starts is None or ends is None else (starts, ends)
+    timed = [test for test in wanted.tests if test.path == (layout.time,)]
+    if not timed:
+        return given
+    allowed = intervals_of(timed, layout.type_of(layout.time))
+    return allowed if given is None else _common(given, allowed)
+
+
+def _common(many: Intervals, few: Intervals) -> Intervals:
+    """Return where intervals overlap with a few others."""
+    starts, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for low, high in zip(*(each.tolist() for each in few), strict=True):
+        start, end = np.maximum(many[0], low), np.minimum(many[1], high)
+        starts.append(start[start <= end])
+        ends.append(end[start <= end])
+    return np.concatenate(starts), np.concatenate(ends)
 
 
 def in_time(synopsis: Synopsis, clusters: Ints, within: Intervals | None) -> Selection:
@@ -92,17 +186,24 @@ def in_time(synopsis: Synopsis, clusters: Ints, within: Intervals | None) -> Sel
     return replace(found, soonest=np.where(whole, -1, at))
 
 
-def judged_by(selection: Selection, test: Test, synopsis: Synopsis, words: Thresholds) -> Selection:
-    """Return the clusters that may hold events which pass a test, with what it asks of them."""
+def judged_by(
+    selection: Selection, tests: Sequence[Test], synopsis: Synopsis, words: Thresholds
+) -> Selection:
+    """Return the clusters that may hold events which pass tests of one attribute, with what these ask."""
     clusters = selection.clusters
-    i = synopsis.layout.attributes.index(test.path[0])
+    i = synopsis.layout.attributes.index(tests[0].path[0])
     least, most, nulls, count = (
         synopsis.cluster(name)[clusters] for name in (f"least.{i}", f"most.{i}", f"nulls.{i}", "count")
     )
-    lows, highs = _asked(clusters, test, i, synopsis, words)
+    lows, highs = _asked(clusters, tests[0], i, synopsis, words)
+    for test in tests[1:]:
+        low, high = _asked(clusters, test, i, synopsis, words)
+        shape = (len(clusters), lows.shape[1] * low.shape[1])
+        lows = np.maximum(lows[:, :, None], low[:, None, :]).reshape(shape)
+        highs = np.minimum(highs[:, :, None], high[:, None, :]).reshape(shape)
     lows, highs = np.maximum(lows, least[:, None]), np.minimum(highs, most[:, None])
     empty = (lows > highs) | (nulls == count)[:, None]
-    null_passes = passes_null(test)
+    null_passes = all(passes_null(test) for test in tests)
     alive = ~empty.all(axis=1) | (null_passes & (nulls > 0))
     covered = (~empty & (lows == least[:, None]) & (highs == most[:, None])).any(axis=1)
     done = (covered | (nulls == count)) & ((nulls == 0) | null_passes)
@@ -121,16 +222,12 @@ def _asked(clusters: Ints, test: Test, i: int, synopsis: Synopsis, words: Thresh
         return _asked_words(groups, test, i, words)
     encodings = synopsis.group(f"encoding.{i}")[groups]
     type_ = synopsis.layout.type_of(name)
-    width = len(ranges_of(test, type_, 0)) if not len(encodings) else -1
+    width = len(ranges_of(test, type_, WHOLE))  # as many for every encoding
+    lows, highs = np.empty((2, len(clusters), width), np.int64)
     for encoding in np.unique(encodings).tolist():
         ranges = np.array(ranges_of(test, type_, encoding), np.int64).reshape(-1, 2)
-        if width < 0:
-            width = len(ranges)
-            lows, highs = np.empty((2, len(clusters), width), np.int64)
         lows[encodings == encoding], highs[encodings == encoding] = ranges.T
-    return (
-        (lows, highs) if len(encodings) else (np.empty((0, width), np.int64), np.empty((0, width), np.int64))
-    )
+    return lows, highs
 
 
 def _asked_words(groups: Ints, test: Test, i: int, words: Thresholds) -> tuple[Ints, Ints]:
@@ -145,50 +242,3 @@ def _asked_words(groups: Ints, test: Test, i: int, words: Thresholds) -> tuple[I
     shape = (len(lows), len(groups))
     low_of, high_of = (np.array(each, np.int64).reshape(shape).T for each in (lows, highs))
     return np.ascontiguousarray(low_of), np.ascontiguousarray(high_of)
-
-
-def of_types(synopsis: Synopsis, kept: Flags | None, null: bool) -> Ints:
-    """Return the clusters of some types.
-
-    Args:
-        synopsis: what is known of all clusters.
-        kept: which of its types; None: any, and none too.
-        null: events without a type, too.
-    """
-    if kept is None:
-        return np.arange(len(synopsis.clusters))
-    return np.flatnonzero(np.append(kept, null)[synopsis.cluster("type")])
-
-
-def common(one: Intervals | None, other: Intervals) -> Intervals:
-    """Return where intervals overlap with a few others."""
-    if one is None:
-        return other
-    starts, ends = [], []
-    for low, high in zip(*(each.tolist() for each in other), strict=True):
-        start, end = np.maximum(one[0], low), np.minimum(one[1], high)
-        starts.append(start[start <= end])
-        ends.append(end[start <= end])
-    nothing = [np.empty(0, np.int64)]
-    return np.concatenate(starts or nothing), np.concatenate(ends or nothing)
-
-
-def as_ints(intervals: tuple[npt.ArrayLike, npt.ArrayLike]) -> Intervals:
-    """Return intervals as the kernels take them."""
-    starts, ends = (np.array(each, np.int64) for each in intervals)
-    return starts, ends
-
-
-def mask_of(groups: npt.ArrayLike, count: int) -> Flags:
-    """Return which of all row groups are named."""
-    found = np.zeros(count, np.bool_)
-    found[np.asarray(groups, np.int64)] = True
-    return found
-
-
-def types_that_hold(values: pa.Array, wanted: tuple[object, ...] | None) -> tuple[Flags | None, bool]:
-    """Return which types are named, and whether none is."""
-    if wanted is None:
-        return None, True
-    named = set(wanted)
-    return np.array([value in named for value in values.to_pylist()], np.bool_), None in named

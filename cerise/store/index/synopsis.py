@@ -1,4 +1,4 @@
-"""What is known of all clusters of a table: the directories of its index files as one, in memory and as a file.
+"""What is known of all clusters of a table: the directories of its index files as one.
 
 The tables are those of `directory`, with numbers that count over all files: a group is a block, that is a row
 group of a data file. Nothing is decoded when a saved synopsis is loaded; a mapped file is read where asked.
@@ -91,6 +91,11 @@ class Synopsis:
     def cluster(self, name: str) -> Ints:
         """Return what is known of each cluster."""
         return self._array(self.clusters, name)
+
+    @cached_property
+    def verified(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """What has been checked in this process: which clusters, and which dictionaries of an attribute."""
+        return {}
 
     @cached_property
     def _arrays(self) -> dict[tuple[int, str], Ints]:

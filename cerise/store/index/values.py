@@ -61,8 +61,9 @@ class Values:
         for some, rows, clusters, address, parts, _held in self._touched(places):
             frame, offset = parts.lists[name]
             lists = _table(len(clusters), address + offset, frame.base, frame.step, frame.width)
-            found = np.zeros(len(some), np.int64)
-            read_list(lists, rows, places[some], found)
+            here = places[some]
+            found = np.zeros(len(here), np.int64)
+            read_list(lists, rows, here, found)
             out[some] = found
         return out
 
@@ -93,15 +94,14 @@ class Values:
                 len(clusters), address + slices.offset, slices.base, 1, slices.width, count, slices.marked,
                 count == nulls,
             )  # fmt: skip
-            codes, known = np.zeros(len(some), np.int64), np.zeros(len(some), np.uint8)
-            read_codes(at, rows, places[some], codes, known)
-            base = slices.base[rows[places[some] >> PLACE]]
-            with np.errstate(over="ignore"):
-                out[some], valid[some] = np.where(known, codes + base, 0), known
+            here = places[some]
+            codes, known = np.zeros(len(here), np.int64), np.zeros(len(here), np.uint8)
+            read_codes(at, rows, here, codes, known)
+            out[some], valid[some] = codes, known
         return out, valid
 
-    def _touched(self, places: Ints) -> Iterator[tuple[Ints, Ints, Ints, Ints, Parts, Held]]:
-        """Yield which places lie in files that are mapped together, with their clusters and where these are."""
+    def _touched(self, places: Ints) -> Iterator[tuple[Ints | slice, Ints, Ints, Ints, Parts, Held]]:
+        """Yield which places lie in files that are mapped together, and where their clusters are."""
         numbers = places >> PLACE
         marks = np.zeros(len(self._synopsis.clusters), np.bool_)
         marks[numbers] = True
@@ -115,7 +115,7 @@ class Values:
             self._files.verify_clusters(clusters, held)
             address = held.addresses[self.file_of(clusters)] + self._synopsis.cluster("offset")[clusters]
             whole = len(clusters) == len(touched)
-            some = np.arange(len(places)) if whole else np.flatnonzero(np.isin(self.file_of(numbers), batch))
+            some = slice(None) if whole else np.flatnonzero(np.isin(self.file_of(numbers), batch))
             yield some, rows, clusters, address, parts_of(self.facts(clusters), self._layout), held
 
     # ---- words
@@ -141,7 +141,7 @@ class Values:
         return in_dictionary(found, type_) if pa.types.is_dictionary(type_) else found.cast(type_)
 
     def thresholds(self, groups: Ints, i: int, constants: tuple[str, ...]) -> Threshold:
-        """Return where in the dictionaries of groups the words start that are at least, and above, constants."""
+        """Return where in the dictionaries of groups words start that are at least, and above, constants."""
         texts = [constant.encode() for constant in constants]
         ends = np.append(0, np.cumsum([len(text) for text in texts], dtype=np.int64)).astype(np.int64)
         text = np.frombuffer(b"".join(texts) + bytes(8), np.uint8)
@@ -154,7 +154,7 @@ class Values:
         return Threshold(least, above)
 
     def _dictionaries(self, i: int, groups: Ints) -> Iterator[tuple[Ints, Ints, Held]]:
-        """Yield which groups lie in files that are mapped together, and the addresses of their dictionaries."""
+        """Yield which groups lie in files that are mapped together, and where their dictionaries are."""
         files = self._synopsis.group("file")[groups]
         for batch in self.batches(files):
             some = np.flatnonzero(np.isin(files, batch))

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cerise.store.table import HeldFile, NewFile, Overtaken
-from cerise.store.upkeep.merging import merged
+from cerise.store.upkeep.merging import merged, span
 from cerise.store.writing.appending import append_number, commit_pieces
+from cerise.store.writing.columns import completed
 from cerise.store.writing.pieces import (
     Writing,
     Written,
@@ -43,9 +44,9 @@ def compact(writing: Writing, waits: Sequence[float], progress: Progress | None 
         runs = worth_rewriting(now)
         try:
             for done, run in enumerate(runs):
-                if progress is not None:
-                    progress(done, len(runs))
                 _rewrite(run, now, waits)
+                if progress is not None:
+                    progress(done + 1, len(runs))
             break
         except Overtaken:
             continue
@@ -59,7 +60,7 @@ def worth_rewriting(now: Snapshot) -> list[list[StoreFile]]:
 
     Files that others have written, or of which rows are deleted, are left alone.
     """
-    files = sorted((each for each in now.files if each.ours and each.held.kept is None), key=_span)
+    files = sorted((each for each in now.files if each.ours and each.held.kept is None), key=span)
     overlaps = _overlaps(files)
     least = now.writing.settings.file_rows // 2
     runs: list[list[StoreFile]] = [[]]
@@ -71,20 +72,12 @@ def worth_rewriting(now: Snapshot) -> list[list[StoreFile]]:
     return [run for run in runs if len(run) > 1 or (run and is_fresh(run[0].path))]
 
 
-def _span(file: StoreFile) -> tuple[int, int]:
-    """Return the time of a file; the whole of time where the log does not know it."""
-    held = file.held
-    if held.first is None or held.last is None:
-        return -(1 << 63), (1 << 63) - 1
-    return held.first, held.last
-
-
 def _overlaps(files: Sequence[StoreFile]) -> list[bool]:
     """Tell of each file, by first time, whether it shares time with another; touching is no sharing."""
     found = [False] * len(files)
     last, reach = 0, -(1 << 63)
     for i, file in enumerate(files):
-        first, end = _span(file)
+        first, end = span(file)
         if i and first < reach:
             found[i] = found[last] = True
         if end >= reach:
@@ -138,5 +131,6 @@ def _write(groups: Iterable[pa.Table], writing: Writing, name: str) -> Written:
 def _write_index(file: NewFile | HeldFile, rows: int, writing: Writing) -> str:
     with Folder.of(writing.root).reading(file.path) as source:
         written = pq.ParquetFile(source, page_checksum_verification=True)
-        groups = (written.read_row_group(i) for i in range(written.num_row_groups))
+        numbers = range(written.num_row_groups)
+        groups = (completed(written.read_row_group(i), writing.columns) for i in numbers)
         return write_its_index(groups, writing, file, rows)

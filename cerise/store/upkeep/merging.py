@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 from cerise.errors import StoreError
 from cerise.events import Ints, read_times
 from cerise.store.writing.appending import in_stream_order
+from cerise.store.writing.columns import completed
 from cerise.store.writing.pieces import Writing
 from cerise.store.writing.places import Folder
 from cerise.store.writing.snapshots import StoreFile
@@ -23,53 +23,75 @@ LEAST_ROWS = 1024  # of a file that are read at once
 class _Input:
     """A file that is read from its start to its end."""
 
-    def __init__(self, source: pa.NativeFile, rows: int, writing: Writing) -> None:
-        file = pq.ParquetFile(source, page_checksum_verification=True, buffer_size=1 << 16)
-        self._batches = file.iter_batches(batch_size=rows)
+    def __init__(self, file: StoreFile, writing: Writing, rows: int) -> None:
+        self.path = file.path
         self._writing = writing
+        self._source = Folder.of(writing.root).reading(file.path)
+        held = pq.ParquetFile(self._source, page_checksum_verification=True, buffer_size=1 << 16)
+        self._batches = held.iter_batches(batch_size=rows)
 
     def next(self) -> tuple[pa.Table, Ints] | None:
         """Return the next events and their times; None after the last."""
-        batch = next(self._batches, None)
+        try:
+            batch = next(self._batches, None)
+        except (pa.ArrowException, OSError) as error:
+            raise StoreError(f"cannot read {self.path}: {error}", hint="verify() tells more") from error
         if batch is None:
             return None
-        table = pa.Table.from_batches([batch]).cast(self._writing.columns)
+        table = completed(pa.Table.from_batches([batch]), self._writing.columns)
         return table, read_times(table, self._writing.settings.roles(self._writing.columns))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._source.close()
 
 
 def merged(files: Sequence[StoreFile], writing: Writing) -> Iterator[pa.Table]:
     """Yield the events of files in stream order.
 
-    A file is opened when the stream reaches its first event. Of each open file some rows are in memory: all
-    files together hold about two blocks, and events of equal time besides.
+    A file is open from when the stream reaches its first event to its last. Of each open file some rows are
+    in memory: about two blocks of all together, and events of equal time besides.
 
     Raises:
         StoreError: a file cannot be read, or is not in stream order itself.
     """
-    rows = max(LEAST_ROWS, 2 * writing.settings.block_rows // max(1, len(files)))
-    folder = Folder.of(writing.root)
-    waits = [(-(1 << 63) if each.held.first is None else each.held.first, i) for i, each in enumerate(files)]
+    rows = max(LEAST_ROWS, 2 * writing.settings.block_rows // max(1, _depth(files)))
+    waits = [(span(each)[0], i) for i, each in enumerate(files)]
     heapq.heapify(waits)  # of each file the time before which it has no further events
+    inputs: dict[int, _Input] = {}
     held: list[tuple[pa.Table, Ints]] = []
-    with ExitStack() as stack:
-        inputs: dict[int, _Input] = {}
+    try:
         while waits:
             last, i = heapq.heappop(waits)
-            try:
-                if i not in inputs:
-                    inputs[i] = _Input(stack.enter_context(folder.reading(files[i].path)), rows, writing)
-                piece = inputs[i].next()
-            except (pa.ArrowException, OSError) as error:
-                raise StoreError(
-                    f"cannot read {files[i].path}: {error}", hint="verify() tells more"
-                ) from error
-            if piece is not None:
+            inputs[i] = inputs.get(i) or _Input(files[i], writing, rows)
+            piece = inputs[i].next()
+            if piece is None:
+                inputs.pop(i).close()
+            else:
                 _check(piece[1], last, files[i].path)
                 held.append(piece)
                 heapq.heappush(waits, (int(piece[1][-1]), i))
             held, ready = _split(held, waits[0][0] if waits else None)
             if ready:
                 yield in_stream_order(pa.concat_tables(ready), writing)
+    finally:
+        for each in inputs.values():
+            each.close()
+
+
+def span(file: StoreFile) -> tuple[int, int]:
+    """Return the time of a file; the whole of time where the log does not know it."""
+    held = file.held
+    if held.first is None or held.last is None:
+        return -(1 << 63), (1 << 63) - 1
+    return held.first, held.last
+
+
+def _depth(files: Sequence[StoreFile]) -> int:
+    """Return how many files share a moment at most."""
+    ends = [(time, step) for each in files for time, step in zip(span(each), (-1, 1), strict=True)]
+    open_files = np.cumsum([-step for _, step in sorted(ends)])
+    return int(open_files.max(initial=0))
 
 
 def _check(times: Ints, last: int, path: str) -> None:

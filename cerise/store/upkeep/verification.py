@@ -17,6 +17,7 @@ from cerise.store.index.layout import SEQUENCE
 from cerise.store.index.lookup import Index, Wanted
 from cerise.store.index.synopsis import Synopsis
 from cerise.store.writing.appending import in_stream_order
+from cerise.store.writing.columns import completed
 from cerise.store.writing.in_place import read_groups
 from cerise.store.writing.places import Folder
 from cerise.store.writing.snapshots import Snapshot, StoreFile
@@ -113,7 +114,7 @@ def _groups(now: Snapshot, file: StoreFile) -> Iterator[pa.Table]:
     with Folder.of(now.writing.root).reading(file.path) as source:
         data = pq.ParquetFile(source, page_checksum_verification=True)
         for i in range(data.num_row_groups):
-            yield data.read_row_group(i).cast(now.columns)
+            yield completed(data.read_row_group(i), now.columns)
 
 
 def _order(table: pa.Table, before: pa.Table | None, now: Snapshot) -> str | None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import random
 import secrets
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 from cerise.events import EventBatch, Schema
 from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
 from cerise.store.table import Change, HeldFile, NotCommitted, Overtaken, commit
-from cerise.store.writing.columns import check
+from cerise.store.writing.columns import check, completed
 from cerise.store.writing.pieces import (
     NOISE,
     Part,
@@ -39,6 +40,7 @@ from cerise.store.writing.sources import Source, regrouped
 TRIES = 12
 LONGEST_WAIT = 1.0
 WRITERS = 2  # files that are written at once
+LARGEST = 1 << 29  # bytes from which on a piece is large enough: Arrow cannot sort 2 GiB of text
 
 
 def patience(rng: random.Random, tries: int = TRIES) -> list[float]:
@@ -64,15 +66,15 @@ def append(source: Source, writing: Writing, waits: Sequence[float]) -> Appended
     now = own_snapshot(writing)
     number = append_number(now)
     settings = writing.settings
-    pieces = regrouped(source.tables, max(settings.file_rows, settings.pool_rows))
-    first = next(pieces, None)
-    if first is None:
+    pieces = regrouped(source.tables, max(settings.file_rows, settings.pool_rows), LARGEST)
+    first = list(islice(pieces, 2))
+    if not first:
         assert now.version is not None
         return Appended(now.version, False)
-    if len(first) < settings.pool_rows:
-        written = write_piece(first, writing, Part(number, 0, 0), fresh=True)
+    if len(first) == 1 and len(first[0]) < settings.pool_rows:
+        written = write_piece(first[0], writing, Part(number, 0, 0), fresh=True)
         return _commit_small(written, now, number, waits)
-    every = _written(_chained(first, pieces), writing, number)
+    every = _written(chain(first, pieces), writing, number)
     return Appended(commit_pieces(every, writing, waits), True)
 
 
@@ -95,11 +97,6 @@ def commit_pieces(
     except (Overtaken, NotCommitted):
         discard(written, writing)
         raise
-
-
-def _chained(first: pa.Table, others: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    yield first
-    yield from others
 
 
 def _written(pieces: Iterable[pa.Table], writing: Writing, number: int) -> list[Written]:
@@ -153,7 +150,8 @@ def seal(files: Sequence[StoreFile], writing: Writing, made: int) -> Written:
     tables = []
     for each in files:
         with folder.reading(each.path) as source:
-            tables.append(pq.ParquetFile(source, page_checksum_verification=True).read())
+            held = pq.ParquetFile(source, page_checksum_verification=True).read()
+            tables.append(completed(held, writing.columns))
     ordered = in_stream_order(pa.concat_tables(tables), writing)
     name = data_name(newest_append(each.path for each in files), 0, made=made)
     return write_file(

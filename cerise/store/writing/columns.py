@@ -126,6 +126,14 @@ def fitted(table: pa.Table, columns: pa.Schema, time: str, first: int) -> pa.Tab
     return pa.table(fits, schema=plain)
 
 
+def completed(table: pa.Table, columns: pa.Schema) -> pa.Table:
+    """Return events of an older file in the columns of the table: those that others have added are null."""
+    for each in columns:
+        if each.name not in table.column_names:
+            table = table.append_column(each, pa.nulls(len(table), each.type))
+    return table.select(columns.names).cast(columns)
+
+
 def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if column.type == field.type:
         return column

@@ -5,10 +5,11 @@ An index file belongs to a data file of one path, size and time of writing: one 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,12 +26,13 @@ from cerise.store.types import spark_type
 from cerise.store.writing import settings
 from cerise.store.writing.faults import reached
 from cerise.store.writing.pieces import Writing
-from cerise.store.writing.places import Folder, milliseconds
+from cerise.store.writing.places import DRAFT, Folder, milliseconds
 from cerise.store.writing.settings import Settings
 from cerise.store.writing.snapshots import Snapshot, StoreFile
 from cerise.store.writing.synopses import FOLDER, indexed, save_if_due, saved
 
 Progress = Callable[[int, int], None]
+DAY = 86_400_000  # in milliseconds: who began an index file longer ago is dead
 
 
 class Built(NamedTuple):
@@ -75,9 +77,9 @@ def index_in_place(
     now = snapshot(writing)
     missing = [each for each in now.files if each.path in indexed(now).broken]
     for done, file in enumerate(missing):
-        if progress is not None:
-            progress(done, len(missing))
         _build(file, now, index)
+        if progress is not None:
+            progress(done + 1, len(missing))
     dropped = _drop(index, {each.index for each in now.files})
     save_if_due(now)
     return Built(len(missing), len(now.files) - len(missing), dropped)
@@ -180,14 +182,12 @@ def _decide(decided: Settings, index: Folder) -> None:
 
 def _build(file: StoreFile, now: Snapshot, index: Folder) -> None:
     assert file.index is not None
-    names = [each for each in now.columns.names if now.writing.settings.layout(now.columns).holds(each)]
-    groups = list(read_groups(now, file, names)) if file.held.rows is None else None
-    rows = sum(map(len, groups)) if groups is not None else file.held.rows or 0
+    layout = now.writing.settings.layout(now.columns)
+    rows = _footer(now, file).num_rows
     about = DataFile(file.path, file.held.size, file.held.modified, rows)
     try:
         with index.whole(file.index) as sink:
-            layout = now.writing.settings.layout(now.columns)
-            write_index(groups or read_groups(now, file, names), layout, about, sink)
+            write_index(read_groups(now, file, layout.columns.names), layout, about, sink)
     except DataError as error:
         raise DataError(f"{file.path}: {error.problem}", hint=error.hint) from error
     reached("index written")
@@ -195,22 +195,29 @@ def _build(file: StoreFile, now: Snapshot, index: Folder) -> None:
 
 def read_groups(now: Snapshot, file: StoreFile, names: Sequence[str]) -> Iterator[pa.Table]:
     """Yield some columns of the row groups of a file, with all rows: those included that are deleted."""
-    folder = Folder.of(now.writing.root)
-    path = folder.path(file.path)
-    with folder.system.open_input_file(path) as source:
-        footer = pq.read_metadata(source)
-    rows = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
+    path, footer = Folder.of(now.writing.root).path(file.path), _footer(now, file)
+    rows = (footer.row_group(i).num_rows for i in range(footer.num_row_groups))
     groups = [Group(0, i, i, Span(0, 0, count)) for i, count in enumerate(rows)]
-    scan = Scan(
-        Reading(now.writing.root, {0: File(path, file.held.values)}, now.columns, tuple(names)), groups
-    )
+    files = {0: File(path, file.held.values)}
+    scan = Scan(Reading(now.writing.root, files, now.columns, tuple(names)), groups)
     return (table.drop_columns([ROW]) for table in scan.rows())
 
 
-def _drop(index: Folder, needed: set[Any]) -> int:
+def _footer(now: Snapshot, file: StoreFile) -> pq.FileMetaData:
+    try:
+        with Folder.of(now.writing.root).reading(file.path) as source:
+            return pq.read_metadata(source)
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError(f"cannot read {file.path}: {error}", hint="is it a whole Parquet file?") from error
+
+
+def _drop(index: Folder, needed: set[str | None]) -> int:
     """Remove the index files that no data file needs, and synopses of other settings; return how many."""
-    gone = [name for name in index.inside("index").files() if f"index/{name}" not in needed]
-    for name in gone:
+    held = index.inside("index").files()
+    gone = [name for name in held if name.endswith(".cix") and f"index/{name}" not in needed]
+    day_ago = time.time_ns() // 1_000_000 - DAY
+    drafts = [name for name in held if name.endswith(DRAFT) and milliseconds(held[name]) < day_ago]
+    for name in (*gone, *drafts):
         index.remove(f"index/{name}")
     for name in [] if needed else saved(index):
         index.remove(f"{FOLDER}/{name}")

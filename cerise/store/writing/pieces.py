@@ -19,7 +19,7 @@ from cerise.events import EventBatch
 from cerise.store.index.file import DataFile, write_index
 from cerise.store.index.layout import SEQUENCE
 from cerise.store.table import HeldFile, NewFile
-from cerise.store.writing.columns import fitted
+from cerise.store.writing.columns import check, fitted
 from cerise.store.writing.faults import reached
 from cerise.store.writing.places import Folder, milliseconds
 from cerise.store.writing.settings import SEQUENCE_FIELD, Settings, index_name
@@ -130,14 +130,16 @@ def write_piece(table: pa.Table, writing: Writing, part: Part, *, fresh: bool = 
     """Write some events of an append as one file, in stream order.
 
     Args:
-        table: the events, in the order of arrival; `columns.check` has found their schema right.
+        table: the events, in the order of arrival.
         writing: where and how.
         part: where they stand in the append.
         fresh: whether to write no index.
 
     Raises:
-        DataError: an event has no time, or a value does not fit the table.
+        StoreError: their columns are not those of the table.
+        DataError: an event has no time, or a value does not fit.
     """
+    check(table.schema, writing.columns)
     events = fitted(table, writing.columns, writing.settings.time, part.first)
     rows = pa.array(np.arange(part.first, part.first + len(events)))
     appends = pa.array(np.full(len(events), part.append))
@@ -194,6 +196,7 @@ def write_data(groups: Iterable[pa.Table], writing: Writing, name: str, *, new: 
     ):
         for group in groups:
             writer.write_table(group.cast(writing.columns), row_group_size=max(1, len(group)))
+            reached("row group written")
     folder.settle(name)
     reached("data written")
     found = folder.found(name)

@@ -22,7 +22,7 @@ class Folder:
     """A folder; names are relative to it.
 
     Attributes:
-        root: where it is, as it was given.
+        root: where it is: an absolute path, or a URI.
         base: its path on its file system.
         system: that file system.
     """
@@ -40,7 +40,8 @@ class Folder:
         """
         text = str(root).rstrip("/")
         if "://" not in text:
-            return cls(text, str(Path(text).absolute()), fs.LocalFileSystem())
+            place = str(Path(text).absolute())
+            return cls(place, place, fs.LocalFileSystem())
         try:
             system, base = fs.FileSystem.from_uri(text)
         except (pa.ArrowException, OSError, ValueError) as error:
@@ -68,8 +69,7 @@ class Folder:
     @property
     def parent(self) -> Folder:
         """The folder that it is in."""
-        root = self.root if "/" in self.root else f"./{self.root}"
-        return Folder(root.rsplit("/", 1)[0] or "/", self.base.rsplit("/", 1)[0], self.system)
+        return Folder(self.root.rsplit("/", 1)[0], self.base.rsplit("/", 1)[0], self.system)
 
     def inside(self, name: str) -> Folder:
         """Return a folder in this folder."""
@@ -127,8 +127,12 @@ class Folder:
     def whole(self, name: str) -> Iterator[pa.NativeFile]:
         """Open a file to be written that is there when it is whole, and not before."""
         if not self.local:  # an object appears when it is closed
-            with self.writing(name) as sink:
-                yield sink
+            try:
+                with self.writing(name) as sink:
+                    yield sink
+            except BaseException:
+                self.remove(name)
+                raise
             return
         draft = f"{name}.{secrets.token_hex(8)}{DRAFT}"
         try:

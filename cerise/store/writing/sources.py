@@ -75,11 +75,17 @@ def watched(source: Source, progress: Progress) -> Source:
     return source._replace(tables=tables())
 
 
-def regrouped(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Yield the same rows in tables of so many rows; the last may have fewer, none is empty."""
+def regrouped(tables: Iterable[pa.Table], rows: int, size: int | None = None) -> Iterator[pa.Table]:
+    """Yield the same rows in tables of so many rows; the last may have fewer, none is empty.
+
+    Args:
+        tables: the rows.
+        rows: how many rows to put together.
+        size: from how many bytes on fewer are put together.
+    """
     waiting: list[pa.Table] = []
     held = 0
-    for table in tables:
+    for table in (part for whole in tables for part in _cut(whole, size)):
         start = 0
         while len(table) - start >= rows - held:
             yield pa.concat_tables([*waiting, table.slice(start, rows - held)])
@@ -88,5 +94,15 @@ def regrouped(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
         if start < len(table):
             waiting.append(table.slice(start))
             held += len(table) - start
+        if size is not None and sum(each.nbytes for each in waiting) >= size:
+            yield pa.concat_tables(waiting)
+            waiting, held = [], 0
     if waiting:
         yield pa.concat_tables(waiting)
+
+
+def _cut(table: pa.Table, size: int | None) -> Iterator[pa.Table]:
+    """Yield a table in parts of some bytes at most, as far as rows are alike."""
+    rows = len(table) if size is None or table.nbytes <= size else len(table) * size // table.nbytes
+    for start in range(0, len(table), max(1, rows)):
+        yield table.slice(start, max(1, rows))

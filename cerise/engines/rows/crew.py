@@ -1,0 +1,83 @@
+"""Threads that share the work on one table, and the large arrays that they fill.
+
+Kernels, numpy and Arrow run side by side in threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cerise.engines.rows.matches import Ints
+
+X = TypeVar("X")
+Y = TypeVar("Y")
+
+AT_ONCE = 1 << 16  # rows: what they need stays in the cache of a core
+WORTH_SHARING = 100_000  # rows
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """So many threads; without a pool everything is done where it is asked for."""
+
+    count: int = 1
+    pool: ThreadPoolExecutor | None = None
+
+    def each(self, function: Callable[[X], Y], items: Iterable[X]) -> list[Y]:
+        """Return what a function gives for each of some items, in their order."""
+        return list(map(function, items) if self.pool is None else self.pool.map(function, items))
+
+    def shares(self, rows: int) -> list[tuple[int, int]]:
+        """Return from where to where the share of each thread in so many rows goes."""
+        count = self.count if rows >= WORTH_SHARING else 1
+        return list(pairwise(rows * i // count for i in range(count + 1)))
+
+
+ALONE = Crew()
+
+
+@contextmanager
+def crew_of(count: int) -> Iterator[Crew]:
+    """Hire so many threads for a while."""
+    if count == 1:
+        yield ALONE
+        return
+    with ThreadPoolExecutor(count) as pool:
+        yield Crew(count, pool)
+
+
+def blocks(rows: int) -> list[tuple[int, int]]:
+    """Return from where to where so many rows go, some at a time."""
+    return [(start, min(start + AT_ONCE, rows)) for start in range(0, rows, AT_ONCE)]
+
+
+def room(count: int, type_: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
+    """Return an array of so many values that are still to be written.
+
+    It lies in memory that Arrow keeps for the next one: to ask the system for it each time is slow.
+    """
+    if not count:
+        return np.empty(0, type_)
+    return np.frombuffer(pa.allocate_buffer(count * np.dtype(type_).itemsize), type_)
+
+
+def taken(values: npt.NDArray[Any], order: Ints | None, crew: Crew = ALONE) -> npt.NDArray[Any]:
+    """Return values in an order; None: as they are."""
+    if order is None:
+        return values
+    out = room(len(order), values.dtype)
+
+    def take(share: tuple[int, int]) -> None:
+        np.take(values, order[slice(*share)], out=out[slice(*share)], mode="clip")
+
+    crew.each(take, crew.shares(len(order)))
+    return out

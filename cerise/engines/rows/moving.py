@@ -1,0 +1,110 @@
+"""Kernels that bring rows into their order, and leave out partitions that cannot have a match."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cerise.kernels.jit import Ints, Marks, get, int64, kernel, void
+
+MOVES = 16  # for each row; where more are needed, rows are not nearly in order
+
+
+@kernel(void(Ints, Ints))
+def tally(codes: Any, counts: Any) -> None:
+    """Count how often each code occurs."""
+    for row in range(len(codes)):
+        counts[codes[row]] += 1
+
+
+@kernel(void(Ints, int64, Ints, Ints))
+def deal(codes: Any, first: int, places: Any, order: Any) -> None:
+    """Put rows together that have equal codes, in the order that they have.
+
+    Args:
+        codes: those of some neighbouring rows.
+        first: the number of the first of these rows.
+        places: where the rows of each code begin in the answer; moved on.
+        order: room for the answer: the rows by their codes.
+    """
+    for row in range(len(codes)):
+        code = codes[row]
+        order[places[code]] = first + row
+        places[code] += 1
+
+
+# ---- rows that are nearly in order
+
+
+@kernel()
+def precedes(keys: int, count: int, row: int, other: int) -> bool:
+    """Whether a row comes before another, by some keys, the first of them first."""
+    for i in range(count):
+        one, two = get(get(keys, i), row), get(get(keys, i), other)
+        if one != two:
+            return one < two
+    return False
+
+
+@kernel()
+def insert(keys: int, count: int, order: Any, low: int, at: int) -> int:
+    """Move a row to its place among those before it, which are in order; return how far it went."""
+    row = order[at]
+    to = at
+    while to > low and precedes(keys, count, row, order[to - 1]):
+        order[to] = order[to - 1]
+        to -= 1
+    order[to] = row
+    return at - to
+
+
+@kernel(int64(int64, int64, Ints, int64, int64))
+def settle(keys: int, count: int, order: Any, low: int, high: int) -> int:
+    """Sort rows that are nearly in order; return 0, or 1 where they are not, and some are left as they were.
+
+    Args:
+        keys: where the addresses of the keys lie.
+        count: how many keys.
+        order: the rows; equal ones keep the order that they have.
+        low: the first to sort.
+        high: the one after the last.
+    """
+    moves = 0
+    for at in range(low + 1, high):
+        moves += insert(keys, count, order, low, at)
+        if moves > MOVES * (at - low) + 1024:
+            return 1
+    return 0
+
+
+@kernel(int64(int64, int64, Ints, int64, int64))
+def join(keys: int, count: int, order: Any, middle: int, high: int) -> int:
+    """Sort two neighbouring stretches that are in order, as `settle` does; the first begins with row 0."""
+    moves = 0
+    for at in range(middle, high):
+        moved = insert(keys, count, order, 0, at)
+        if moved == 0:  # nor will a later one
+            return 0
+        moves += moved
+        if moves > MOVES * high:
+            return 1
+    return 0
+
+
+# ---- partitions without a match
+
+
+@kernel(void(Ints, Marks, Marks))
+def note(codes: Any, masks: Any, present: Any) -> None:
+    """Note for each partition which labels some row of it could have."""
+    for row in range(len(codes)):
+        present[codes[row]] |= masks[row]
+
+
+@kernel(int64(Ints, Marks, int64, int64, Ints))
+def choose(codes: Any, present: Any, needs: int, first: int, chosen: Any) -> int:
+    """Write down the rows of partitions that have all labels that a match needs; return how many."""
+    count = 0
+    for row in range(len(codes)):
+        chosen[count] = first + row
+        count += 1 if present[codes[row]] & needs == needs else 0
+    return count

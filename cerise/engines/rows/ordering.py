@@ -1,0 +1,205 @@
+"""The order in which rows are searched: partition after partition, each as ORDER BY says (M2, M4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from cerise.engines.rows.crew import ALONE, Crew, blocks, room, taken
+from cerise.engines.rows.matches import Ints, Masks
+from cerise.engines.rows.ranks import codes, joint_codes, ranks
+from cerise.kinds import Kind, kind_of
+from cerise.pattern.rows import BoundRows, Order
+
+SPARSE, FEW = 8, 1024  # codes for each row, and of no rows; more of them are numbered anew
+WORTH_A_HISTOGRAM = 4  # rows for each code, so that each thread may count for itself
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """Rows in the order in which they are searched.
+
+    Attributes:
+        table: where they are; its columns are in one piece.
+        order: their numbers in the table; None: all, as they come.
+        offsets: where, in this order, partitions start, and the number of rows.
+        keys: values by which partitions differ, one for each of them.
+    """
+
+    table: pa.Table
+    order: Ints | None
+    offsets: Ints
+    keys: dict[str, pa.Array]
+
+    def __len__(self) -> int:
+        return int(self.offsets[-1])
+
+    def places(self, rows: Ints) -> Ints:
+        """Return where rows, by their numbers in the order, are in the table."""
+        return rows if self.order is None else self.order[rows]
+
+
+def ordered(bound: BoundRows, table: pa.Table, crew: Crew = ALONE, wanted: Wanted | None = None) -> Ordered:
+    """Return the order of the rows of a table; rows that are equal in all that orders them stay as they are.
+
+    Args:
+        bound: the clause.
+        table: the rows, with derived columns.
+        crew: who does the work.
+        wanted: which partitions are searched; None: all.
+    """
+    code, count = _partition_codes(bound, table, crew)
+    rows = None if wanted is None else wanted.rows(code, count, crew)
+    keys = [key for each in bound.order for key in _sort_keys(each, table)]
+    if rows is not None:
+        code, keys = taken(code, rows, crew), [taken(key, rows, crew) for key in keys]
+    order, offsets = _sorted(code, count, keys, crew)
+    if rows is not None:
+        order = taken(rows, order, crew)
+    return Ordered(table, order, offsets, _key_values(bound, table, order, offsets))
+
+
+def _partition_codes(bound: BoundRows, table: pa.Table, crew: Crew) -> tuple[Ints, int]:
+    """Return the code of the partition of each row, and how many there can be: not many more than rows."""
+    columns = [(name, table.column(name)) for name in bound.partition]
+    code, count = joint_codes(columns, len(table), crew)
+    if count <= SPARSE * len(table) + FEW:
+        return code, count
+    return codes(pa.array(code), ", ".join(bound.partition), crew)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The partitions that have, for each label that every match needs, a row that could have it.
+
+    Attributes:
+        masks: which labels each row could have.
+        needs: a bit for each label that is needed.
+    """
+
+    masks: Masks
+    needs: int
+
+    def rows(self, code: Ints, count: int, crew: Crew) -> Ints | None:
+        """Return the rows of such partitions, by the codes of the partitions of all rows; None: all rows."""
+        from cerise.engines.rows.moving import choose, note
+
+        def noted(share: tuple[int, int]) -> Masks:
+            present = np.zeros(count, np.uint8)
+            note(code[slice(*share)], self.masks[slice(*share)], present)
+            return present
+
+        present = np.bitwise_or.reduce(crew.each(noted, crew.shares(len(code))))
+
+        def chosen(share: tuple[int, int]) -> Ints:
+            found: Ints = np.empty(share[1] - share[0] + 1, np.int64)
+            return found[: choose(code[slice(*share)], present, self.needs, share[0], found)]
+
+        rows: Ints = np.concatenate(crew.each(chosen, crew.shares(len(code))))
+        return rows if len(rows) < len(code) else None
+
+
+def _key_values(bound: BoundRows, table: pa.Table, order: Ints | None, offsets: Ints) -> dict[str, pa.Array]:
+    """Return the values of columns that part rows and are shown, where equal ones cannot be told apart."""
+    shown = {each.name for each in bound.output if not each.measure}
+    kinds = {name: kind_of(table.schema.field(name).type) for name in bound.partition}
+    names = [name for name in bound.partition if name in shown and kinds[name] in SAME]
+    firsts = pa.array(offsets[:-1] if order is None else order[offsets[:-1]])
+    return {name: _one(table.column(name).take(firsts)) for name in names}
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+SAME = frozenset({Kind.INT, Kind.STRING, Kind.BOOL, Kind.DATE, Kind.INSTANT, Kind.LOCAL})
+
+
+# ---- sorting
+
+
+def _sorted(code: Ints, count: int, keys: list[Ints], crew: Crew) -> tuple[Ints | None, Ints]:
+    """Return the rows in order, or None where they are in order already, and where partitions start."""
+    if count == 1:
+        return (None if _ascending(keys, crew) else _by_keys(keys, crew)), _changes(code[:0], len(code))
+    if _ascending([code], crew):
+        keys = [code, *keys]
+        return (None if _ascending(keys, crew) else _by_keys(keys, crew)), _changes(code, len(code))
+    if _ascending(keys, crew):
+        return _grouped(code, count, crew)
+    first = _by_keys(keys, crew)
+    order, offsets = _grouped(taken(code, first, crew), count, crew)
+    return taken(first, order, crew), offsets
+
+
+def _changes(code: Ints, rows: int) -> Ints:
+    """Return where codes, which ascend, change first and then, and how many rows there are."""
+    if not rows:
+        return np.zeros(1, np.int64)
+    return np.concatenate([[0], np.flatnonzero(code[1:] != code[:-1]) + 1, [rows]]).astype(np.int64)
+
+
+def _by_keys(keys: list[Ints], crew: Crew) -> Ints:
+    """Return the rows in the order of some keys, the first of them first."""
+    from cerise.engines.rows.moving import join, settle
+
+    keys = [np.ascontiguousarray(key) for key in keys]
+    order = room(len(keys[0]))
+    order[:] = np.arange(len(order))
+    addresses = np.array([key.ctypes.data for key in keys], np.int64)
+    told, shares = (int(addresses.ctypes.data), len(keys), order), crew.shares(len(order))
+    late = any(crew.each(lambda share: settle(*told, *share), shares))
+    if late or any(join(*told, *share) for share in shares[1:]):
+        return np.argsort(keys[0], kind="stable") if len(keys) == 1 else np.lexsort(keys[::-1])
+    return order
+
+
+def _grouped(code: Ints, count: int, crew: Crew) -> tuple[Ints, Ints]:
+    """Return the rows by their code, those of equal codes as they are, in time linear in their number."""
+    from cerise.engines.rows.moving import deal, tally
+
+    if count > SPARSE * len(code) + FEW:
+        distinct, code = np.unique(code, return_inverse=True)
+        count = len(distinct)
+    shares = crew.shares(len(code)) if count * WORTH_A_HISTOGRAM <= len(code) else [(0, len(code))]
+
+    def tallied(share: tuple[int, int]) -> Ints:
+        counts = np.zeros(count, np.int64)
+        tally(code[slice(*share)], counts)
+        return counts
+
+    counts = crew.each(tallied, shares)
+    total = np.sum(counts, axis=0)
+    starts = np.cumsum(total) - total
+    order = room(len(code))
+    places = [starts + before for before in np.cumsum([np.zeros_like(total), *counts[:-1]], axis=0)]
+    crew.each(lambda i: deal(code[slice(*shares[i])], shares[i][0], places[i], order), range(len(shares)))
+    return order, np.append(starts[total > 0], len(code))
+
+
+def _sort_keys(order: Order, table: pa.Table) -> list[Ints]:
+    """Return the integers that sort a column as asked: whether there is a value, if some lack one, and it."""
+    rank, nulls = ranks(table.column(order.column), order.column)
+    if order.descending:
+        rank = ~rank
+    if nulls is None:
+        return [rank]
+    return [(~nulls if order.nulls_first else nulls).astype(np.int64), np.where(nulls, 0, rank)]
+
+
+def _ascending(keys: list[Ints], crew: Crew) -> bool:
+    """Whether rows are in the order of keys, the first of them first."""
+    rows = len(keys[0]) if keys else 0
+    return all(crew.each(lambda block: _ascending_in(keys, *block), blocks(max(rows - 1, 0))))
+
+
+def _ascending_in(keys: list[Ints], start: int, stop: int) -> bool:
+    tied = np.ones(stop - start, np.bool_)
+    for key in keys:
+        before, after = key[start:stop], key[start + 1 : stop + 1]
+        if ((before > after) & tied).any():
+            return False
+        tied &= before == after
+    return True

@@ -1,0 +1,191 @@
+"""One partition in slices that are searched apart: a slice has the matches that start in it (D3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cerise.engines.rows import layout as at
+from cerise.engines.rows.engine import Search
+from cerise.engines.rows.ground import Ground
+from cerise.engines.rows.matches import Bools, Ints, RowMatches, joined
+from cerise.errors import CeriseError
+from cerise.events import raw_column
+from cerise.kinds import canonical, kind_of
+from cerise.pattern.rows import BoundRows, SkipTo
+from cerise.plan.overlap import AMPLIFIED, MAX_TIME, MIN_TIME, Halo, Slice
+
+Marks = npt.NDArray[np.uint8]
+MOST = 1 << 62  # rows of matches, where nobody counts them
+AN_ERROR = 1 << 10  # rows of matches that an error takes as long as
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The rows that are a slice's own.
+
+    Attributes:
+        low: the first of them.
+        high: the row after the last.
+        entries: how many of them, from the first on, the search may begin with: those that matches before
+            it reach, and one more.
+    """
+
+    low: int
+    high: int
+    entries: int = 1
+
+    def __len__(self) -> int:
+        return self.high - self.low
+
+
+def stretches(ground: Ground, window: int, count: int, *, amplified: float = AMPLIFIED) -> list[Stretch]:
+    """Cut rows into so many stretches of about one size; one, if matches reach too far from one to the next.
+
+    Args:
+        ground: the rows, one partition.
+        window: how much later than its first row a match may end.
+        count: how many stretches.
+        amplified: how much more than all rows may be searched from.
+    """
+    rows, times = len(ground), _known_times(ground)
+    borders = sorted({0, *(rows * i // count for i in range(1, count)), rows})
+    found = []
+    for low, high in pairwise(borders):
+        entries = _after(times, int(times[low - 1]) + window) + 1 - low if low else 1
+        found.append(Stretch(low, high, entries))
+    if sum(each.entries for each in found) > (amplified - 1) * rows + count or not found:
+        return [Stretch(0, rows)]
+    return found
+
+
+def _known_times(ground: Ground) -> Ints:
+    """Return what WITHIN measures; rows without a time have the first or the last one."""
+    lacking = ground.times == ground.no_time
+    return np.where(lacking, _no_time(ground.program.bound), ground.times) if lacking.any() else ground.times
+
+
+def _no_time(bound: BoundRows) -> int:
+    return MIN_TIME if bound.order[0].nulls_first else MAX_TIME
+
+
+def times_of(bound: BoundRows, table: pa.Table, none: int | None = None) -> Ints:
+    """Return what WITHIN measures; rows without a time have the first or the last one, or the one given."""
+    name = bound.order[0].column
+    column = raw_column(table, (name,))
+    times = canonical(column, kind_of(column.type), name).fill_null(_no_time(bound) if none is None else none)
+    return np.ascontiguousarray(times, dtype=np.int64)
+
+
+def stretch_of(bound: BoundRows, table: pa.Table, part: Slice, needs: Halo) -> tuple[pa.Table, Stretch]:
+    """Return the rows that a slice needs, of some that are in order, and which of these are its own."""
+    times = times_of(bound, table)
+    low = 0 if part.start == MIN_TIME else _from(times, part.start)
+    high = _from(times, part.stop)
+    first = max(0, low - needs.preceding)
+    stop = min(len(table), _from(times, part.stop + needs.after) + needs.events)
+    entries = 1 if part.start == MIN_TIME else _from(times, part.start + needs.after) + 1 - low
+    return table.slice(first, stop - first), Stretch(low - first, high - first, entries)
+
+
+def _from(times: Ints, time: int) -> int:
+    """Return the first row from a time on."""
+    return len(times) if time >= MAX_TIME else int(np.searchsorted(times, time))
+
+
+def _after(times: Ints, time: int) -> int:
+    """Return the first row after a time."""
+    return len(times) if time >= MAX_TIME else int(np.searchsorted(times, time, "right"))
+
+
+# ---- the search
+
+
+class SliceSearch(Search):
+    """The search through the rows of a slice; rows are counted from its first one."""
+
+    INPUT = "a slice of the ordered input"
+
+    def __init__(self, ground: Ground, stretch: Stretch, budget: int) -> None:
+        super().__init__(ground, (stretch.low, stretch.high), budget)
+        self.low = stretch.low
+
+    def starting_in(self, opens: Bools) -> Iterator[RowMatches]:
+        """Yield the matches that start in some rows, where each is searched from: SKIP TO NEXT ROW."""
+        return self._begun((~opens).astype(np.uint8), _entries(0, len(opens)))
+
+    def on_from(self, known: Marks, row: int) -> tuple[RowMatches, int]:
+        """Search from a row to one already searched from; return what is found, and that row."""
+        known[row] = 0
+        found = joined(list(self._begun(known, _entries(row, row + 1))))
+        return found, int(self.g[at.G_ROW]) - self.low
+
+    def speculative(self, known: Marks, end: int, room: int) -> Iterator[RowMatches]:
+        """Yield what is found from each row on before one.
+
+        A row that cannot be searched from is an error only for whoever comes there.
+        """
+        from cerise.engines.rows.starts import E_ROOM, STOPPED
+
+        entries = _entries(0, end, room)
+        while True:
+            try:
+                yield from self._begun(known, entries)
+                return
+            except CeriseError:
+                if self.g[at.G_MATCHES]:
+                    yield self.taken()
+                known[self.g[at.G_ROW] - self.low] = STOPPED
+                entries[E_ROOM] -= AN_ERROR
+
+    def _begun(self, known: Marks, entries: Ints) -> Iterator[RowMatches]:
+        from cerise.engines.rows.starts import E_NEXT, searches
+
+        if self.g[at.G_ROW] >= 0:
+            self.g[at.G_ROW] = self.low + entries[E_NEXT]
+        return self.found(lambda: searches(int(self.g.ctypes.data), self.formulas.edge, known, entries))
+
+
+def _entries(first: int, end: int, room: int = MOST) -> Ints:
+    return np.array([first, end, room], np.int64)
+
+
+def resumes(bound: BoundRows, matches: RowMatches) -> Ints:
+    """Return the row at which the search goes on after each match (M39)."""
+    after = matches.starts + 1
+    skips = matches.lengths > 0
+    if matches.timeouts is not None:
+        skips &= ~matches.timeouts
+    if bound.skip.to is SkipTo.PAST_LAST:
+        return np.where(skips, matches.starts + matches.lengths, after)
+    if bound.skip.to is SkipTo.NEXT:
+        return after
+    targets = np.array([label in bound.skip.members for label in bound.labels], np.bool_)
+    which = np.flatnonzero(targets[matches.labels])
+    which = which[::-1] if bound.skip.to is SkipTo.FIRST else which  # of several the last one stays
+    found = after.copy()
+    found[matches.owners[which]] = matches.rows[which]
+    return np.where(skips, found, after)
+
+
+def picked(matches: RowMatches, which: Ints) -> RowMatches:
+    """Return some matches, in the order given; a match is not given twice."""
+    if len(which) == len(matches) and bool((which[1:] > which[:-1]).all()):
+        return matches
+    lengths = matches.lengths[which]
+    ends = np.cumsum(lengths, dtype=np.int64)
+    rows = np.repeat(matches.firsts[which] - (ends - lengths), lengths) + np.arange(lengths.sum())
+    return RowMatches(
+        matches.starts[which],
+        lengths,
+        matches.numbers[which],
+        matches.partition[which],
+        matches.labels[rows],
+        None if matches.excluded is None else matches.excluded[rows],
+        None if matches.timeouts is None else matches.timeouts[which],
+    )

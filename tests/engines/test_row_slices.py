@@ -1,0 +1,361 @@
+"""Clauses without PARTITION BY, cut by time: nobody can tell (semantics.md §10, design D3).
+
+CERISE_EXAMPLES=50000 asks for so many pairs of a random clause and a table, of other clauses in every run.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import cerise.spark.row_slices as tasks
+from cerise.engines.base import Options
+from cerise.engines.rows import chain, engine, run
+from cerise.engines.rows.run import run_rows
+from cerise.engines.rows.slices import Stretch, stretches
+from cerise.errors import CeriseError, DataError, PlanError
+from cerise.kernels.jit import COMPILED
+from cerise.kinds import TIMES, kind_of
+from cerise.lang.match_recognize import bind_rows, parse_alone
+from cerise.pattern.rows import BoundRows, Extent
+from cerise.plan.overlap import Halo
+from cerise.plan.row_slices import row_halo
+from cerise.spark.rows import handed_columns, in_full_order
+from tests.row_harness import RowCase, difference, load_row_cases, result_of
+from tests.row_slices import Rows, by_reference, cut_family, exchanged, from_files
+from tests.test_row_agreement import TooLong, answer, patience
+
+ASKED = int(os.environ.get("CERISE_EXAMPLES", "0"))
+FAMILIES = max(12 if COMPILED else 4, ASKED // 8)
+GOES = (1, 2)
+COLUMNS = pa.schema([("t", pa.int64()), ("kind", pa.string())])
+
+
+# ---- the cases
+
+
+def cut(case: RowCase) -> BoundRows | None:
+    """A case that can be cut; where it has no window, one is added that is longer than all rows."""
+    try:
+        bound = case.bound()
+    except CeriseError:
+        return None
+    order = bound.order[0] if bound.order else None
+    if bound.within is None and order is not None and not order.descending and not bound.derived:
+        column = case.input.column(order.column)
+        if kind_of(column.type) in TIMES and not column.null_count:
+            bound = replace(bound, within=Extent(10**15))
+    fits = not bound.partition and isinstance(row_halo(bound), Halo) and engine.why_not(bound) is None
+    return bound if fits else None
+
+
+CASES = {
+    str(case): (case, bound)
+    for case in load_row_cases()
+    if not case.on_spark_only and (bound := cut(case)) is not None
+}
+
+
+def slices_of(name: str) -> int:
+    """How many slices a case is cut into: few, or about as many as it has rows."""
+    return 2 if len(name) % 2 else 7
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_case_in_slices(name: str) -> None:
+    (case, bound), count = CASES[name], slices_of(name)
+    if case.error is not None:
+        with pytest.raises(CeriseError, match=case.error[1].replace("(", r"\(")):
+            run_rows(bound, case.input, Options(threads=count))
+        return
+    wrong = difference(case.expected, result_of(run_rows(bound, case.input, Options(threads=count))))
+    assert not wrong, f"{case}\n{wrong}"
+
+
+@pytest.mark.parametrize("name", [name for name, (case, _) in CASES.items() if case.error is None])
+def test_a_case_from_files(name: str) -> None:
+    (case, bound), count = CASES[name], slices_of(name)
+    expected = by_reference(bound, case.input)
+    found = from_files(bound, case.input, count)
+    assert found == expected or (found is None and not in_order(bound, case.input))
+    full = in_full_order(bound, handed_columns(bound))
+    assert exchanged(bound, case.input, count) in (by_reference(full, case.input), None)
+
+
+def in_order(bound: BoundRows, table: pa.Table) -> bool:
+    """Whether the row groups of files can be cut: there are several, and their times ascend."""
+    times = table.column(bound.order[0].column).to_pylist()
+    return len(times) > 2 and all(one < two for one, two in pairwise(times))
+
+
+def test_many_cases_are_cut() -> None:
+    assert len(CASES) > 150
+    assert sum(in_order(bound, case.input) for case, bound in CASES.values()) > 100
+
+
+# ---- random clauses
+
+
+def sizes(rng: random.Random) -> tuple[int, ...]:
+    return tuple(rng.choice((0, 1, 2, 5, 8, 12, 20, 30, 40)) for _ in range(4))
+
+
+def tried(find: Any, *args: Any) -> Rows | str | None:
+    """What is found, or the class of an error."""
+    try:
+        found: Rows | None = find(*args)
+    except CeriseError as error:
+        return type(error).__name__
+    return found
+
+
+@pytest.mark.parametrize("go", GOES)
+def test_slices_agree_with_the_reference(go: int) -> None:
+    """In process and from files; also where candidates are given up early, and sent in many parts."""
+    first = random.SystemRandom().randrange(2**40) if ASKED else go * 1_000_000
+    seen: Counter[str] = Counter()
+    for number in range(first, first + FAMILIES):
+        family = cut_family(number, sizes)
+        bound = family.bound()
+        if isinstance(row_halo(bound), str) or engine.why_not(bound):
+            continue
+        with pytest.MonkeyPatch.context() as patch:
+            if number % 2:
+                patch.setattr(chain, "ROOM", -1)
+                patch.setattr(chain, "ROOM_PER_ROW", 0)
+                patch.setattr(tasks, "BLOB_ROWS", 3)
+            for table in family.tables:
+                _compare(bound, table, family.shown(table), seen)
+    if COMPILED:
+        assert seen["in process"] > 15
+        assert seen["from files"] > 15
+
+
+def _compare(bound: BoundRows, table: pa.Table, shown: str, seen: Counter[str]) -> None:
+    try:
+        with patience():
+            whole = answer(bound, table, engine="reference")
+            expected = tried(by_reference, bound, table)
+            in_full = tried(by_reference, in_full_order(bound, handed_columns(bound)), table)
+    except TooLong:
+        seen["too long"] += 1
+        return
+    for count in (2, 7):
+        assert answer(bound, table, threads=count) == whole, f"{count} slices\n{shown}"
+    seen["in process"] += 1
+    if bound.derived:
+        return
+    for count in (2, 40):
+        found = tried(from_files, bound, table, count)
+        assert found in (expected, None), f"{count} slices of files\n{shown}\n{found}\ninstead of\n{expected}"
+        seen["from files"] += found is not None
+    found = tried(exchanged, bound, table, 3)
+    assert found in (in_full, None), f"exchanged\n{shown}\n{found}\ninstead of\n{in_full}"
+    seen["exchanged"] += found is not None
+
+
+# ---- larger ones
+
+
+TWO = "A AS kind = 'A', B AS kind = 'B'"
+
+
+def clause(pattern: str, *, skip: str = "PAST LAST ROW", within: int = 20, define: str = TWO) -> BoundRows:
+    text = (
+        "SELECT * FROM e MATCH_RECOGNIZE (ORDER BY t MEASURES FIRST(t) AS f, LAST(t) AS l, COUNT(*) AS c, "
+        f"MATCH_NUMBER() AS n AFTER MATCH SKIP {skip} PATTERN ({pattern}) WITHIN {within} DEFINE {define})"
+    )
+    return bind_rows(parse_alone(text), COLUMNS)
+
+
+def events(seed: int, rows: int, kinds: str) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    times = np.sort(rng.integers(0, rows // 2, rows))  # many are equal
+    kind = np.array(list(kinds), object)[rng.integers(0, len(kinds), rows)]
+    return pa.table({"t": times, "kind": pa.array(kind, pa.string())}, COLUMNS)
+
+
+@pytest.mark.skipif(not COMPILED, reason="slow")
+@pytest.mark.parametrize("kinds", ["A", "AB", "AAAB", "ABCCCCCC"])
+@pytest.mark.parametrize(
+    "bound",
+    [
+        clause("A A", define="A AS kind = 'A'"),  # of two ways through equal rows, none ever meets the other
+        clause("A+", define="A AS kind = 'A'"),
+        clause("A+ B"),
+        clause("A B*"),
+        clause("A X*? B"),
+        clause("A X* B", skip="TO LAST B"),
+        clause("A X+? B", skip="TO FIRST X"),
+        clause("A* B*", skip="TO NEXT ROW"),
+        clause("A X*? B", within=1000),
+    ],
+    ids=range(9),
+)
+@pytest.mark.parametrize("room", [None, -1, 50])
+def test_slices_of_many_rows(
+    bound: BoundRows, kinds: str, room: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if room is not None:
+        monkeypatch.setattr(chain, "ROOM", room)
+        monkeypatch.setattr(chain, "ROOM_PER_ROW", 0)
+    table = events(7, 4000, kinds)
+    whole = run_rows(bound, table, Options(threads=1))
+    for count in (2, 16):
+        assert run_rows(bound, table, Options(threads=count)).equals(whole)
+
+
+def test_what_is_searched_again_ends_where_it_meets_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries that were left out are searched from when somebody comes there, and not further than needed."""
+    monkeypatch.setattr(chain, "ROOM", -1)
+    monkeypatch.setattr(chain, "ROOM_PER_ROW", 0)
+    searched: list[int] = []
+    plain = chain.Searched.search_on
+
+    def search_on(self: chain.Searched, row: int, found: chain.Candidates) -> Any:
+        matches, end = plain(self, row, found)
+        searched.append(end - row)
+        return matches, end
+
+    monkeypatch.setattr(chain.Searched, "search_on", search_on)
+    for seed in range(5):
+        run_rows(clause("A X X X", define="A AS kind = 'A'"), events(seed, 5_000, "ABCC"), Options(threads=8))
+    assert 0 < len(searched) <= 5 * 7
+    assert max(searched) < 100
+
+
+@pytest.mark.parametrize("within", ["WITHIN 0", "WITHIN 3", "WITHIN 3 EMIT TIMEOUTS", "WITHIN 500"])
+@pytest.mark.parametrize("pattern", ["A B", "A X*? B", "A* B?"])
+def test_rows_that_are_exchanged_by_time(pattern: str, within: str) -> None:
+    text = (
+        "SELECT * FROM e MATCH_RECOGNIZE (ORDER BY t MEASURES FIRST(t) AS f, LAST(t) AS l, COUNT(*) AS c "
+        f"AFTER MATCH SKIP TO NEXT ROW PATTERN ({pattern}) {within} DEFINE {TWO})"
+    )
+    bound = bind_rows(parse_alone(text), COLUMNS)
+    table = events(5, 300, "ABCC")
+    times = [None if row % 50 == 7 else time - 70 for row, time in enumerate(table.column("t").to_pylist())]
+    table = table.set_column(0, "t", pa.array(times, pa.int64()))
+    expected = by_reference(in_full_order(bound, handed_columns(bound)), table)
+    assert expected.total() > 10
+    for count in (2, 7):
+        assert exchanged(bound, table, count) == expected
+
+
+# ---- errors that only some ways through the rows come to
+
+BAD_SKIP = "A AS kind = 'A', B AS kind = 'B', C AS kind = 'C'"
+
+
+def rows(text: str) -> pa.Table:
+    return pa.table({"t": range(len(text)), "kind": list(text)}, COLUMNS)
+
+
+def test_a_match_that_nobody_takes_is_no_error() -> None:
+    """From the second B on, a match would have no C to skip to; but the match before it goes past that."""
+    bound = clause("A? B+ C?", skip="TO LAST C", define=BAD_SKIP)
+    table = rows("ABBC" * 6 + "ABBC")
+    whole = run_rows(bound, table, Options(threads=1))
+    for count in (2, 3, 7, 28):
+        assert run_rows(bound, table, Options(threads=count)).equals(whole)
+    wrong = rows("ABBC" * 6 + "ABBA")
+    for count in (1, 2, 7):
+        with pytest.raises(DataError, match="no row mapped to C"):
+            run_rows(bound, wrong, Options(threads=count))
+        with pytest.raises(DataError, match="no row mapped to C"):
+            from_files(bound, wrong, count) or run_rows(bound, wrong, Options())
+    assert from_files(bound, table, 7) == by_reference(bound, table)
+
+
+def test_a_search_that_is_given_up_says_so() -> None:
+    bound = clause("(A | B)+ (A | B)+ C", within=1000, define=BAD_SKIP)
+    for count in (1, 2, 7):
+        with pytest.raises(PlanError, match="more than 50 steps"):
+            run_rows(bound, rows("AB" * 200 + "C"), Options(threads=count, max_steps=50))
+
+
+def test_a_sum_that_nobody_asks_for_is_no_error() -> None:
+    """What the measures of a candidate are made of cannot be computed; it is not on the way."""
+    columns = pa.schema([("t", pa.int64()), ("x", pa.int64())])
+    text = (
+        "SELECT * FROM e MATCH_RECOGNIZE (ORDER BY t MEASURES FIRST(t) AS f, SUM(B.x) AS s "
+        "PATTERN (A? B B) WITHIN 5 DEFINE A AS x < 0, B AS x > 0)"
+    )
+    bound = bind_rows(parse_alone(text), columns)
+    large = 2**62
+    given = [-1, 1, large, large, -1, 1, 1, -1, 1, large, large, -1]
+    table = pa.table({"t": range(12), "x": given}, columns)
+    assert len(run_rows(bound, table, Options())) == 3
+    for count in (2, 3, 6):
+        assert from_files(bound, table, count) == by_reference(bound, table)
+        assert run_rows(bound, table, Options(threads=count)).equals(run_rows(bound, table, Options()))
+    with pytest.raises(DataError, match="64 bits"):  # here it is on the way
+        from_files(bound, table.slice(2), 5)
+
+
+# ---- how rows are cut
+
+
+def test_slices_that_overlap_too_much_are_one() -> None:
+    table = rows("A" * 1000)
+    for within, count in ((10, 4), (50, 4), (200, 1), (600, 1)):
+        program = engine.compile_rows(clause("A B", within=within))
+        ground = engine.ground_of(program, table, np.array([0, len(table)]))
+        assert len(stretches(ground, within, 4)) == count
+
+
+def test_a_stretch_knows_where_matches_before_it_end() -> None:
+    table = pa.table({"t": [0, 0, 3, 3, 4, 8, 9, 9], "kind": list("ABABABAB")}, COLUMNS)
+    ground = engine.ground_of(engine.compile_rows(clause("A B", within=1)), table, np.array([0, 8]))
+    assert stretches(ground, 1, 4, amplified=9) == [
+        Stretch(0, 2, 1), Stretch(2, 4, 1), Stretch(4, 6, 2), Stretch(6, 8, 3),
+    ]  # fmt: skip
+
+
+def test_rows_without_a_time_are_alone() -> None:
+    times = [None, None, None, 1, 1, 2, 5, 5, 6, 9]
+    table = pa.table({"t": times, "kind": list("ABABABABAB")}, COLUMNS)
+    for nulls in ("", "NULLS LAST"):
+        text = (
+            f"SELECT * FROM e MATCH_RECOGNIZE (ORDER BY t {nulls} MEASURES FIRST(t) AS f, "
+            "COUNT(*) AS c, PREV(A.kind) AS p, NEXT(A.kind) AS q, MATCH_NUMBER() AS n "
+            "PATTERN (A B?) WITHIN 3 DEFINE A AS kind = 'A')"
+        )
+        bound = bind_rows(parse_alone(text), COLUMNS)
+        whole = run_rows(bound, table, Options(engine="reference"))
+        for count in (2, 3, 10):
+            assert run_rows(bound, table, Options(threads=count)).equals(whole)
+            assert from_files(bound, table, count, size=1) in (by_reference(bound, table), None)
+
+
+@pytest.mark.parametrize("within", [2**60, 2**62, 2**63 - 1])
+def test_windows_longer_than_all_times(within: int) -> None:
+    bound = clause("A X*? B", skip="TO NEXT ROW", within=within)
+    bound = replace(bound, measures=bound.measures[:-1], output=bound.output[:-1])  # without the number
+    times = [-(2**63), -5, 0, 3, 4, 2**62, 2**63 - 1]
+    table = pa.table({"t": times, "kind": list("AAXBAAB")}, COLUMNS)
+    expected = by_reference(bound, table)
+    assert exchanged(bound, table, 3) in (expected, None)
+    assert from_files(bound, table, 3) == expected
+    assert run_rows(bound, table, Options(threads=3)).equals(run_rows(bound, table, Options(threads=1)))
+
+
+def test_explain_says_whether_and_why_not() -> None:
+    def told(bound: BoundRows, name: str | None = None) -> str:
+        return run.explained(bound, Options(engine=name))["slices"]
+
+    assert (
+        told(clause("A B")) == "one for each thread, where rows are many; then their matches are put in order"
+    )
+    assert "^ and $" in told(clause("^ A B"))
+    assert "reference" in told(clause("A B"), "reference")
+    free = replace(clause("^ A B", skip="TO NEXT ROW"), measures=())
+    assert told(free) == "some for each thread, where rows are many"
+    assert "reference" in told(free, "reference")

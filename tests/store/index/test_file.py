@@ -1,0 +1,165 @@
+"""Index files: what is damaged, cut off, foreign or newer is told, and never answers."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pytest
+import xxhash
+
+from cerise.errors import DataError, StoreError
+from cerise.store.index import file as files
+from cerise.store.index.file import BrokenIndex, DataFile, IndexFile, write_index
+from cerise.store.index.layout import Layout
+from cerise.store.index.lookup import Index, Wanted
+from cerise.store.index.synopsis import Synopsis
+from tests.store.index.made import LOCAL, written
+
+TABLE = pa.table(
+    {"t": range(60), "k": ["A", "B", None] * 20, "s": ["x", "ÿ", None, "yy"] * 15, "x": range(60)}
+)
+LAYOUT = Layout(TABLE.schema, "t", "k", ("s", "x"))
+GROUPS = [TABLE.slice(0, 40), TABLE.slice(40)]
+
+
+def test_an_index_file_tells_what_it_is(tmp_path: Path) -> None:
+    found = written(tmp_path, "part", GROUPS, LAYOUT)
+    assert found.about == DataFile("part", 10, 20, 60)
+    assert found.layout == LAYOUT
+    assert found.blocks["rows"].to_pylist() == [40, 20]
+    assert sorted(map(str, found.clusters["type"].to_pylist())) == ["A", "A", "B", "B", "None", "None"]
+    assert sum(found.clusters["count"].to_pylist()) == 60
+    assert len(found.directory.sample) == 60
+    assert sorted(found.directory.sample["x"].to_pylist()) == list(range(60))
+    found.verify()
+    found.close()
+
+
+def opened(path: Path) -> None:
+    """Read all of an index file."""
+    IndexFile(LOCAL, str(path)).verify()
+
+
+def test_a_file_cut_off_anywhere(tmp_path: Path) -> None:
+    whole = Path(written(tmp_path, "part", GROUPS, LAYOUT).path).read_bytes()
+    for length in range(len(whole)):
+        with pytest.raises(BrokenIndex, match="broken"):
+            files._read_directory(pa.BufferReader(whole[:length]), "broken")
+    assert files._read_directory(pa.BufferReader(whole), "broken").layout == LAYOUT
+
+
+def test_a_bit_flipped_anywhere(tmp_path: Path) -> None:
+    whole = Path(written(tmp_path, "part", GROUPS, LAYOUT).path).read_bytes()
+    broken, dice = tmp_path / "broken", random.Random(1)
+    for at in {*range(300), *range(len(whole) - 60, len(whole)), *dice.sample(range(len(whole)), 500)}:
+        flipped = bytearray(whole)
+        flipped[at] ^= 1 << dice.randrange(8)
+        broken.write_bytes(flipped)
+        with pytest.raises(BrokenIndex, match="broken"):
+            opened(broken)
+
+
+def test_files_of_others(tmp_path: Path) -> None:
+    path = tmp_path / "broken"
+    path.write_bytes(bytes(1000))
+    with pytest.raises(BrokenIndex, match="no index file"):
+        opened(path)
+    with pytest.raises(BrokenIndex, match="cannot be read") as error:
+        opened(tmp_path / "absent")
+    assert error.value.path.endswith("absent")
+
+
+def test_a_newer_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "VERSION", 2)
+    path = tmp_path / "part"
+    with pa.OSFile(str(path), "wb") as sink:
+        write_index(GROUPS, LAYOUT, DataFile("part", 1, 2, 60), sink)
+    monkeypatch.undo()
+    with pytest.raises(BrokenIndex, match="format 2") as error:
+        opened(path)
+    assert "version of cerise" in str(error.value)
+
+
+def test_a_damaged_cluster_is_found_when_it_is_touched(tmp_path: Path) -> None:
+    file = written(tmp_path, "part", GROUPS, LAYOUT)
+    offset = file.clusters["offset"].to_pylist()[3]
+    type_ = file.clusters["type"].to_pylist()[3]
+    data = bytearray(Path(file.path).read_bytes())
+    data[offset] ^= 1
+    Path(file.path).write_bytes(data)
+    index = Index(Synopsis.of([IndexFile(LOCAL, file.path)]), LAYOUT, LOCAL)
+    others = tuple({"A", "B", None} - {type_})
+    assert len(index.look_up(Wanted(others)).times) == 40
+    with pytest.raises(BrokenIndex, match="block 1 of index file") as error:
+        index.look_up(Wanted((type_,)))
+    again = pickle.loads(pickle.dumps(error.value))
+    assert (again.path, again.block, str(again)) == (file.path, 1, str(error.value))
+
+
+def test_a_file_that_has_shrunk_or_gone(tmp_path: Path) -> None:
+    file = written(tmp_path, "part", GROUPS, LAYOUT)
+    synopsis = Synopsis.of([file])
+    Path(file.path).write_bytes(Path(file.path).read_bytes()[:-1])
+    with pytest.raises(BrokenIndex, match="bytes, not"):
+        Index(synopsis, LAYOUT, LOCAL).look_up(Wanted(None))
+    Path(file.path).unlink()
+    with pytest.raises(BrokenIndex, match="cannot be read"):
+        Index(synopsis, LAYOUT, LOCAL).look_up(Wanted(None))
+
+
+def test_other_file_systems(tmp_path: Path) -> None:
+    """In a folder of local files they are mapped, elsewhere read."""
+    written(tmp_path, "part", GROUPS, LAYOUT)
+    below = pafs.SubTreeFileSystem(str(tmp_path), LOCAL)
+    remote = pafs._MockFileSystem()
+    with remote.open_output_stream("part.index") as out:
+        out.write((tmp_path / "part.index").read_bytes())
+    for filesystem in (below, remote):
+        file = IndexFile(filesystem, "part.index")
+        file.verify()
+        index = Index(Synopsis.of([file]), LAYOUT, filesystem)
+        assert index.look_up(Wanted(("A",))).times.tolist() == list(range(0, 60, 3))
+
+
+def test_rows_must_be_those_of_the_file() -> None:
+    sink = pa.BufferOutputStream()
+    with pytest.raises(StoreError, match="61 rows, and 60"):
+        write_index(GROUPS, LAYOUT, DataFile("part", 1, 2, 61), sink)
+
+
+def test_events_without_time() -> None:
+    table = pa.table({"t": pa.array([1, None]), "x": [1, 2]})
+    with pytest.raises(DataError, match="have no time"):
+        write_index(
+            [table], Layout(table.schema, "t", None, ("x",)), DataFile("p", 1, 2, 2), pa.BufferOutputStream()
+        )
+
+
+def test_rows_without_arrival() -> None:
+    arrival = pa.array([{"append": 1, "row": None}], pa.struct([("append", pa.int64()), ("row", pa.int64())]))
+    table = pa.table({"t": [1], "_seq": arrival})
+    layout = Layout(table.schema, "t", None, (), sequence=True)
+    with pytest.raises(DataError, match=r"_seq\.row"):
+        write_index([table], layout, DataFile("p", 1, 2, 1), pa.BufferOutputStream())
+
+
+def test_the_same_rows_give_the_same_bytes() -> None:
+    sinks = [pa.BufferOutputStream() for _ in range(2)]
+    for sink in sinks:
+        write_index(GROUPS, LAYOUT, DataFile("part", 1, 2, 60), sink)
+    one, two = (xxhash.xxh64_intdigest(sink.getvalue()) for sink in sinks)
+    assert one == two
+
+
+def test_a_sample_is_even_and_bounded(tmp_path: Path) -> None:
+    table = pa.table({"t": range(20_000), "x": range(20_000)})
+    layout = Layout(table.schema, "t", None, ("x",))
+    drawn = written(tmp_path, "part", [table.slice(i, 3_000) for i in range(0, 20_000, 3_000)], layout)
+    values = drawn.directory.sample["x"].to_pylist()
+    assert len(set(values)) == 1_024
+    assert 9_000 < sum(values) / 1_024 < 11_000
+    assert 8_500 < sum(values[:200]) / 200 < 11_500
