@@ -335,7 +335,7 @@ def test_a_path_that_is_taken(table: EventTable, tmp_path: Path) -> None:
 def test_no_table(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="there is no event table") as caught:
         EventTable.open(tmp_path)
-    assert "EventTable.create" in str(caught.value)
+    assert "cerise.Store.create" in str(caught.value)
 
 
 def test_columns_that_are_not_there(tmp_path: Path) -> None:
