@@ -10,6 +10,7 @@ import argparse
 import datetime as dt
 import json
 import os
+import shutil
 import signal
 import statistics
 import sys
@@ -119,12 +120,14 @@ def _measure_all(suite: Suite, jobs: Sequence[Job]) -> Iterator[dict[str, Any]]:
     skipped: list[str] = []
     with tempfile.TemporaryDirectory(prefix="cerise-bench-") as folder, _progress(len(jobs)) as (now, over):
         files: dict[str, Path] = {}
-        for job in jobs:
+        for number, job in enumerate(jobs):
             if _needs_events(suite, job) and job.data not in files:
                 now(f"generating {job.data}")
                 files[str(job.data)] = _events(suite, str(job.data), Path(folder))
             now(job.title)
             line = _measure(suite, job, files.get(str(job.data)), Path(folder))
+            if job.data not in {each.data for each in jobs[number + 1 :]}:
+                _remove(Path(folder), str(job.data))
             if "skipped" in line:
                 skipped.append(f"{job.title}: skipped: {line['skipped']}")
                 over(skipped[-1])
@@ -149,6 +152,12 @@ def _events(suite: Suite, name: str, folder: Path) -> Path:
     import streams
 
     return streams.write(data, folder / name)
+
+
+def _remove(folder: Path, data: str) -> None:
+    """Remove a data set that nothing will ask for, and what subjects have made of it: disks are small."""
+    for path in (*folder.glob(data), *folder.glob(f"{data}.*")):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _measure(suite: Suite, job: Job, events: Path | None, folder: Path) -> dict[str, Any]:

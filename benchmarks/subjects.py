@@ -6,6 +6,7 @@ asked in the same way. Heavy packages are imported where they are used: `run.py`
 
 from __future__ import annotations
 
+import importlib
 import shutil
 import subprocess
 import sys
@@ -157,6 +158,15 @@ def counted(result: Any) -> Found:
     return ("count", result) if isinstance(result, int) else matches(result)
 
 
+def _acer(part: str) -> Callable[[Any], Any]:
+    """Return a function of `acer.measuring`, which is imported when it is called: it brings the engines."""
+
+    def call(given: Any) -> Any:
+        return getattr(importlib.import_module("acer.measuring"), part)(given)
+
+    return call
+
+
 def _counted(fed: matching.Fed) -> dict[str, Any]:
     return fed.counted
 
@@ -198,6 +208,18 @@ SUBJECTS = {
     "rows sql": Subject(row_patterns.sql, "events", (*row_patterns.SPARK, *SESSION), row_patterns.counted),
     "rows scan": Subject(row_patterns.scan, "events", SESSION, counted=on_spark.rows),
     "rows read": Subject(row_patterns.read, "events", ("threads",)),
+    "workload": Subject(
+        _acer("answer_all"),
+        "events",
+        ("method", "tries", "threads", "cold"),
+        _acer("found"),
+        counted=_acer("told"),
+        timed=True,
+        why_not=_acer("why_not"),
+    ),
+    "append": Subject(
+        _acer("append"), "events", ("form",), counted=_acer("sizes"), timed=True, why_not=_acer("why_not")
+    ),
     "read": Subject(read, "events", ("threads",)),
     "bind": Subject(parse_and_bind, "query"),
     "generate": Subject(generate, "data"),

@@ -30,7 +30,7 @@ TOP = {
     "query", "smoke",
 }  # fmt: skip
 DATA = {"generator", "events", "seed", "files", "options", "columns"}
-QUERY = {"name", "text", "data", "subjects", "also", "for", *ROLES}
+QUERY = {"name", "text", "workload", "index", "data", "subjects", "also", "for", *ROLES}
 SUBJECT = {"run", "peer", "python", "repeat", "warm", "patience", "data"}  # others are options of `run`
 
 
@@ -153,7 +153,8 @@ def _suite(path: Path, top: Table, repeat: int | None) -> Suite:
 def _queries(tables: Iterable[Table], axes: Mapping[str, Table]) -> dict[str, Table]:
     queries: dict[str, Table] = {}
     for number, table in enumerate(tables, 1):
-        _check(table, QUERY, ("name", "text", "data", "time"), f"query '{table.get('name', number)}'")
+        what = "workload" if "workload" in table else "text"  # many queries at once, or one
+        _check(table, QUERY, ("name", what, "data", "time"), f"query '{table.get('name', number)}'")
         for query in _spread(table, axes):
             if query["name"] in queries:
                 raise CeriseError(f"two queries have the name '{query['name']}'")
@@ -170,8 +171,12 @@ def _spread(table: Table, axes: Mapping[str, Table]) -> Iterator[Table]:
         for chosen in product(*ranges.values()):
             names = dict(zip(ranges, chosen, strict=True))
             values = {axis: _value(axes.get(axis), axis, name) for axis, name in names.items()}
-            used = {"name": names, "text": values, "data": values}
-            yield table | {entry: _fill(table[entry], used[entry]) for entry in used} | {"axes": names}
+            filled = {entry: _fill(table[entry], values) for entry in ("text", "data") if entry in table}
+            filled["name"] = _fill(table["name"], names)
+            if "workload" in table:
+                template = _fill(table["workload"]["template"], values)
+                filled["workload"] = table["workload"] | {"template": template}
+            yield table | filled | {"axes": names}
 
 
 def _value(named: Table | None, axis: str, name: Any) -> Any:

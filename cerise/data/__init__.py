@@ -4,6 +4,7 @@ from cerise.data.bars import nasdaq as nasdaq
 from cerise.data.generators import GENERATORS as GENERATORS
 from cerise.data.generators import table as table
 from cerise.data.generators import write as write
+from cerise.data.jobs import cluster as cluster
 from cerise.data.payments import credit_cards as credit_cards
 from cerise.data.prices import stock as stock
 from cerise.data.ranks import acer_synthetic as acer_synthetic

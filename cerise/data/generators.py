@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from cerise.data.bars import NASDAQ, nasdaq
 from cerise.data.draws import check, cut, sizes
+from cerise.data.jobs import CLUSTER, cluster
 from cerise.data.payments import CREDIT_CARDS, credit_cards
 from cerise.data.prices import STOCK, stock
 from cerise.data.ranks import ACER_SYNTHETIC, acer_synthetic
@@ -35,6 +36,7 @@ GENERATORS: dict[str, Generator] = {
     "citibike": citibike,
     "funnel": funnel,
     "credit_cards": credit_cards,
+    "cluster": cluster,
 }
 SCHEMAS: dict[str, pa.Schema] = {
     "stock": STOCK,
@@ -44,6 +46,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     "citibike": CITIBIKE,
     "funnel": FUNNEL,
     "credit_cards": CREDIT_CARDS,
+    "cluster": CLUSTER,
 }
 
 ROW_GROUP = 131_072

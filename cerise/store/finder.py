@@ -21,7 +21,7 @@ from cerise.store.scan import ROW, Scan
 from cerise.store.view import View, warn
 from cerise.store.ways import Wants, Way
 
-STRETCH = 1 << 21  # events of a stretch of time in which all variables are looked up, where none is rare
+STRETCH = 1 << 23  # events of a stretch of time in which all variables are looked up, where none is rare
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -27,6 +28,7 @@ from cerise.store.finder import Finder, Seen
 from cerise.store.view import View
 from cerise.store.ways import Wants, Way, way_for, way_of
 
+T = TypeVar("T")
 WORTH_A_THREAD = 1_000_000  # events
 
 
@@ -137,9 +139,7 @@ def _completed(found: Finding, finder: Finder, bound: Bound) -> Finding:
 def _all(
     parts: Sequence[Slice | None], bound: Bound, found: Callable[[Slice | None], Iterator[Finding]]
 ) -> pa.Table:
-    with ThreadPoolExecutor(len(parts)) as pool:
-        tables = list(pool.map(lambda part: to_result(found(part), bound), parts))
-    return pa.concat_tables(tables)
+    return pa.concat_tables(_each(parts, lambda part: to_result(found(part), bound)))
 
 
 def _totals(
@@ -151,11 +151,18 @@ def _totals(
             ledger.add(each)
         return ledger
 
-    with ThreadPoolExecutor(len(parts)) as pool:
-        whole, *others = pool.map(added, parts)
+    whole, *others = _each(parts, added)
     for each in others:
         whole.merge(each.partial())
     return whole.result()
+
+
+def _each(parts: Sequence[Slice | None], action: Callable[[Slice | None], T]) -> list[T]:
+    """Do something with each part, in threads of their own."""
+    if len(parts) == 1:
+        return [action(parts[0])]
+    with ThreadPoolExecutor(len(parts)) as pool:
+        return list(pool.map(action, parts))
 
 
 def _parts(view: View, way: Way, bound: Bound, options: Options) -> tuple[Sequence[Slice | None], Halo]:

@@ -31,6 +31,7 @@ from cerise.store.writing.snapshots import Snapshot
 from cerise.store.writing.synopses import indexed
 
 ROWS = (1 << BITS) - 1
+ESTIMATES = 10_000  # that are remembered
 ARRIVAL: tuple[Attribute, ...] = tuple((SEQUENCE, name) for name in SEQUENCE_FIELDS)
 
 
@@ -80,6 +81,7 @@ class View:
     def __init__(self, held: Held) -> None:
         self.held = held
         self._clusters = len(held.synopsis.clusters)
+        self._estimates: dict[Wanted, float] = {}
 
     def __reduce__(self) -> tuple[type[View], tuple[Held]]:
         return View, (self.held,)
@@ -150,10 +152,14 @@ class View:
 
     def estimate(self, wanted: Wanted) -> float:
         """Return how many events are expected to be wanted."""
-        known = self.held.synopsis.rows
-        found = self.index.estimate(wanted) if known else 0.0
-        share = found / known if known else 0.1
-        return found + share * (self.pool.rows if self.held.plain else 0)
+        if wanted not in self._estimates:
+            if len(self._estimates) >= ESTIMATES:
+                self._estimates.clear()
+            known = self.held.synopsis.rows
+            found = self.index.estimate(wanted) if known else 0.0
+            share = found / known if known else 0.1
+            self._estimates[wanted] = found + share * (self.pool.rows if self.held.plain else 0)
+        return self._estimates[wanted]
 
     def look_up(self, wanted: Wanted, within: tuple[Ints, Ints] | None = None) -> Events:
         """Return the events that are wanted, in the order of time.

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from cerise.data import GENERATORS, acer_synthetic, credit_cards, nasdaq, stock, table, write
+from cerise.data import GENERATORS, acer_synthetic, cluster, credit_cards, nasdaq, stock, table, write
 from cerise.data.draws import DRAW
 from cerise.data.generators import SCHEMAS
 from cerise.errors import CeriseError, StoreError
@@ -23,7 +23,7 @@ from cerise.errors import CeriseError, StoreError
 NAMES = sorted(GENERATORS)
 TIME = {
     "stock": "ts", "nasdaq": "date", "crimes": "date", "acer_synthetic": "ts", "citibike": "started_at",
-    "funnel": "t", "credit_cards": "ts",
+    "funnel": "t", "credit_cards": "ts", "cluster": "ts",
 }  # fmt: skip
 
 
@@ -90,6 +90,7 @@ def test_times_never_go_back(name: str) -> None:
         ("nasdaq", {"tickers": 10_001}, "at most 10,000"),
         ("acer_synthetic", {"types": 0}, "1 or more"),
         ("credit_cards", {"cards": 0}, "1 or more"),
+        ("cluster", {"tasks": 0}, "1 or more"),
     ],
 )
 def test_bad_arguments_say_what_to_do(name: str, arguments: dict[str, object], hint: str) -> None:
@@ -392,6 +393,67 @@ def test_few_cards_and_another_day_of_payments() -> None:
     assert made["ts"][0].as_py() < dt.datetime(2025, 5, 1, 0, 1, tzinfo=dt.UTC)
 
 
+# cluster
+
+
+@pytest.fixture(scope="module")
+def jobs() -> pa.Table:
+    return table("cluster", 400_000)
+
+
+def test_jobs_come_every_few_seconds(jobs: pa.Table) -> None:
+    submitted = jobs.filter(pc.equal(jobs["type"], "SUBMIT"))
+    times = column(submitted, "ts")
+    assert (times[-1] - times[0]) / len(times) / 1e6 == pytest.approx(3.73, rel=0.02)
+    assert times[0] // 86_400_000_000 == (dt.date(2011, 5, 1) - dt.date(1970, 1, 1)).days
+    ids = column(submitted, "job_id")
+    assert (np.diff(ids) > 0).all()
+    assert len(str(ids[0])) == len(str(ids[-1])) == 10
+
+
+def test_tasks_end_as_in_the_trace(jobs: pa.Table) -> None:
+    counts = {each["values"]: each["counts"] for each in jobs["type"].value_counts().to_pylist()}
+    ends = sum(counts[end] for end in ("FINISH", "KILL", "FAIL", "EVICT"))
+    assert counts["SUBMIT"] == pytest.approx(counts["SCHEDULE"], rel=0.001)
+    assert counts["SUBMIT"] == pytest.approx(ends, rel=0.01)
+    assert counts["KILL"] / ends == pytest.approx(0.407, abs=0.01)
+    assert counts["EVICT"] / ends == pytest.approx(0.001, abs=0.0005)
+
+
+def test_a_task_is_submitted_scheduled_and_ends(jobs: pa.Table) -> None:
+    rows = jobs.sort_by([("job_id", "ascending"), ("ts", "ascending")])
+    kinds, ids, times = rows["type"].to_pylist(), column(rows, "job_id"), column(rows, "ts")
+    first = np.flatnonzero(np.diff(ids, prepend=0))
+    whole = first[:-1][np.diff(first) == 3]
+    assert len(whole) > 0.99 * len(first)
+    assert {(kinds[at], kinds[at + 1]) for at in whole.tolist()} == {("SUBMIT", "SCHEDULE")}
+    waits, lasts = times[whole + 1] - times[whole], times[whole + 2] - times[whole]
+    assert np.median(waits) == pytest.approx(30_000, rel=0.05)
+    assert 0.02 < (lasts < 1_000_000).mean() < 0.12
+    for name in ("scheduling_class", "priority", "cpu", "ram", "disk"):
+        values = column(rows, name)
+        assert (values[whole] == values[whole + 2]).all()
+
+
+def test_what_jobs_ask_for(jobs: pa.Table) -> None:
+    classes = np.bincount(column(jobs, "scheduling_class")) / len(jobs)
+    assert classes == pytest.approx([0.38, 0.33, 0.26, 0.03], abs=0.01)
+    assert set(column(jobs, "priority").tolist()) == {0, 1, 2, 4, 6, 8, 9, 10}
+    for name in ("cpu", "ram", "disk"):
+        values = column(jobs, name)
+        assert 0 < values.min() <= values.max() < 1
+        assert (np.round(values, 4) == values).all()
+
+
+def test_jobs_with_several_tasks() -> None:
+    made = pa.Table.from_batches(cluster(100_000, tasks=4, start=dt.date(2025, 5, 1)))
+    submitted = made.filter(pc.equal(made["type"], "SUBMIT"))
+    tasks = np.unique(column(submitted, "job_id"), return_counts=True)[1]
+    assert set(tasks.tolist()) == set(range(1, 8))
+    assert tasks.mean() == pytest.approx(4, abs=0.1)
+    assert made["ts"][0].as_py() > dt.datetime(2025, 5, 1, tzinfo=dt.UTC)
+
+
 # write
 
 
@@ -511,7 +573,7 @@ for name in GENERATORS:
     write(name, f"warm-{name}", 10)
 before = peak()
 write("stock", "a", 3_000_000)
-for name in ("nasdaq", "crimes", "acer_synthetic", "credit_cards"):
+for name in ("nasdaq", "crimes", "acer_synthetic", "credit_cards", "cluster"):
     write(name, name, 600_000)
 print(peak() - before)
 """

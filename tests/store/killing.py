@@ -28,7 +28,7 @@ from tests.event_tables import SCHEMA, create, events
 
 MOST_STEPS = 60
 TIMES = 2
-APPENDS, COMPACTIONS = 8, 4
+APPENDS, COMPACTIONS = 5, 3
 
 
 def nothing(_: Path) -> None:

@@ -277,6 +277,21 @@ def test_a_table_by_its_uri(tmp_path: Path) -> None:
     assert EventTable.open(tmp_path / "table").info().events == 21
 
 
+def test_a_column_that_another_engine_adds(table: EventTable) -> None:
+    from deltalake import Field, Schema
+
+    table.append(events(range(9)))
+    table.append(events([3], 9))
+    DeltaTable(table.writing.root).alter.add_columns([Field("y", Schema.from_arrow(SCHEMA).fields[0].type)])
+    opened = EventTable.open(table.writing.root)
+    assert opened.columns.names == [*SCHEMA.names, "_seq", "y"]
+    assert {each.what for each in opened.verify()} == {"its index cannot be used: it has other columns"}
+    opened.append(events([4], 10).append_column("y", pa.array([7])))
+    opened.compact()
+    assert opened.verify() == []
+    assert [row["y"] for row in rows_of(opened.snapshot())] == [*[None] * 6, 7, *[None] * 4]
+
+
 # ---- what is wrong
 
 

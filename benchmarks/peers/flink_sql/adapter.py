@@ -19,12 +19,18 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from time import perf_counter
 from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import csv
 
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parents[1]))
 
 import apart  # noqa: E402  it lies beside measure.py
+from acer import filtering  # noqa: E402
 
 PEER, MODULE = "flink", "pyflink"
 PACKAGE = "apache-flink-libraries>=2.2,<3"
@@ -32,9 +38,11 @@ OPENS = ("java.util", "java.lang", "java.time")
 
 timed = True
 
+Range = tuple[str, int, int]  # a ticker, and between what its price is
+
 
 class Query(NamedTuple):
-    """A query of the suite `spark`, or `rows`.
+    """A query of the suites `spark`, `rows` and `acer`.
 
     Attributes:
         columns: those that it reads, with their types in Flink and their names in the table there.
@@ -53,21 +61,27 @@ class Query(NamedTuple):
     skip: str = "TO NEXT ROW"
 
 
-SECOND = "{v}.kind = 'GOOG' AND {v}.price BETWEEN 120 AND 130"
-THIRD = "{v}.kind = 'MSFT' AND {v}.price >= A.price * 1.003E0"
-FOURTH = "{v}.kind = 'GOOG' AND {v}.price <= B.price * 0.997E0"
+def _rise_and_fall(one: Range, other: Range, factors: tuple[str, str], minutes: int) -> Query:
+    """Return a query of the shape of Q_1 in 000: one share rises, then another falls."""
+    second = f"{{v}}.kind = '{other[0]}' AND {{v}}.price BETWEEN {other[1]} AND {other[2]}"
+    third = f"{{v}}.kind = '{one[0]}' AND {{v}}.price >= A.price * {factors[0]}E0"
+    fourth = f"{{v}}.kind = '{other[0]}' AND {{v}}.price <= B.price * {factors[1]}E0"
+    return Query(
+        {"ticker": ("kind", "STRING"), "open": ("price", "DOUBLE")},
+        f"kind IN ('{one[0]}', '{other[0]}')",
+        "ORDER BY ts, kind",
+        f"(A X*? B Y*? C Z*? D) WITHIN INTERVAL '{minutes}:00.001' MINUTE TO SECOND",
+        f"A AS A.kind = '{one[0]}' AND A.price BETWEEN {one[1]} AND {one[2]}, "
+        f"X AS NOT ({second.format(v='X')}), B AS {second.format(v='B')}, "
+        f"Y AS NOT ({third.format(v='Y')}), C AS {third.format(v='C')}, "
+        f"Z AS NOT ({fourth.format(v='Z')}), D AS {fourth.format(v='D')}",
+    )
+
 
 QUERIES = {
-    "q1": Query(
-        {"ticker": ("kind", "STRING"), "open": ("price", "DOUBLE")},
-        "kind IN ('MSFT', 'GOOG')",
-        "ORDER BY ts, kind",
-        "(A X*? B Y*? C Z*? D) WITHIN INTERVAL '12:00.001' MINUTE TO SECOND",
-        "A AS A.kind = 'MSFT' AND A.price BETWEEN 326 AND 334, "
-        f"X AS NOT ({SECOND.format(v='X')}), B AS {SECOND.format(v='B')}, "
-        f"Y AS NOT ({THIRD.format(v='Y')}), C AS {THIRD.format(v='C')}, "
-        f"Z AS NOT ({FOURTH.format(v='Z')}), D AS {FOURTH.format(v='D')}",
-    ),
+    "q1": _rise_and_fall(("MSFT", 326, 334), ("GOOG", 120, 130), ("1.003", "0.997"), 12),
+    "q2": _rise_and_fall(("NVDA", 403, 423), ("INTC", 23, 43), ("1.007", "0.993"), 15),
+    "q3": _rise_and_fall(("AMZN", 100, 120), ("BABA", 90, 110), ("1.007", "0.993"), 15),
     "crimes": Query(
         {"primary_type": ("kind", "STRING"), "district": ("district", "INT"), "id": ("id", "BIGINT")},
         "kind IN ('ROBBERY', 'BATTERY', 'MOTOR VEHICLE THEFT')",
@@ -141,11 +155,17 @@ def why_not(work: dict[str, Any]) -> str | None:
 
 
 def prepare(work: dict[str, Any]) -> Callable[[], tuple[float, float | None, int]]:
-    """Write the events as CSV, start a JVM, and return what asks it for one more job."""
+    """Write the events as CSV, start a JVM, and return what asks it for one more job.
+
+    With the option `before` = "types" or "acer" only some events are written (000 Fig. 12): to find and to
+    write them is a part of each call.
+    """
     install()
     folder = tempfile.TemporaryDirectory(prefix="cerise-flink-")
     query, path = QUERIES[work["query"]["name"]], Path(folder.name, "events.csv.gz")
-    _write_events(work, query, path)
+    events = filtering.before(work) if "before" in work["options"] else None
+    if events is None:
+        _write_events(pq.read_table(work["path"]), work, query, path)
     opens = (f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENS)
     options = work["options"]
     ask = apart.ask(
@@ -156,7 +176,12 @@ def prepare(work: dict[str, Any]) -> Callable[[], tuple[float, float | None, int
     )  # fmt: skip
 
     def call(_keep: Any = folder) -> tuple[float, float | None, int]:
-        return ask()
+        started = perf_counter()
+        if events is not None:
+            _write_events(events(), work, query, path)
+        filtered = perf_counter() - started
+        seconds, busy, matches = ask()
+        return filtered + seconds, busy, matches
 
     return call
 
@@ -193,14 +218,10 @@ def _classpath() -> str:
     return ":".join(map(str, (_classes(), *_jars())))
 
 
-def _write_events(work: dict[str, Any], query: Query, path: Path) -> None:
+def _write_events(events: Any, work: dict[str, Any], query: Query, path: Path) -> None:
     """Write the columns of a query, then the time in milliseconds."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-    from pyarrow import csv
-
     time = work["query"]["time"]
-    table = pq.read_table(work["path"], columns=[*query.columns, time])
+    table = events.select([*query.columns, time])
     times = table[time].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
     table = table.drop_columns([time]).append_column("ms", times)
     with gzip.open(path, "wb", compresslevel=1) as sink:

@@ -38,7 +38,7 @@ class Intervals:
         between = _apart(self.starts[1:], self.ends[:-1])
         cut = between > np.uint64(gap)
         if most is not None and int(cut.sum()) + 1 > most:
-            keep = np.argpartition(between, len(between) - (most - 1))[len(between) - (most - 1) :]
+            keep = np.argsort(between, kind="stable")[len(between) - (most - 1) :]
             cut = np.zeros(len(between), bool)
             cut[keep] = True
         return Intervals(self.starts[np.append(True, cut)], self.ends[np.append(cut, True)])
@@ -48,11 +48,6 @@ class Intervals:
         starts, ends = np.maximum(self.starts, first), np.minimum(self.ends, last)
         kept = starts <= ends
         return Intervals(starts[kept], ends[kept])
-
-    @property
-    def length(self) -> int:
-        """How much time they cover together."""
-        return sum((int(e) - int(s) for s, e in zip(self.starts, self.ends, strict=True)), 0)
 
 
 ALWAYS = Intervals(np.array([MIN_TIME]), np.array([MAX_TIME]))

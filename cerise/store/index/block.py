@@ -80,6 +80,7 @@ def build(table: pa.Table, layout: Layout) -> Block:
     Raises:
         DataError: an event has no time, or a value does not fit.
     """
+    table = _as_laid_out(table, layout)
     times = read_times(table, Schema(layout.columns, layout.time))
     clusters = _clustered(table, layout, times)
     coded = tuple(encode(raw_column(table, (name,)), name) for name in layout.attributes)
@@ -94,6 +95,30 @@ def build(table: pa.Table, layout: Layout) -> Block:
     parts = parts_of(facts, layout)
     data = _written(lists, columns, parts, clusters)
     return Block(data, facts | {"length": parts.length}, clusters.types, len(times), step, coded)
+
+
+def _as_laid_out(table: pa.Table, layout: Layout) -> pa.Table:
+    """Return the columns to index in the types of the layout: a data file may be older than these."""
+    for name in layout.names():
+        if name not in table.column_names:
+            raise DataError(
+                f"the row group has no column '{name}'",
+                hint="give the columns of the table, null where absent",
+            )
+        column, type_ = table.column(name), layout.columns.field(name).type
+        if column.type != type_:
+            table = table.set_column(table.column_names.index(name), name, _cast(column, type_, name))
+    return table
+
+
+def _cast(column: pa.ChunkedArray, type_: pa.DataType, name: str) -> pa.ChunkedArray:
+    try:
+        return column.cast(type_)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise DataError(
+            f"column '{name}' of a data file has type {column.type}, and is {type_} in the table: {error}",
+            hint="write the file again in the types of the table",
+        ) from error
 
 
 def _clustered(table: pa.Table, layout: Layout, times: Ints) -> _Clusters:

@@ -81,10 +81,12 @@ def decode(codes: Ints, valid: Flags | None, encoding: int, type_: pa.DataType) 
 
 
 def in_dictionary(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Return values as a dictionary of the given type."""
+    """Return values as a dictionary of the given type, or with wider indices where there are too many."""
     found = values.dictionary_encode()
+    fits = len(found.dictionary) <= np.iinfo(type_.index_type.to_pandas_dtype()).max
+    indices = found.indices.cast(type_.index_type) if fits else found.indices
     return pa.DictionaryArray.from_arrays(
-        found.indices.cast(type_.index_type), found.dictionary.cast(type_.value_type), ordered=type_.ordered
+        indices, found.dictionary.cast(type_.value_type), ordered=type_.ordered
     )
 
 

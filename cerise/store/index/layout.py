@@ -39,14 +39,14 @@ class Layout:
     compress: bool = True
 
     def __post_init__(self) -> None:
-        for name in self._names():
+        for name in self.names():
             if name not in self.columns.names:
                 raise BindError(
                     f"column '{name}' is not in the table", hint=did_you_mean(name, self.columns.names)
                 )
-        if len(set(self._names())) < len(list(self._names())):
+        if len(set(self.names())) < len(list(self.names())):
             raise BindError(
-                f"a column is indexed twice: {', '.join(self._names())}",
+                f"a column is indexed twice: {', '.join(self.names())}",
                 hint="name time, type and each attribute once",
             )
         self._check(self.time, TIMES, "a time is a timestamp, a date or an integer")
@@ -54,6 +54,15 @@ class Layout:
             self._check(name, COMPUTABLE, f"what can be: {INDEXABLE}")
         if self.type is not None:
             self._check(self.type, TYPES, "types are strings or integers")
+
+    def names(self) -> Iterator[str]:
+        """Yield the columns that an index is made of."""
+        yield self.time
+        yield from self.attributes
+        if self.type is not None:
+            yield self.type
+        if self.sequence:
+            yield SEQUENCE
 
     def type_of(self, name: str) -> pa.DataType:
         """Return the Arrow type in which the index gives a column."""
@@ -81,14 +90,6 @@ class Layout:
         read = json.loads(text)
         columns = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(read.pop("columns"))))
         return cls(columns, **{**read, "attributes": tuple(read["attributes"])})
-
-    def _names(self) -> Iterator[str]:
-        yield self.time
-        yield from self.attributes
-        if self.type is not None:
-            yield self.type
-        if self.sequence:
-            yield SEQUENCE
 
     def _check(self, name: str, allowed: frozenset[Kind], hint: str) -> None:
         if self.kind(name) not in allowed:

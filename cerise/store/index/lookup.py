@@ -22,7 +22,7 @@ from cerise.kinds import Kind, restore_as
 from cerise.store.index.estimate import Samples
 from cerise.store.index.layout import Layout
 from cerise.store.index.opened import OpenFiles
-from cerise.store.index.parts import Parts, parts_of
+from cerise.store.index.parts import Parts
 from cerise.store.index.search import (
     J_COUNT,
     J_WORDS,
@@ -163,7 +163,7 @@ class Index:
         held = self._files.hold(files)
         self._files.verify_clusters(selection.clusters, held)
         facts = self._values.facts(selection.clusters)
-        parts = parts_of(facts, self._layout)
+        parts = self._values.parts(selection.clusters)
         address = held.addresses[self._values.file_of(selection.clusters)] + facts["offset"]
         words = (facts["count"] + 63) >> 6
         jobs = np.zeros((len(words), J_WORDS), np.int64)
@@ -218,7 +218,7 @@ class Index:
 
     def column(self, name: str, places: Ints) -> pa.Array:
         """Return the values of an attribute, the type or the time of events, in the column's own type."""
-        places = np.array(places, np.int64)
+        places = np.asarray(places, np.int64)
         if name == self._layout.time:
             return restore_as(pa.array(self._values.numbers("times", places)), self._layout.type_of(name))
         if name == self._layout.type:
@@ -232,14 +232,14 @@ class Index:
 
     def rows(self, places: Ints) -> tuple[Ints, Ints]:
         """Return the row group of each event, by number in `groups`, and its row there."""
-        places = np.array(places, np.int64)
+        places = np.asarray(places, np.int64)
         return self.synopsis.cluster("group")[places >> PLACE], self._values.numbers("rows", places)
 
     def sequence(self, places: Ints) -> tuple[Ints, Ints]:
         """Return when each event arrived: append and row."""
         if not self._layout.sequence:
             raise PlanError("rows carry no arrival sequence", hint="order events by row groups and rows")
-        places = np.array(places, np.int64)
+        places = np.asarray(places, np.int64)
         arrival, rows = self._values.numbers("arrival", places), self._values.numbers("rows", places)
         return self._values.numbers("append", places), arrival + rows
 

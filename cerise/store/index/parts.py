@@ -56,6 +56,15 @@ class Parts:
     slices: tuple[Slices, ...]
     length: Ints
 
+    def of(self, clusters: Ints) -> Parts:
+        """Return the parts of some of the clusters."""
+        lists = {
+            name: List(Frame(*(each[clusters] for each in frame)), offset[clusters])
+            for name, (frame, offset) in self.lists.items()
+        }
+        slices = tuple(Slices(*(each[clusters] for each in one)) for one in self.slices)
+        return Parts(lists, slices, self.length[clusters])
+
 
 def lists_of(layout: Layout) -> Iterator[tuple[str, str, str]]:
     """Yield the lists of a cluster, with the facts that tell their least and greatest numbers."""

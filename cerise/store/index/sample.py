@@ -12,6 +12,14 @@ from cerise.store.index.layout import Layout
 SIZE = 1_024
 
 
+def sample_schema(layout: Layout) -> pa.Schema:
+    """Return the columns of a sample: type and attributes, without dictionaries."""
+    names = [*([] if layout.type is None else [layout.type]), *layout.attributes]
+    types = [layout.type_of(name) for name in names]
+    values = [each.value_type if pa.types.is_dictionary(each) else each for each in types]
+    return pa.schema(list(zip(names, values, strict=True)))
+
+
 class Reservoir:
     """Draws events evenly from row groups, of which each is seen once.
 
@@ -20,10 +28,10 @@ class Reservoir:
     """
 
     def __init__(self, layout: Layout, seed: str) -> None:
-        self._names = [*([] if layout.type is None else [layout.type]), *layout.attributes]
+        self._schema = sample_schema(layout)
         self._rng = np.random.default_rng(xxhash.xxh64_intdigest(seed.encode()))
         self._keys = np.empty(0)
-        self._rows = plain_table(layout.columns.empty_table().select(self._names))
+        self._rows = self._schema.empty_table()
 
     def add(self, table: pa.Table) -> None:
         """Draw from some more events."""
@@ -34,7 +42,8 @@ class Reservoir:
             fresh = fresh[np.argpartition(keys[fresh], SIZE)[:SIZE]]
         both = np.append(self._keys, keys[fresh])
         order = np.argsort(both)[:SIZE]
-        drawn = plain_table(table.select(self._names).take(pa.array(fresh)))
+        some = plain_table(table.select(self._schema.names)).take(pa.array(fresh))
+        drawn = some.cast(self._schema)
         self._rows = pa.concat_tables([self._rows, drawn]).take(pa.array(order)).combine_chunks()
         self._keys = both[order]
 

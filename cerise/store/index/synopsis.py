@@ -19,10 +19,10 @@ import xxhash
 
 from cerise.errors import StoreError
 from cerise.events import Ints
-from cerise.kinds import plain_table
 from cerise.store.index.directory import VERSION, DataFile, block_schema, cluster_schema
 from cerise.store.index.file import BrokenIndex, IndexFile
 from cerise.store.index.layout import Layout
+from cerise.store.index.sample import sample_schema
 
 MAGIC = b"CERISESY"
 TRAILER = struct.Struct("<QQ8s")  # checksum of all before, format version, magic
@@ -234,8 +234,7 @@ def _empty(layout: Layout) -> Synopsis:
     groups = block_schema(layout).insert(0, pa.field("file", pa.int32())).empty_table()
     clusters = _shifted(cluster_schema(layout).empty_table(), 0)
     coded, types = _coded(clusters)
-    names = [*([] if layout.type is None else [layout.type]), *layout.attributes]
-    sample = plain_table(layout.columns.empty_table().select(names))
+    sample = sample_schema(layout).empty_table()
     return Synopsis(layout, FILES.empty_table(), groups, coded, types, sample, np.empty(0, np.int64))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +30,28 @@ Marks = npt.NDArray[np.uint8]
 PLACE = 32  # a place is the number of the cluster and, in this many bits, the position in it
 
 
+class Touched(NamedTuple):
+    """Events whose files are mapped together.
+
+    Attributes:
+        some: which of the places asked for.
+        places: these.
+        rows: which row of the following each cluster of the table has.
+        clusters: their clusters.
+        address: where each lies in memory.
+        parts: where its parts are.
+        held: what keeps it there.
+    """
+
+    some: Ints | slice
+    places: Ints
+    rows: Ints
+    clusters: Ints
+    address: Ints
+    parts: Parts
+    held: Held
+
+
 class Values:
     """Reads lists, codes and words of a table's index files."""
 
@@ -35,6 +59,16 @@ class Values:
         self._synopsis = synopsis
         self._layout = synopsis.layout
         self._files = files
+        self._last: tuple[Ints, list[Touched]] = np.empty(0, np.int64), []
+
+    @cached_property
+    def _parts(self) -> Parts:
+        """Where the parts of all clusters lie."""
+        return parts_of(self.facts(np.arange(len(self._synopsis.clusters))), self._layout)
+
+    def parts(self, clusters: Ints) -> Parts:
+        """Return where the parts of some clusters lie."""
+        return self._parts.of(clusters)
 
     def facts(self, clusters: Ints) -> dict[str, Ints]:
         """Return what the directory says of some clusters."""
@@ -58,13 +92,12 @@ class Values:
     def numbers(self, name: str, places: Ints) -> Ints:
         """Return the numbers of a list at places: times, rows, append or arrival."""
         out = np.zeros(len(places), np.int64)
-        for some, rows, clusters, address, parts, _held in self._touched(places):
-            frame, offset = parts.lists[name]
-            lists = _table(len(clusters), address + offset, frame.base, frame.step, frame.width)
-            here = places[some]
-            found = np.zeros(len(here), np.int64)
-            read_list(lists, rows, here, found)
-            out[some] = found
+        for here in self._touched(places):
+            frame, offset = here.parts.lists[name]
+            lists = _table(here.address + offset, frame.base, frame.step, frame.width)
+            found = np.zeros(len(here.places), np.int64)
+            read_list(lists, here.rows, here.places, found)
+            out[here.some] = found
         return out
 
     def column(self, i: int, places: Ints) -> pa.Array:
@@ -87,21 +120,26 @@ class Values:
 
     def _codes(self, i: int, places: Ints) -> tuple[Ints, Marks]:
         out, valid = np.zeros(len(places), np.int64), np.zeros(len(places), np.uint8)
-        for some, rows, clusters, address, parts, _held in self._touched(places):
-            slices, facts = parts.slices[i], self._synopsis
-            count, nulls = facts.cluster("count")[clusters], facts.cluster(f"nulls.{i}")[clusters]
-            at = _table(
-                len(clusters), address + slices.offset, slices.base, 1, slices.width, count, slices.marked,
-                count == nulls,
-            )  # fmt: skip
-            here = places[some]
-            codes, known = np.zeros(len(here), np.int64), np.zeros(len(here), np.uint8)
-            read_codes(at, rows, here, codes, known)
-            out[some], valid[some] = codes, known
+        for here in self._touched(places):
+            slices = here.parts.slices[i]
+            count = self._synopsis.cluster("count")[here.clusters]
+            empty = count == self._synopsis.cluster(f"nulls.{i}")[here.clusters]
+            at = here.address + slices.offset
+            bitmaps = _table(at, slices.base, 1, slices.width, count, slices.marked, empty)
+            codes, known = np.zeros(len(here.places), np.int64), np.zeros(len(here.places), np.uint8)
+            read_codes(bitmaps, here.rows, here.places, codes, known)
+            out[here.some], valid[here.some] = codes, known
         return out, valid
 
-    def _touched(self, places: Ints) -> Iterator[tuple[Ints | slice, Ints, Ints, Ints, Parts, Held]]:
-        """Yield which places lie in files that are mapped together, and where their clusters are."""
+    def _touched(self, places: Ints) -> list[Touched]:
+        """Return the places by files that are mapped together; the last answer is kept for the next column."""
+        known, found = self._last
+        if known is not places or not found:
+            found = list(self._touch(places))
+            self._last = places, found if len(found) == 1 else []
+        return found
+
+    def _touch(self, places: Ints) -> Iterator[Touched]:
         numbers = places >> PLACE
         marks = np.zeros(len(self._synopsis.clusters), np.bool_)
         marks[numbers] = True
@@ -116,7 +154,7 @@ class Values:
             address = held.addresses[self.file_of(clusters)] + self._synopsis.cluster("offset")[clusters]
             whole = len(clusters) == len(touched)
             some = slice(None) if whole else np.flatnonzero(np.isin(self.file_of(numbers), batch))
-            yield some, rows, clusters, address, parts_of(self.facts(clusters), self._layout), held
+            yield Touched(some, places[some], rows, clusters, address, self.parts(clusters), held)
 
     # ---- words
 
@@ -174,9 +212,9 @@ class Values:
         )
 
 
-def _table(rows: int, *columns: Ints | int) -> Ints:
-    found = np.zeros((rows, R_WORDS), np.int64)
-    for i, column in enumerate(columns):
+def _table(address: Ints, *others: npt.NDArray[Any] | int) -> Ints:
+    found = np.zeros((len(address), R_WORDS), np.int64)
+    for i, column in enumerate((address, *others)):
         found[:, i] = column
     return found
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, islice
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from cerise.store.table import HeldFile, NewFile, Overtaken
+from cerise.store.table import Overtaken
 from cerise.store.upkeep.merging import merged, span
 from cerise.store.writing.appending import append_number, commit_pieces
-from cerise.store.writing.columns import completed
 from cerise.store.writing.pieces import (
     Writing,
     Written,
@@ -19,11 +18,11 @@ from cerise.store.writing.pieces import (
     discard,
     is_fresh,
     newest_append,
-    write_data,
+    read_file,
+    write_file,
     write_its_index,
 )
-from cerise.store.writing.places import Folder
-from cerise.store.writing.settings import BLOCKS_PER_FILE, index_name
+from cerise.store.writing.settings import BLOCKS_PER_FILE
 from cerise.store.writing.snapshots import Snapshot, StoreFile, own_snapshot
 from cerise.store.writing.sources import regrouped
 from cerise.store.writing.synopses import indexed
@@ -93,7 +92,8 @@ def _mend(now: Snapshot) -> None:
     broken = indexed(now).broken
     for file in now.sealed:
         if file.path in broken:
-            _write_index(file.held, file.rows, now.writing)
+            groups = read_file(now.writing, file.path)
+            write_its_index(groups, now.writing, file.held, file.rows)
 
 
 def _rewrite(run: Sequence[StoreFile], now: Snapshot, waits: Sequence[float]) -> int:
@@ -103,7 +103,9 @@ def _rewrite(run: Sequence[StoreFile], now: Snapshot, waits: Sequence[float]) ->
     written: list[Written] = []
     try:
         for groups in _files(merged(run, writing), writing):
-            written.append(_write(groups, writing, data_name(newest, len(written), made=made)))
+            name = data_name(newest, len(written), made=made)
+            again = partial(read_file, writing, name)  # not all of it need be in memory
+            written.append(write_file(groups, writing, name, again=again, new=False))
     except BaseException:
         discard(written, writing)
         raise
@@ -115,22 +117,3 @@ def _files(events: Iterable[pa.Table], writing: Writing) -> Iterator[Iterator[pa
     groups = regrouped(events, writing.settings.block_rows)
     while (first := next(groups, None)) is not None:
         yield chain([first], islice(groups, BLOCKS_PER_FILE - 1))
-
-
-def _write(groups: Iterable[pa.Table], writing: Writing, name: str) -> Written:
-    """Write a file, and its index from what was written: it need not be in memory at once."""
-    try:
-        file, rows = write_data(groups, writing, name, new=False)
-        return Written(file, rows, _write_index(file, rows, writing))
-    except BaseException:
-        Folder.of(writing.root).remove(name)
-        Folder.of(writing.index_root).remove(index_name(name))
-        raise
-
-
-def _write_index(file: NewFile | HeldFile, rows: int, writing: Writing) -> str:
-    with Folder.of(writing.root).reading(file.path) as source:
-        written = pq.ParquetFile(source, page_checksum_verification=True)
-        numbers = range(written.num_row_groups)
-        groups = (completed(written.read_row_group(i), writing.columns) for i in numbers)
-        return write_its_index(groups, writing, file, rows)

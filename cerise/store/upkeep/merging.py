@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -24,22 +25,29 @@ class _Input:
     """A file that is read from its start to its end."""
 
     def __init__(self, file: StoreFile, writing: Writing, rows: int) -> None:
-        self.path = file.path
-        self._writing = writing
-        self._source = Folder.of(writing.root).reading(file.path)
-        held = pq.ParquetFile(self._source, page_checksum_verification=True, buffer_size=1 << 16)
-        self._batches = held.iter_batches(batch_size=rows)
+        self._path, self._writing = file.path, writing
+        with self._guarded():
+            self._source = Folder.of(writing.root).reading(file.path)
+            held = pq.ParquetFile(self._source, page_checksum_verification=True, buffer_size=1 << 16)
+            self._batches = held.iter_batches(batch_size=rows)
 
     def next(self) -> tuple[pa.Table, Ints] | None:
         """Return the next events and their times; None after the last."""
-        try:
+        with self._guarded():
             batch = next(self._batches, None)
-        except (pa.ArrowException, OSError) as error:
-            raise StoreError(f"cannot read {self.path}: {error}", hint="verify() tells more") from error
-        if batch is None:
-            return None
-        table = completed(pa.Table.from_batches([batch]), self._writing.columns)
+            if batch is None:
+                return None
+            table = completed(pa.Table.from_batches([batch]), self._writing.columns)
         return table, read_times(table, self._writing.settings.roles(self._writing.columns))
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowException, OSError) as error:
+            raise StoreError(
+                f"cannot read {self._path}: {error}", hint="verify() tells what else is damaged"
+            ) from error
 
     def close(self) -> None:
         """Let go of the file."""

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from cerise.errors import CeriseError, StoreError
 from cerise.events import Ints, raw_column
@@ -17,8 +16,8 @@ from cerise.store.index.layout import SEQUENCE
 from cerise.store.index.lookup import Index, Wanted
 from cerise.store.index.synopsis import Synopsis
 from cerise.store.writing.appending import in_stream_order
-from cerise.store.writing.columns import completed
 from cerise.store.writing.in_place import read_groups
+from cerise.store.writing.pieces import read_file
 from cerise.store.writing.places import Folder
 from cerise.store.writing.snapshots import Snapshot, StoreFile
 from cerise.store.writing.synopses import indexed, read, saved
@@ -107,14 +106,9 @@ def _checked(now: Snapshot, file: StoreFile, arrived: _Arrived, *, index: bool) 
 
 def _groups(now: Snapshot, file: StoreFile) -> Iterator[pa.Table]:
     """Yield the row groups of a file; every checksum of ours is looked at."""
-    if not file.ours:
-        names = [*now.columns.names]
-        yield from read_groups(now, file, names)
-        return
-    with Folder.of(now.writing.root).reading(file.path) as source:
-        data = pq.ParquetFile(source, page_checksum_verification=True)
-        for i in range(data.num_row_groups):
-            yield completed(data.read_row_group(i), now.columns)
+    if file.ours:
+        return read_file(now.writing, file.path)
+    return read_groups(now, file, now.columns.names)
 
 
 def _order(table: pa.Table, before: pa.Table | None, now: Snapshot) -> str | None:

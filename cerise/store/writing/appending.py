@@ -8,18 +8,18 @@ from __future__ import annotations
 import random
 import secrets
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from cerise.events import EventBatch, Schema
 from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
 from cerise.store.table import Change, HeldFile, NotCommitted, Overtaken, commit
-from cerise.store.writing.columns import check, completed
+from cerise.store.writing.columns import check
 from cerise.store.writing.pieces import (
     NOISE,
     Part,
@@ -29,11 +29,11 @@ from cerise.store.writing.pieces import (
     discard,
     newest_append,
     next_append,
+    read_file,
     row_groups,
     write_file,
     write_piece,
 )
-from cerise.store.writing.places import Folder
 from cerise.store.writing.snapshots import Snapshot, StoreFile, own_snapshot
 from cerise.store.writing.sources import Source, regrouped
 
@@ -67,15 +67,21 @@ def append(source: Source, writing: Writing, waits: Sequence[float]) -> Appended
     number = append_number(now)
     settings = writing.settings
     pieces = regrouped(source.tables, max(settings.file_rows, settings.pool_rows), LARGEST)
-    first = list(islice(pieces, 2))
+    first = deque(islice(pieces, 2))
     if not first:
         assert now.version is not None
         return Appended(now.version, False)
     if len(first) == 1 and len(first[0]) < settings.pool_rows:
         written = write_piece(first[0], writing, Part(number, 0, 0), fresh=True)
         return _commit_small(written, now, number, waits)
-    every = _written(chain(first, pieces), writing, number)
+    every = _written(chain(_emptied(first), pieces), writing, number)
     return Appended(commit_pieces(every, writing, waits), True)
+
+
+def _emptied(pieces: deque[pa.Table]) -> Iterator[pa.Table]:
+    """Yield pieces, each of which is then held by nobody else."""
+    while pieces:
+        yield pieces.popleft()
 
 
 def append_number(now: Snapshot) -> int:
@@ -146,17 +152,11 @@ def _commit_small(written: Written, now: Snapshot, number: int, waits: Sequence[
 
 def seal(files: Sequence[StoreFile], writing: Writing, made: int) -> Written:
     """Write the events of fresh files as one file with an index; they keep their sequence."""
-    folder = Folder.of(writing.root)
-    tables = []
-    for each in files:
-        with folder.reading(each.path) as source:
-            held = pq.ParquetFile(source, page_checksum_verification=True).read()
-            tables.append(completed(held, writing.columns))
+    tables = [table for each in files for table in read_file(writing, each.path)]
     ordered = in_stream_order(pa.concat_tables(tables), writing)
     name = data_name(newest_append(each.path for each in files), 0, made=made)
-    return write_file(
-        lambda: row_groups(ordered, writing.settings.block_rows), writing, name, index=True, new=False
-    )
+    groups = partial(row_groups, ordered, writing.settings.block_rows)
+    return write_file(groups(), writing, name, again=groups, new=False)
 
 
 def in_stream_order(table: pa.Table, writing: Writing) -> pa.Table:

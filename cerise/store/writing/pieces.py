@@ -9,17 +9,19 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cerise.errors import StoreError
 from cerise.events import EventBatch
 from cerise.store.index.file import DataFile, write_index
 from cerise.store.index.layout import SEQUENCE
 from cerise.store.table import HeldFile, NewFile
-from cerise.store.writing.columns import check, fitted
+from cerise.store.writing.columns import check, completed, fitted
 from cerise.store.writing.faults import reached
 from cerise.store.writing.places import Folder, milliseconds
 from cerise.store.writing.settings import SEQUENCE_FIELD, Settings, index_name
@@ -147,8 +149,8 @@ def write_piece(table: pa.Table, writing: Writing, part: Part, *, fresh: bool = 
     events = events.append_column(SEQUENCE_FIELD, sequence).select(writing.columns.names)
     ordered = EventBatch.of(events, writing.settings.roles(writing.columns)).table
     name = data_name(part.append, part.number, made=part.attempt, fresh=fresh)
-    groups = lambda: row_groups(ordered, writing.settings.block_rows)  # noqa: E731  read twice
-    return write_file(groups, writing, name, index=not fresh)
+    groups = partial(row_groups, ordered, writing.settings.block_rows)
+    return write_file(groups(), writing, name, again=None if fresh else groups)
 
 
 def row_groups(table: pa.Table, rows: int) -> Iterator[pa.Table]:
@@ -158,24 +160,54 @@ def row_groups(table: pa.Table, rows: int) -> Iterator[pa.Table]:
 
 
 def write_file(
-    groups: Callable[[], Iterable[pa.Table]], writing: Writing, name: str, *, index: bool, new: bool = True
+    groups: Iterable[pa.Table],
+    writing: Writing,
+    name: str,
+    *,
+    again: Callable[[], Iterable[pa.Table]] | None,
+    new: bool = True,
 ) -> Written:
-    """Write events that are in stream order as a file, and its index.
+    """Write events that are in stream order as a file, and its index; where that fails, nothing is left.
 
     Args:
-        groups: yields the row groups of the file; asked again for the index.
+        groups: the row groups of the file.
         writing: where and how.
         name: the name of the file.
-        index: whether to write an index.
+        again: returns the row groups once more, for the index; None: there is to be none.
         new: whether the events are new to the table.
+
+    Raises:
+        StoreError: it cannot be written.
     """
     try:
-        file, rows = write_data(groups(), writing, name, new=new)
-        return Written(file, rows, write_its_index(groups(), writing, file, rows) if index else None)
-    except BaseException:
+        file, rows = write_data(groups, writing, name, new=new)
+        return Written(file, rows, None if again is None else write_its_index(again(), writing, file, rows))
+    except BaseException as error:
         Folder.of(writing.root).remove(name)
         Folder.of(writing.index_root).remove(index_name(name))
+        if isinstance(error, OSError):
+            raise StoreError(
+                f"cannot write {name} in {writing.root}: {error}",
+                hint="is there room, and may it be written?",
+            ) from error
         raise
+
+
+def read_file(writing: Writing, name: str) -> Iterator[pa.Table]:
+    """Yield the row groups of a file that Cerise has written; their checksums are looked at.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    try:
+        with Folder.of(writing.root).reading(name) as source:
+            file = pq.ParquetFile(source, page_checksum_verification=True)
+            for i in range(file.num_row_groups):
+                yield completed(file.read_row_group(i), writing.columns)
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError(
+            f"cannot read {name} in {writing.root}: {error}", hint="verify() tells what else is damaged"
+        ) from error
 
 
 def write_data(groups: Iterable[pa.Table], writing: Writing, name: str, *, new: bool) -> tuple[NewFile, int]:

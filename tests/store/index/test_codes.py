@@ -120,6 +120,7 @@ def test_layouts() -> None:
     columns = pa.schema([("t", pa.timestamp("us", "UTC")), ("k", pa.string()), ("x", pa.decimal128(9, 2))])
     layout = Layout(columns, "t", "k", ("x",), compress=False)
     assert Layout.from_json(layout.to_json()) == layout
+    assert [layout.holds(name) for name in ("t", "k", "x", "y")] == [True, True, True, False]
 
 
 @pytest.mark.parametrize(

@@ -139,10 +139,32 @@ def test_events_without_time() -> None:
         )
 
 
+def test_files_older_than_the_types_of_the_table(tmp_path: Path) -> None:
+    columns = pa.schema([("t", pa.timestamp("us")), ("k", pa.string()), ("x", pa.int64())])
+    layout = Layout(columns, "t", "k", ("x",))
+    old = pa.table(
+        {
+            "t": pa.array([5_000, 3_000], pa.timestamp("ns")),
+            "k": ["A", "A"],
+            "x": pa.array([1, 2], pa.int32()),
+        }
+    )
+    index = Index(Synopsis.of([written(tmp_path, "old", [old], layout)]), layout, LOCAL)
+    found = index.look_up(Wanted(("A",)))
+    assert found.times.tolist() == [3, 5]
+    assert index.column("x", found.places).equals(pa.array([2, 1], pa.int64()))
+    with pytest.raises(DataError, match="has type string, and is int64 in the table"):
+        written(tmp_path, "wrong", [old.set_column(2, "x", pa.array(["a", "b"]))], layout)
+    with pytest.raises(DataError, match="no column 'k'"):
+        written(tmp_path, "less", [old.drop_columns(["k"])], layout)
+
+
 def test_rows_without_arrival() -> None:
     arrival = pa.array([{"append": 1, "row": None}], pa.struct([("append", pa.int64()), ("row", pa.int64())]))
     table = pa.table({"t": [1], "_seq": arrival})
     layout = Layout(table.schema, "t", None, (), sequence=True)
+    with pytest.raises(DataError, match="no column '_seq'"):
+        write_index([table.select(["t"])], layout, DataFile("p", 1, 2, 1), pa.BufferOutputStream())
     with pytest.raises(DataError, match=r"_seq\.row"):
         write_index([table], layout, DataFile("p", 1, 2, 1), pa.BufferOutputStream())
 

@@ -319,6 +319,34 @@ def test_threads_share_an_index(tmp_path: Path) -> None:
     assert index.counts.read + index.counts.pruned == index.counts.considered
 
 
+def test_dictionaries_with_more_words_than_a_row_group_had(tmp_path: Path) -> None:
+    type_ = pa.dictionary(pa.int8(), pa.string())
+    parts = [
+        pa.table({"t": range(100), "s": pa.array([f"{n}-{i}" for i in range(100)], type_)}) for n in range(2)
+    ]
+    index = index_of(tmp_path, [parts], Layout(parts[0].schema, "t", None, ("s",)))
+    found = index.column("s", index.look_up(Wanted(None)).places)
+    assert sorted(found.to_pylist()) == sorted(f"{n}-{i}" for n in range(2) for i in range(100))
+    assert index.column("s", index.look_up(Wanted(None), groups=[1]).places).type == type_
+
+
+def test_encodings_that_differ_from_block_to_block(tmp_path: Path) -> None:
+    values = [[1.0, 2.5], [-0.0, NAN], [1e300, 0.25], [3.125, None]]
+    for type_ in (pa.float64(), pa.dictionary(pa.int32(), pa.float64())):
+        parts = [pa.table({"t": range(2), "f": _numbers(each, type_)}) for each in values]
+        index = index_of(tmp_path, [parts], Layout(parts[0].schema, "t", None, ("f",)))
+        found = index.column("f", index.look_up(Wanted(None)).places)
+        assert found.type == type_
+        assert repr(found.to_pylist()) == repr([each[0] for each in values] + [each[1] for each in values])
+        below = index.look_up(Wanted(None, (Comparison(("f",), Kind.FLOAT, "<=", (2.5,)),)))
+        assert repr(index.column("f", below.places).to_pylist()) == "[1.0, -0.0, 2.5, 0.25]"
+
+
+def _numbers(values: list[Any], type_: pa.DataType) -> pa.Array:
+    numbers = pa.array(values, pa.float64())
+    return numbers.dictionary_encode() if pa.types.is_dictionary(type_) else numbers
+
+
 def test_dates_as_time(tmp_path: Path) -> None:
     days = [dt.date(2024, 1, 2), dt.date(2024, 1, 1), dt.date(2024, 1, 9)]
     index = small(tmp_path, t=pa.array(days, pa.date32()))

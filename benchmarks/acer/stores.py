@@ -1,0 +1,48 @@
+"""Cerise's event store, with what 000 §4.2 switches off: ACER, and ACER-C, -Q and -F."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cerise
+from acer.answers import FILTER, MATCH, READ, Answer
+from acer.places import files_in
+from acer.queries import Query
+from cerise.store.filtering.two_phase import Filtering
+
+STEPS = {FILTER: "seconds filtering", READ: "seconds reading", MATCH: "seconds matching"}  # of a report
+
+
+class Stored:
+    """Answers queries from a store, in this process; its synopsis is read once."""
+
+    def __init__(self, folder: Path, **filtering: Any) -> None:
+        self._folder = folder
+        self._store: cerise.Store | None = cerise.Store(str(folder))
+        self._filtering = Filtering(**filtering)
+        self._bytes = 0  # of the index that have been read so far
+        assert self._store.schema  # brings the synopsis
+
+    def answer(self, query: Query) -> Answer:
+        """Count the matches of a query."""
+        assert self._store
+        found = self._store.run_local(query.text, filtering=self._filtering)
+        figures = found.report.figures
+        read = int(figures.get("bytes of the index read", 0))
+        told = {"way": found.report.way.why, "index_bytes": read - self._bytes}
+        self._bytes = read
+        seconds = {step: float(figures[name]) for step, name in STEPS.items()}
+        matches = int(found.matches.column(0)[0].as_py())
+        return Answer(matches, int(figures["events kept"]), seconds, told)
+
+    def files(self) -> Sequence[Path]:
+        """Return all files of the store."""
+        return files_in(self._folder)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._store = None
+        gc.collect()  # what is mapped goes with what mapped it
