@@ -225,6 +225,8 @@ def _parquet_files(root: str) -> tuple[str, tuple[File, ...]]:
     if found.type == fs.FileType.File:
         _reject_other(base)
         return root, (File(base),)
+    if "://" in root and system.get_file_info(f"{base}/{delta.LOG}").type == fs.FileType.Directory:
+        raise NotDirect(f"{root} is a Delta table, whose log Cerise reads only at a local path")
     held = system.get_file_info(fs.FileSelector(base, recursive=True))
     files = []
     for each in sorted(held, key=lambda info: str(info.path)):

@@ -11,6 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from cerise.errors import StoreError
 from cerise.store import files
+from cerise.store.lake import NotDirect, open_lake
 from cerise.store.table import is_table, read
 
 
@@ -111,3 +112,9 @@ def test_a_data_file_that_is_gone(table: Path) -> None:
     next(table.glob("*.parquet")).unlink()
     with pytest.raises(StoreError, match="cannot read a file of"):
         read(table)
+
+
+def test_a_remote_delta_table_is_not_taken_for_a_folder(table: Path) -> None:
+    """Its folder holds files that no version has any more."""
+    with pytest.raises(NotDirect, match="is a Delta table"):
+        open_lake(table.as_uri())

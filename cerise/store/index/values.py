@@ -132,7 +132,7 @@ class Values:
         return out, valid
 
     def _touched(self, places: Ints) -> list[Touched]:
-        """Return the places by files that are mapped together; the last answer is kept for the next column."""
+        """Return the places by files that are mapped together; the last answer serves the next column."""
         known, found = self._last
         if known is not places or not found:
             found = list(self._touch(places))
