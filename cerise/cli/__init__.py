@@ -1,1 +1,1 @@
-"""The command line: `cerise run`, `check`, `explain`, `generate` and `demo`."""
+"""The command line: `cerise run`, `check`, `explain`, `sql`, `store`, `index`, `generate` and `demo`."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 PAIR = "PATTERN SEQ(MSFT a, GOOG b) WHERE a.open > :least WITHIN 5 minutes"
 CLAUSE = """
-    SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY ticker ORDER BY date MEASURES A.open AS high, LAST(open) AS low
-    PATTERN (A B+) DEFINE A AS open > 100, B AS open < PREV(open))"""
+    SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY ticker ORDER BY date
+    MEASURES A.open AS high, LAST(open) AS low PATTERN (A B+) DEFINE A AS open > 100, B AS open < PREV(open))"""
 
 
 @pytest.fixture(autouse=True)
@@ -74,9 +74,8 @@ def test_an_empty_store_has_the_columns_only() -> None:
 
 
 def test_a_store_is_made_of_columns_that_are_written_down() -> None:
-    cerise(
-        "store", "create", "s", "--schema", "ticker string, open double, volume long, date timestamp_ntz", *ROLES
-    )  # fmt: skip
+    columns = "ticker string, open double, volume long, date timestamp_ntz"
+    cerise("store", "create", "s", "--schema", columns, *ROLES)
     assert cerise("store", "append", "s", "trades.csv").output.endswith(": version 1\n")
 
 

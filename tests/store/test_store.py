@@ -94,7 +94,7 @@ def test_the_running_example_has_the_intervals_of_the_paper(trades: Store) -> No
 def test_explain_says_how_events_are_got_at(trades: Store) -> None:
     said = trades.explain(Q_1)
     assert "v1 is looked up" in said
-    assert "12 events in 1 files" in said
+    assert "12 events in 1 file," in said
     assert "the window counts every event" in trades.explain("PATTERN SEQ(MSFT a, GOOG b) WITHIN 3 events")
 
 
