@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 PAIR = "PATTERN SEQ(MSFT a, GOOG b) WHERE a.open > :least WITHIN 5 minutes"
 CLAUSE = """
     SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY ticker ORDER BY date
-    MEASURES A.open AS high, LAST(open) AS low PATTERN (A B+) DEFINE A AS open > 100, B AS open < PREV(open))"""
+    MEASURES A.open AS high, LAST(open) AS low PATTERN (A B+)
+    DEFINE A AS open > 100, B AS open < PREV(open))"""
 
 
 @pytest.fixture(autouse=True)
