@@ -6,8 +6,10 @@ that hold events which were kept. A view travels to tasks as a description; file
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,6 +34,7 @@ from cerise.store.writing.synopses import indexed
 
 ROWS = (1 << BITS) - 1
 ESTIMATES = 10_000  # that are remembered
+WORTH_A_THREAD = 3  # row groups
 ARRIVAL: tuple[Attribute, ...] = tuple((SEQUENCE, name) for name in SEQUENCE_FIELDS)
 
 
@@ -243,8 +246,17 @@ class View:
         return pa.table([held[name] for name in names], names=list(names)).cast(pa.schema(fields))
 
     def _fetched(self, rows: Ints, names: tuple[str, ...]) -> pa.Table:
-        scan = Scan(self.reading((), names), self._groups)
-        return scan.fetched(rows)
+        reading, groups = self.reading((), names), np.unique(rows >> BITS)
+        count = min(os.cpu_count() or 1, len(groups) // WORTH_A_THREAD)
+        if count <= 1:
+            return Scan(reading, self._groups).fetched(rows)
+        turn = np.searchsorted(groups, rows >> BITS) % count
+        some = [np.flatnonzero(turn == i) for i in range(count)]
+        with ThreadPoolExecutor(count) as pool:
+            tables = list(pool.map(lambda at: Scan(reading, self._groups).fetched(rows[at]), some))
+        back = np.empty(len(rows), np.int64)
+        back[np.concatenate(some)] = np.arange(len(rows))
+        return pa.concat_tables(tables).take(pa.array(back))
 
     @cached_property
     def _groups(self) -> list[Group]:

@@ -20,6 +20,8 @@ from cerise.store.index.lookup import Events, Wanted
 
 EDGE_COUNTS = 0.5  # an interval of the first or last variable is half as long [Eq. 1]
 MOST_INTERVALS = 1 << 20
+MANY = 50_000  # events of the first variable: what follows takes time
+MERGED = 16  # of them in one interval, on average
 
 
 class Source(Protocol):
@@ -73,7 +75,7 @@ def kept(query: Asked, source: Source, reach: Intervals = ALWAYS, trace: Trace |
     known = _Known(source, reach)
     found = [_branch(each, query, known, trace or Trace()) for each in query.branches]
     if query.why_all is None:
-        return _merged([events for _, several in found for events in several])
+        return merged([several for _, several in found])
     return _all_in([intervals for intervals, _ in found], query, known)
 
 
@@ -90,6 +92,9 @@ def rarest(branch: AskedBranch, source: Source) -> tuple[str, float]:
     """Return the variable that intervals start from, and how many events it is expected to have."""
     order = _ordered(branch, source)
     return order[0], source.estimate(branch.wants[order[0]])
+
+
+Fitting = tuple[Wanted, Events]  # what is asked, and the events that fit it
 
 
 @dataclass(slots=True)
@@ -115,7 +120,9 @@ class _Known:
         return joined([intervals.limited(first, last) for first, last in ends])
 
 
-def _branch(branch: AskedBranch, query: Asked, known: _Known, trace: Trace) -> tuple[Intervals, list[Events]]:
+def _branch(
+    branch: AskedBranch, query: Asked, known: _Known, trace: Trace
+) -> tuple[Intervals, list[Fitting]]:
     """Return the intervals of a branch, and the events in them that fit a variable of it."""
     intervals, found = _first_phase(branch, query.window, known, trace)
     if not len(intervals):
@@ -123,9 +130,9 @@ def _branch(branch: AskedBranch, query: Asked, known: _Known, trace: Trace) -> t
     if query.why_all is not None:
         return intervals, []
     # The second phase: pairs outside of the intervals go; what was not needed to find them is looked up.
-    inside = [_within(events, intervals) for events in found.values()]
-    absent = [known.look_up(each, intervals) for each in dict.fromkeys(branch.absent)]
-    return intervals, inside + absent
+    inside = {branch.wants[name]: events for name, events in found.items()}
+    absent = {each: known.look_up(each, intervals) for each in branch.absent if each not in inside}
+    return intervals, [(each, _within(events, intervals)) for each, events in (inside | absent).items()]
 
 
 def _first_phase(
@@ -141,15 +148,20 @@ def _first_phase(
         found[name] = found[alike] if alike is not None else known.look_up(wanted, intervals)
         trace.order.append((name, len(found[name].times)))
         anchor = anchor or name
-        if window is not None:
+        if window is not None and (name == anchor or not _hopeless(found[anchor], intervals)):
             around = hulls(branch.pattern, anchor, found, window, reaches=branch.reaches)
             intervals = known.limited(union(around.starts, around.ends))
-        elif not len(found[name].times):
+        if not len(found[name].times):
             intervals = NEVER
         trace.intervals.append(len(intervals))
         if not len(intervals):
             break
     return intervals, found
+
+
+def _hopeless(anchors: Events, intervals: Intervals) -> bool:
+    """Tell whether intervals of many events run into one another, so that none is likely to go."""
+    return len(anchors.times) > max(MANY, MERGED * len(intervals))
 
 
 def _ordered(branch: AskedBranch, source: Source) -> list[str]:
@@ -169,16 +181,37 @@ def _within(events: Events, intervals: Intervals) -> Events:
     return events if inside.all() else Events(events.times[inside], events.places[inside])
 
 
-def _merged(several: Sequence[Events]) -> Events:
-    """Return events in time order, each once."""
-    several = list({id(each.places): each for each in several}.values())
-    if len(several) == 1:
-        return several[0]
-    times = np.concatenate([np.zeros(0, np.int64), *(each.times for each in several)])
-    places = np.concatenate([np.zeros(0, np.int64), *(each.places for each in several)])
+def merged(branches: Sequence[Sequence[Fitting]]) -> Events:
+    """Return events that fit one variable or another of some branches, in time order, each once."""
+    wider = [each for branch in branches for each in _widest(branch)]
+    if len(wider) == 1:
+        return wider[0][1]
+    times = np.concatenate([np.zeros(0, np.int64), *(events.times for _, events in wider)])
+    places = np.concatenate([np.zeros(0, np.int64), *(events.places for _, events in wider)])
     order = np.argsort(times, kind="stable")  # runs that are in order already are merged
     times, places = times[order], places[order]
-    return _once(times, places)
+    return Events(times, places) if _apart([wanted for wanted, _ in wider]) else _once(times, places)
+
+
+def _widest(branch: Sequence[Fitting]) -> list[Fitting]:
+    """Return what a branch keeps, without events that fit a variable which asks for less, and come anyway."""
+    left: list[Fitting] = []
+    for each in sorted(branch, key=lambda fitting: len(fitting[0].tests)):
+        if not any(_covers(other, each[0]) for other, _ in left):
+            left.append(each)
+    return left
+
+
+def _covers(wide: Wanted, narrow: Wanted) -> bool:
+    """Tell whether all that fits one fits another too."""
+    types = wide.types is None or (narrow.types is not None and set(narrow.types) <= set(wide.types))
+    return types and set(wide.tests) <= set(narrow.tests)
+
+
+def _apart(wants: Sequence[Wanted]) -> bool:
+    """Tell whether no event fits two of several, by their types."""
+    types = [each for wanted in wants for each in set(wanted.types or ())]
+    return all(wanted.types is not None for wanted in wants) and len(set(types)) == len(types)
 
 
 def _once(times: Ints, places: Ints) -> Events:
@@ -203,13 +236,13 @@ def bucketized(query: Asked, source: Source, reach: Intervals = ALWAYS) -> Event
     if query.window is None:
         return kept(query, source, reach)
     known = _Known(source, reach)
-    parts, several = list[Intervals](), list[Events]()
+    parts, several = list[Intervals](), list[list[Fitting]]()
     for branch in query.branches:
-        found = [known.look_up(each, reach) for each in branch.wants.values() if each != ANYTHING]
-        parts.append(_buckets(found, max(query.window, 1)))
-        absent = [] if query.why_all else [known.look_up(each, reach) for each in branch.absent]
-        several += [_within(each, parts[-1]) for each in (*found, *absent)]
-    return _merged(several) if query.why_all is None else _all_in(parts, query, known)
+        found = {each: known.look_up(each, reach) for each in branch.wants.values() if each != ANYTHING}
+        parts.append(_buckets(list(found.values()), max(query.window, 1)))
+        absent = {} if query.why_all else {each: known.look_up(each, reach) for each in branch.absent}
+        several.append([(each, _within(events, parts[-1])) for each, events in (found | absent).items()])
+    return merged(several) if query.why_all is None else _all_in(parts, query, known)
 
 
 def _buckets(found: Sequence[Events], length: int) -> Intervals:
