@@ -159,7 +159,12 @@ def test_events_that_do_not_fit_are_refused() -> None:
     )
     assert "there is no file nix.csv" in cerise("store", "append", "s", "nix.csv", code=1).stderr
     assert "there is no event table" in cerise("store", "append", "nix", "trades.csv", code=1).stderr
+    Path("epoch.csv").write_text("ticker,open,volume,date\nA,1,2,1685098500000\n")
+    done = cerise("store", "append", "s", "epoch.csv", code=1)
+    assert "hint: say what they count since 1970: --timestamp-format s, ms, us or ns" in done.stderr
     assert library.Store("s").version == 1
+    Path("bare.csv").write_text("ticker,open\nA,1\n")
+    assert "no column 'volume'" in cerise("store", "append", "s", "bare.csv", code=1).stderr
 
 
 def test_progress_counts_events(monkeypatch: pytest.MonkeyPatch) -> None:
