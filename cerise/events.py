@@ -230,7 +230,7 @@ def _ranked(
     some = table.select(list(dict.fromkeys(path[0] for path in ties))).take(pa.array(rows))
     columns = [read_column(some, schema, path) for path in ties]
     if len(columns) == 1 and pa.types.is_int64(columns[0].type) and not columns[0].null_count:
-        quick = _ranked_by_one(times[rows], np.asarray(columns[0]))
+        quick = ranked_by_one(times[rows], np.asarray(columns[0]))
         if quick is not None:
             return quick
     keys = {"0": pa.array(times[rows])}
@@ -241,7 +241,7 @@ def _ranked(
     return np.asarray(ranked, dtype=np.int64)
 
 
-def _ranked_by_one(
+def ranked_by_one(
     times: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64] | None:
     """Return the order of rows that are in the order of time, by time and one number; None: no room for both.

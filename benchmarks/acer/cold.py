@@ -41,4 +41,4 @@ def resident(path: Path) -> float:
         del view
     if failed:
         raise OSError(ctypes.get_errno(), f"cannot tell what of {path.name} is in memory")
-    return sum(each & 1 for each in held) / pages
+    return float((np.frombuffer(held, np.uint8) & 1).mean())

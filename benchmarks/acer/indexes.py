@@ -1,16 +1,16 @@
 """NaiveIndex, IntervalScan and a filter by type alone: what reads events by way of B+trees.
 
 NaiveIndex [000 §4.1] looks up every condition. IntervalScan [Körber et al., Index-Accelerated Pattern
-Matching in Event Stores] takes conditions as long as its cost model promises a gain, joins what they find to
-the intervals that may hold a match, and replays these.
+Matching in Event Stores] takes conditions by a cost model, joins what they find to the intervals that may
+hold a match, and replays these. The paper takes them greedily; to try more is far better, so there are both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from math import exp
+from math import exp, prod
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,8 @@ from acer.btrees import Entries, Ints, Trees
 from acer.full_scan import FullScan
 from acer.queries import Query, Range, Variable
 
-ENTRY_NS, EVENT_NS = 60, 45  # to read an entry of a tree and sort it in; to read an event and match it
+# Measured: to read an entry of a tree and sort it in; to fetch an event and match it; to scan, two threads.
+ENTRY_NS, REPLAY_NS, SCAN_NS = 60, 150, 50
 
 
 @dataclass(slots=True)
@@ -99,6 +100,7 @@ class NaiveIndex:
 # ---- intervals
 
 Conditions = dict[str, list[str | Range]]  # what has been chosen for each variable
+Chooser = Callable[[Query, Trees], Conditions]
 
 
 @dataclass(slots=True)
@@ -110,12 +112,13 @@ class IntervalScan:
 
     trees: Trees
     scan: FullScan
+    choose: Chooser
 
     def answer(self, query: Query) -> Answer:
         """Count the matches of a query."""
         answer, look = Answer(), _Lookups(self.trees)
         with answer.timed(FILTER):
-            chosen = choose(query, self.trees)
+            chosen = self.choose(query, self.trees)
         if not chosen:
             scanned = self.scan.answer(query)
             scanned.seconds[FILTER] += answer.seconds[FILTER]
@@ -143,19 +146,29 @@ class IntervalScan:
 
 
 def choose(query: Query, trees: Trees) -> Conditions:
-    """Choose conditions greedily, the most selective first, until one more would cost more than it saves."""
+    """Choose the conditions that cost least: so many of them, the most selective first; or none, to scan.
+
+    Often only two conditions of one variable save something together, so all numbers of them are tried, of
+    all variables mixed and of one variable after the other.
+    """
     model = _Model(query, trees)
-    every: list[tuple[float, int, str, str | Range]] = sorted(
-        (
-            (model.share(condition), -model.is_edge(variable.name), variable.name, condition)
-            for variable in query.variables
-            for condition in (variable.type, *variable.ranges)
-        ),
-        key=lambda each: each[:3],
-    )
+    best: Conditions = {}
+    cost = trees.rows * float(SCAN_NS)
+    for order in model.orders():
+        chosen: Conditions = {}
+        for name, condition in order:
+            chosen = {**chosen, name: [*chosen.get(name, []), condition]}
+            if (new := model.cost(chosen)) < cost:
+                best, cost = chosen, new
+    return best
+
+
+def choose_greedily(query: Query, trees: Trees) -> Conditions:
+    """Choose conditions, the most selective first, until one saves nothing: as the paper does."""
+    model = _Model(query, trees)
     chosen: Conditions = {}
-    cost = model.cost(chosen)
-    for _, _, name, condition in every:
+    cost = trees.rows * float(REPLAY_NS)
+    for name, condition in model.orders()[0]:
         more = {**chosen, name: [*chosen.get(name, []), condition]}
         if (new := model.cost(more)) >= cost:
             break
@@ -185,6 +198,13 @@ class _Model:
             self._shares[condition] = max(float(held.mean()), 0.5 / len(held)) if len(held) else 1.0
         return self._shares[condition]
 
+    def orders(self) -> list[list[tuple[str, str | Range]]]:
+        """Return all conditions, the most selective first; and those of the rarest variable first."""
+        every = [(each.name, c) for each in self.query.variables for c in (each.type, *each.ranges)]
+        mixed = sorted(every, key=lambda each: (self.share(each[1]), not self.is_edge(each[0])))
+        rare = {name: prod(self.share(c) for other, c in every if other == name) for name, _ in every}
+        return [mixed, sorted(mixed, key=lambda each: (rare[each[0]], each[0]))]
+
     def is_edge(self, name: str) -> bool:
         """Whether a variable is surely bound first, or last."""
         names = [each.name for each in self.query.variables]
@@ -205,18 +225,17 @@ class _Model:
     def cost(self, chosen: Conditions) -> float:
         """Estimate looking up conditions, and replaying the events that are left."""
         rows = self.trees.rows
-        if not chosen:
-            return rows * EVENT_NS
         looked_up = {condition for each in chosen.values() for condition in each}
         entries = rows * sum(map(self.share, looked_up))
-        shares = {name: float(np.prod([self.share(c) for c in each])) for name, each in chosen.items()}
+        shares = {name: prod(map(self.share, each)) for name, each in chosen.items()}
         driver = min(shares, key=shares.__getitem__)
         reach = self.per_window() * (1 if self.is_edge(driver) else 2)
         kept = shares[driver] * rows
         for name, share in shares.items():
             kept *= 1.0 if name == driver else 1 - exp(-share * reach)
-        replayed = rows * (1 - exp(-kept * reach / rows))
-        return entries * ENTRY_NS + replayed * EVENT_NS
+        fetched = reach + self.trees.per_page  # of an interval: whole pages
+        replayed = rows * (1 - exp(-kept * fetched / rows))
+        return entries * ENTRY_NS + replayed * REPLAY_NS
 
 
 def intervals(query: Query, times: dict[str, Ints]) -> tuple[Ints, Ints]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ def build(source: Path, folder: Path, roles: Roles) -> None:
             writer.insert(batch)
         taken = writer.finish()
         env.sync(True)
+        used = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
+    os.truncate(folder / "data.mdb", used)  # it was as large as the map, with a hole
     firsts = np.concatenate(writer.firsts)
     sample = {name: np.concatenate(each) for name, each in writer.sample.items()}
     np.savez(folder / "known.npz", firsts=firsts, **{f"sample_{name}": each for name, each in sample.items()})

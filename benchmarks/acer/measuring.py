@@ -20,7 +20,7 @@ from typing import Any
 from acer.answers import FILTER, MATCH, READ, Answer, Method, Roles
 from acer.cold import evict
 from acer.full_scan import FullScan
-from acer.indexes import IntervalScan, NaiveIndex
+from acer.indexes import Chooser, IntervalScan, NaiveIndex, choose, choose_greedily
 from acer.places import Place
 from acer.queries import Query, workload
 from acer.stores import Stored
@@ -41,9 +41,12 @@ def _scan_of_store(place: Place, threads: int) -> Method:
     return FullScan(place.made("store"), place.roles, threads)
 
 
-def _interval_scan(place: Place, threads: int) -> Method:
-    scan = FullScan(place.source, place.roles, threads)
-    return place.with_trees(lambda trees: IntervalScan(trees, scan))
+def _interval_scan(choose: Chooser) -> Callable[[Place, int], Method]:
+    def opened(place: Place, threads: int) -> Method:
+        scan = FullScan(place.source, place.roles, threads)
+        return place.with_trees(lambda trees: IntervalScan(trees, scan, choose))
+
+    return opened
 
 
 METHODS: dict[str, Callable[[Place, int], Method]] = {
@@ -51,7 +54,8 @@ METHODS: dict[str, Callable[[Place, int], Method]] = {
     "full scan of the store": _scan_of_store,
     "naive index": lambda place, _: place.with_trees(NaiveIndex),
     "type index": lambda place, _: place.with_trees(lambda trees: NaiveIndex(trees, types_only=True)),
-    "interval scan": _interval_scan,
+    "interval scan": _interval_scan(choose),
+    "interval scan, greedy": _interval_scan(choose_greedily),
     "acer": lambda place, _: Stored(place.made("store")),
     "acer-c": lambda place, _: Stored(place.made("plain store")),
     "acer-q": lambda place, _: Stored(place.made("store"), blockwise=False),
@@ -102,7 +106,7 @@ def append(work: Work) -> Callable[[], Timed]:
 def why_not(work: Work) -> str | None:
     """Say what is missing to run a method, or to make a form."""
     wanted = work["options"].get("method") or work["options"]["form"]
-    by_trees = wanted in ("naive index", "type index", "interval scan", "btrees")
+    by_trees = wanted == "btrees" or wanted.startswith(("naive index", "type index", "interval scan"))
     absent = by_trees and importlib.util.find_spec("lmdb") is None
     return "there is no lmdb: pip install '.[bench]'" if absent else None
 

@@ -11,6 +11,7 @@ from lines import Line
 STYLE = {  # the methods of Fig. 9 and 14, and their colours
     "acer": "#a51c4b",
     "interval scan": "#3f6d9f",
+    "interval scan, greedy": "#5f8fc0",
     "naive index": "#7f9dbf",
     "type index": "#c9c9c9",
 }

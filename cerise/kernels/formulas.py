@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,6 +14,8 @@ import numpy as np
 from cerise.kernels import jit, values
 
 KEPT = 256  # queries whose code stays in memory
+# Python 3.11 cannot parse in two threads at once: a collection of garbage in one breaks the other's parse.
+_ONE = threading.RLock()
 
 
 class Formulas(NamedTuple):
@@ -29,15 +32,25 @@ class Formulas(NamedTuple):
     keeps: Any
 
 
-@functools.lru_cache(maxsize=KEPT)
 def load(source: str) -> Formulas:
     """Return the functions of a generated module, compiled where kernels are."""
+    with _ONE:
+        return _loaded(source)
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _loaded(source: str) -> Formulas:
     return _compiled(source) if jit.COMPILED else _interpreted(source)
 
 
-@functools.lru_cache(maxsize=KEPT)
 def load_columns(source: str) -> dict[str, Callable[..., None]]:
     """Return the functions of a generated module that fill in columns; each keeps the code in memory."""
+    with _ONE:
+        return _loaded_columns(source)
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _loaded_columns(source: str) -> dict[str, Callable[..., None]]:
     names = [line.split("(")[0][4:] for line in source.splitlines() if line.startswith("def side")]
     if not jit.COMPILED:
         return {name: _executed(source)[name] for name in names}

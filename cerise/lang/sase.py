@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 from lark import Lark
@@ -14,6 +14,7 @@ from cerise.errors import CeriseError, ParseError, Span, closest
 from cerise.lang.sase_nodes import Nodes
 from cerise.pattern.query import Query
 
+KEPT = 256  # queries that are not parsed again
 CLAUSES = ("FROM", "USE", "PARTITION BY", "WHERE", "WITHIN", "SLIDE", "OUTPUT", "LIMIT", "RETURN", "INTO")
 UNITS = ("microseconds", "milliseconds", "seconds", "minutes", "hours", "days", "weeks", "events")
 WORDS = {
@@ -36,6 +37,11 @@ def parse(text: str) -> Query:
     Raises:
         ParseError: with the place and a hint.
     """
+    return _parsed(text)
+
+
+@lru_cache(maxsize=KEPT)
+def _parsed(text: str) -> Query:
     try:
         tree = _parser().parse(text)
         queries: list[Query] = Nodes().transform(tree)

@@ -85,7 +85,7 @@ def _parts(
     spark: SparkSession, view: View, way: Way, bounds: Sequence[Bound], options: Options
 ) -> tuple[Sequence[Slice | None], Halo]:
     """Cut the table into stretches, one for each task; where what is looked up is rare, one task does it."""
-    if options.partitions is None and way.query is not None and not way.blockwise:
+    if options.partitions is None and not way.large:
         return [None], Halo()
     found = parts_of(view, bounds, options.partitions or SLICES_PER_TASK * parallelism(spark))
     return ([None], Halo()) if isinstance(found, str) or len(found[0]) == 1 else found
@@ -139,7 +139,7 @@ def candidates(view: View, way: Way, wants: Wants) -> DataFrame:
 
 def _spread(spark: SparkSession, view: View, way: Way) -> Sequence[Slice | None]:
     """Cut the table into stretches whose events are handed on as they are."""
-    if way.query is not None and not way.blockwise:
+    if not way.large:
         return [None]
     found = slices(view.spans(), Halo(), SLICES_PER_TASK * parallelism(spark))
     return found if len(found) > 1 else [None]

@@ -168,7 +168,7 @@ def _each(parts: Sequence[Slice | None], action: Callable[[Slice | None], T]) ->
 def _parts(view: View, way: Way, bound: Bound, options: Options) -> tuple[Sequence[Slice | None], Halo]:
     """Cut the table into stretches that threads match apart; one, where it cannot be cut, or is small."""
     count = options.threads or min(os.cpu_count() or 1, view.rows // WORTH_A_THREAD)
-    if count <= 1 or (way.query is not None and not way.blockwise):
+    if count <= 1 or not (way.large or options.threads):
         return [None], Halo()
     found = parts_of(view, [bound], count)
     return ([None], Halo()) if isinstance(found, str) or len(found[0]) == 1 else found

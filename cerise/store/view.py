@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from cerise.errors import CeriseWarning
 from cerise.events import Path as Attribute
-from cerise.events import Schema
+from cerise.events import Schema, ranked_by_one
 from cerise.plan.overlap import Span
 from cerise.store.filtering.intervals import Ints
 from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
@@ -196,8 +196,11 @@ class View:
             return events
         at = np.flatnonzero(np.append(False, same) | np.append(same, False))
         major, minor = self.arrivals(events.places[at])
+        order = ranked_by_one(events.times[at], minor) if (major == major[0]).all() else None
+        if order is None:
+            order = np.lexsort((minor, major, events.times[at]))
         places = events.places.copy()
-        places[at] = places[at][np.lexsort((minor, major, events.times[at]))]
+        places[at] = places[at][order]
         return Events(events.times, places)
 
     def arrivals(self, places: Ints) -> tuple[Ints, Ints]:

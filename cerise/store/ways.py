@@ -12,7 +12,8 @@ from cerise.store.filtering.asked import Asked, asked
 from cerise.store.filtering.two_phase import Filtering, rarest
 from cerise.store.view import View
 
-RARE = 1e-4  # of all events: a variable with fewer is looked up everywhere before the others [ACER24 O2]
+COMMON = 1 << 20  # events: a variable with more is looked up in one stretch of time after another [ACER24 O2]
+WORTH_THREADS = 20_000  # events of the rarest variable, so that stretches of time are given to threads
 WORTH_READING = 0.25  # of all events: where more are expected to be kept, all are read instead
 
 
@@ -24,12 +25,14 @@ class Way:
         query: what is asked of the index; None: all events are read.
         why: what is looked up how, or why all events are read.
         blockwise: whether stretches of time are filtered one after another.
+        large: whether there is enough to do for several threads or tasks.
         filtering: how events are filtered.
     """
 
     query: Asked | None
     why: str
     blockwise: bool = False
+    large: bool = True
     filtering: Filtering = Filtering()
 
 
@@ -85,7 +88,8 @@ def way_for(view: View, query: Asked | str, filtering: Filtering) -> Way:
     names = ", ".join(dict.fromkeys(name for name, _ in found))
     if expected > WORTH_READING * view.rows:
         return Way(None, f"the rarest variable, {names}, fits about {expected:,.0f} of {view.rows:,} events")
-    common = expected > max(RARE * view.rows, 1)
-    blockwise = query.window is not None and (common if filtering.blockwise is None else filtering.blockwise)
+    common = expected > COMMON if filtering.blockwise is None else filtering.blockwise
+    blockwise = query.window is not None and common
     how = "stretch by stretch, with the others" if blockwise else "everywhere, then the others around it"
-    return Way(query, f"{names} is looked up {how}: about {expected:,.0f} events", blockwise, filtering)
+    said = f"{names} is looked up {how}: about {expected:,.0f} events"
+    return Way(query, said, blockwise, expected >= WORTH_THREADS, filtering)

@@ -218,7 +218,7 @@ class Index:
 
     def column(self, name: str, places: Ints) -> pa.Array:
         """Return the values of an attribute, the type or the time of events, in the column's own type."""
-        places = np.asarray(places, np.int64)
+        places = np.require(places, np.int64, ["C", "W"])  # kernels take no others
         if name == self._layout.time:
             return restore_as(pa.array(self._values.numbers("times", places)), self._layout.type_of(name))
         if name == self._layout.type:
@@ -232,14 +232,14 @@ class Index:
 
     def rows(self, places: Ints) -> tuple[Ints, Ints]:
         """Return the row group of each event, by number in `groups`, and its row there."""
-        places = np.asarray(places, np.int64)
+        places = np.require(places, np.int64, ["C", "W"])  # kernels take no others
         return self.synopsis.cluster("group")[places >> PLACE], self._values.numbers("rows", places)
 
     def sequence(self, places: Ints) -> tuple[Ints, Ints]:
         """Return when each event arrived: append and row."""
         if not self._layout.sequence:
             raise PlanError("rows carry no arrival sequence", hint="order events by row groups and rows")
-        places = np.asarray(places, np.int64)
+        places = np.require(places, np.int64, ["C", "W"])  # kernels take no others
         arrival, rows = self._values.numbers("arrival", places), self._values.numbers("rows", places)
         return self._values.numbers("append", places), arrival + rows
 
