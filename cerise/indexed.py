@@ -51,7 +51,7 @@ class Store:
     """
 
     def __init__(self, path: str | Path, *, index: str | Path | None = None) -> None:
-        self._table = EventTable.open(_absolute(path), None if index is None else _absolute(index))
+        self._table = EventTable.open(path, index)
         self._view: View | None = None
 
     @classmethod
@@ -405,11 +405,6 @@ def _options(options: Options | None, engine: str | None) -> Options:
 
 def _names(columns: Columns) -> tuple[str, ...]:
     return (columns,) if isinstance(columns, str) else tuple(columns)
-
-
-def _absolute(path: str | Path) -> str:
-    """Return a path that means the same in every task; an address stays as it is."""
-    return str(path) if "://" in str(path) else str(Path(path).absolute())
 
 
 def _arrow_schema(given: Any) -> pa.Schema:

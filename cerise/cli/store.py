@@ -32,11 +32,8 @@ from cerise.cli.options import (
     Written,
 )
 from cerise.cli.terminal import WRONG, progressing, working
-from cerise.errors import CeriseError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from cerise.indexed import Store
 
 MENDING = "index files that are missing or removed are written again by cerise store compact, or cerise index"
@@ -70,6 +67,7 @@ def create(  # noqa: PLR0913  a command's options are its parameters
       cerise store create bars --from bars.parquet --time date --type ticker --index open,volume
       cerise store create bars --schema 'ticker string, date timestamp, open double' --time date --type ticker
     """
+    from cerise.cli import filling
     from cerise.cli.columns import columns_of
     from cerise.indexed import Store
 
@@ -83,14 +81,14 @@ def create(  # noqa: PLR0913  a command's options are its parameters
         )  # fmt: skip
         with working(f"reading {events}"):
             given = source.given()
+    held = filling.columns_in(given, str(events)) if schema is None else columns_of(schema)
     store = Store.create(
-        path, schema=columns_of(schema) if schema is not None else _columns(given, str(events)), time=time,
-        type=kind, key=inputs.names(key or ()), order=inputs.names(order or ()),
-        index=inputs.names(index or ()),
+        path, schema=held, time=time, type=kind, key=inputs.names(key or ()),
+        order=inputs.names(order or ()), index=inputs.names(index or ()),
     )  # fmt: skip
     typer.echo(f"created {path}")
     if given is not None and not empty:
-        _append(store, given, str(events))
+        filling.append(store, given, str(events))
 
 
 @app.command()
@@ -116,6 +114,8 @@ def append(
       cerise store append bars monday.parquet tuesday.csv.gz
       cerise store append bars wednesday.csv --timestamp-format '%d.%m.%Y %H:%M'
     """
+    from cerise.cli import filling
+
     store = _opened(path, None)
     known, time = store.schema, store.settings.time
     written = timestamp_format or ("integer" if str(known.field(time).type).startswith("int") else None)
@@ -127,7 +127,7 @@ def append(
         )  # fmt: skip
         with working(f"reading {file}"):
             given = source.given()
-        _append(store, given, file)
+        filling.append(store, given, file)
 
 
 @app.command()
@@ -309,29 +309,3 @@ def _opened(path: str, at: str | None) -> Store:
     from cerise.indexed import Store
 
     return Store(path, index=at)
-
-
-def _columns(given: Any, path: str) -> pa.Schema:
-    from cerise.store.writing.sources import source_of
-
-    if inputs.is_untyped(given):
-        raise CeriseError(
-            f"{path} is empty: the types of its columns are unknown", hint="say --schema 'name type, …'"
-        )
-    return source_of(given).columns
-
-
-def _append(store: Store, given: Any, path: str) -> None:
-    """Append events, with progress, and say how many."""
-    from cerise.cli.figures import counted
-
-    read = 0
-    with progressing(f"appending {path}") as progress:
-
-        def told(done: int, total: int | None) -> None:
-            nonlocal read
-            read = done
-            progress(done, total)
-
-        version = store.append(given, told)
-    typer.echo(f"appended {counted(read, 'event')} of {path}: version {version}")

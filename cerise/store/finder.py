@@ -73,7 +73,8 @@ class Finder:
         columns = {name: events.table.column(name) for name in self.wants.reads}
         if self.wants.late:
             begun = time.perf_counter()
-            fetched = self._typed(self.view.table(np.array(events.table.column(ROW)), self.wants.late))
+            places = events.table.column(ROW).to_numpy().copy()  # kernels take no arrays that are read-only
+            fetched = self._typed(self.view.table(places, self.wants.late))
             columns |= {name: fetched.column(name) for name in self.wants.late}
             self.seen.reading += time.perf_counter() - begun
         names = [name for name in self.wants.schema.columns.names if name in columns]

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 PAIR = "PATTERN SEQ(MSFT a, GOOG b) WHERE a.open > :least WITHIN 5 minutes"
 CLAUSE = """
     SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY ticker ORDER BY date
-    MEASURES A.open AS high, LAST(open) AS low PATTERN (A B+)
-    DEFINE A AS open > 100, B AS open < PREV(open))"""
+    MEASURES A.open AS high, LAST(open) AS low
+    PATTERN (A B+) DEFINE A AS open > 100, B AS open < PREV(open))"""
 
 
 @pytest.fixture(autouse=True)
@@ -159,7 +159,12 @@ def test_events_that_do_not_fit_are_refused() -> None:
     )
     assert "there is no file nix.csv" in cerise("store", "append", "s", "nix.csv", code=1).stderr
     assert "there is no event table" in cerise("store", "append", "nix", "trades.csv", code=1).stderr
+    Path("epoch.csv").write_text("ticker,open,volume,date\nA,1,2,1685098500000\n")
+    done = cerise("store", "append", "s", "epoch.csv", code=1)
+    assert "hint: say what they count since 1970: --timestamp-format s, ms, us or ns" in done.stderr
     assert library.Store("s").version == 1
+    Path("bare.csv").write_text("ticker,open\nA,1\n")
+    assert "no column 'volume'" in cerise("store", "append", "s", "bare.csv", code=1).stderr
 
 
 def test_progress_counts_events(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,7 +368,7 @@ def test_an_index_may_be_elsewhere(lake: list[str]) -> None:
 
 def test_what_cannot_be_indexed_or_changed_is_said(lake: list[str]) -> None:
     assert "hint: did you mean 'open'?" in cerise("index", "lake", *ROLES, "--on", "opne", code=1).stderr
-    assert "there is nothing at nix" in cerise("index", "nix", *ROLES, code=1).stderr
+    assert f"there is nothing at {Path('nix').absolute()}" in cerise("index", "nix", *ROLES, code=1).stderr
     cerise(*lake)
     assert "a table of others" in cerise("store", "append", "lake", "trades.csv", code=1).stderr
     assert "a table of others" in cerise("store", "compact", "lake", code=1).stderr
