@@ -115,6 +115,17 @@ def test_explain_says_how_rows_are_shared_out(
     assert (on_frames or on_files) in cerise.explain(spark.read.parquet(path), text)
 
 
+def test_times_may_be_computed(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark computes them then, also of files, and rows are exchanged by them."""
+    text = statement(*CLAUSES["each start"]).replace("ORDER BY t,", "ORDER BY 2 * t + 1,")
+    path = write(table(), tmp_path)
+    expected = rows(cerise.find(table(), text, engine="reference"))
+    assert len(expected) > 10
+    for events in (path, spark.read.parquet(path)):
+        assert "exchanged by time" in cerise.explain(events, text)
+        assert rows(cerise.find(events, text)) == expected
+
+
 def test_nothing_is_said_of_slices_where_there_are_partitions(spark: SparkSession, tmp_path: Path) -> None:
     text = statement(*CLAUSES["past last"]).replace("(ORDER BY", "(PARTITION BY kind ORDER BY")
     assert "slices" not in cerise.explain(write(table(), tmp_path), text)
