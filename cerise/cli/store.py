@@ -36,7 +36,7 @@ from cerise.cli.terminal import WRONG, progressing, working
 if TYPE_CHECKING:
     from cerise.indexed import Store
 
-MENDING = "index files that are missing or removed are written again by cerise store compact, or cerise index"
+MENDING = "index files that are missing or damaged are written again by cerise store compact, or cerise index"
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Event stores: events with an index.")
 
 

@@ -225,6 +225,11 @@ def test_a_broken_index_costs_only_time(ticks: Store, damage: str) -> None:
     with pytest.warns(CeriseWarning, match="is not used") as caught:
         assert rows(reader.find_local(RARE)) == found_in(_ticks(0, 400))
     assert len(caught) == 1
+    reader.compact()
+    assert reader.verify() == []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CeriseWarning)
+        assert rows(Store(reader.info().path).find_local(RARE)) == found_in(_ticks(0, 400))
 
 
 def test_a_column_that_is_only_returned_is_read_for_matched_events(ticks: Store) -> None:

@@ -25,7 +25,7 @@ from cerise.store.writing.pieces import (
 from cerise.store.writing.settings import BLOCKS_PER_FILE
 from cerise.store.writing.snapshots import Snapshot, StoreFile, own_snapshot
 from cerise.store.writing.sources import regrouped
-from cerise.store.writing.synopses import indexed
+from cerise.store.writing.synopses import unsound
 
 ROUNDS = 5  # times that a compaction starts over because another was quicker
 Progress = Callable[[int, int], None]
@@ -88,8 +88,8 @@ def _overlaps(files: Sequence[StoreFile]) -> list[bool]:
 
 
 def _mend(now: Snapshot) -> None:
-    """Write the index files again that cannot be used."""
-    broken = indexed(now).broken
+    """Write the index files again that cannot be used, or are damaged."""
+    broken = unsound(now)
     for file in now.sealed:
         if file.path in broken:
             groups = read_file(now.writing, file.path)

@@ -29,7 +29,7 @@ from cerise.store.writing.pieces import Writing
 from cerise.store.writing.places import DRAFT, Folder, milliseconds
 from cerise.store.writing.settings import Settings
 from cerise.store.writing.snapshots import Snapshot, StoreFile
-from cerise.store.writing.synopses import FOLDER, indexed, save_if_due, saved
+from cerise.store.writing.synopses import FOLDER, save_if_due, saved, unsound
 
 Progress = Callable[[int, int], None]
 DAY = 86_400_000  # in milliseconds: who began an index file longer ago is dead
@@ -75,7 +75,8 @@ def index_in_place(
     decided.layout(writing.columns)
     _decide(decided, index)
     now = snapshot(writing)
-    missing = [each for each in now.files if each.path in indexed(now).broken]
+    broken = unsound(now)
+    missing = [each for each in now.files if each.path in broken]
     for done, file in enumerate(missing):
         _build(file, now, index)
         if progress is not None:

@@ -75,6 +75,22 @@ def _covering(now: Snapshot, folder: Folder, usable: dict[str, StoreFile], there
     return last.only(covered)
 
 
+def unsound(now: Snapshot) -> dict[str, str]:
+    """Return the files of a version whose index cannot be used, or has bytes that are not what was written.
+
+    All bytes are read for it. By path, what is wrong.
+    """
+    folder = Folder.of(now.writing.index_root)
+    found = dict(indexed(now).broken)
+    for each in now.sealed:
+        if each.path not in found:
+            try:
+                IndexFile(folder.system, folder.path(str(each.index))).verify()
+            except StoreError as error:
+                found[each.path] = error.problem
+    return found
+
+
 def _opened(
     files: Iterable[StoreFile], now: Snapshot, folder: Folder, broken: dict[str, str]
 ) -> list[IndexFile]:
