@@ -25,7 +25,7 @@ demo: $(READY) ## Find patterns in generated events with Spark
 # Kernels are compiled once beside the checks, instead of by every process that the first tests start.
 test: $(READY) ## Check, then run all tests; this is what CI runs
 	@$(BIN)/python -c "import $(KERNELS)" & $(MAKE) --no-print-directory check || exit 1; wait; \
-		$(BIN)/python -m pytest -n 3 --dist loadgroup
+		$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: $(READY) ## Formatting, lint and types
 	@$(BIN)/ruff format --check .

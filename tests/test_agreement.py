@@ -110,7 +110,7 @@ def _comparable(value: Any) -> Any:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("go", GOES)
 def test_every_engine_finds_what_the_law_says(go: int, engine: str) -> None:
-    @examples(40, len(GOES) * len(COMPILED), go) if engine in COMPILED else examples(400, go=go)
+    @examples(30, len(GOES) * len(COMPILED), go) if engine in COMPILED else examples(240, go=go)
     @given(pairs(strategies=(Strategy.ANY,)) if engine == "rcep" else pairs())
     def agrees(pair: Pair) -> None:
         pair = uncounted(pair)
@@ -122,7 +122,7 @@ def test_every_engine_finds_what_the_law_says(go: int, engine: str) -> None:
     agrees()
 
 
-@examples(400)
+@examples(200)
 @given(pairs(returns=True))
 def test_columns_are_computed_as_the_law_says(pair: Pair) -> None:
     bound = bound_of(pair)
@@ -158,7 +158,7 @@ def families(draw: st.DrawFn) -> list[Pair]:
 def test_the_nfa_engines_agree_with_the_reference(go: int) -> None:
     """Each engine has one matcher for all streams of a query: to flush is to forget."""
 
-    @examples(48, len(GOES) * STREAMS, go)
+    @examples(24, len(GOES) * STREAMS, go)
     @given(families())
     def agrees(family: list[Pair]) -> None:
         bound = bound_of(family[0])
@@ -176,7 +176,7 @@ def test_the_nfa_engines_agree_with_the_reference(go: int) -> None:
 def test_recomputation_and_all_runners_agree_with_the_reference(go: int) -> None:
     """For skip_till_any_match, which is what it is for."""
 
-    @examples(16, len(GOES), go)
+    @examples(10, len(GOES), go)
     @given(pairs(strategies=(Strategy.ANY,), returns=False))
     def agrees(pair: Pair) -> None:
         bound = bound_of(pair)
@@ -188,7 +188,7 @@ def test_recomputation_and_all_runners_agree_with_the_reference(go: int) -> None
     agrees()
 
 
-@examples(20, len(GOES) * STREAMS)
+@examples(10, len(GOES) * STREAMS)
 @given(families())
 def test_every_engine_and_nfa_counts_as_many_matches_as_there_are(family: list[Pair]) -> None:
     counting = bound_of(family[0], replace(family[0].query, returns=Count()))
@@ -211,9 +211,9 @@ def test_a_runner_changes_nothing(runner: str, engine: str) -> None:
     if runner.startswith("from a store") and engine not in ("nfa", "reference"):
         pytest.skip("to an engine it is what threads are")
     old = runner.startswith(("batches", "saved"))  # those that threads, exchange and files came after
-    compiled = examples(60 if old else 30, 1, list(ENGINES).index(engine))
+    compiled = examples(30 if old else 20, 1, list(ENGINES).index(engine))
 
-    @compiled if engine in NFA else examples(80)
+    @compiled if engine in NFA else examples(50)
     @given(pairs(returns=False))
     def agrees(pair: Pair) -> None:
         bound = bound_of(pair)
@@ -224,7 +224,7 @@ def test_a_runner_changes_nothing(runner: str, engine: str) -> None:
     agrees()
 
 
-@examples(150)
+@examples(80)
 @given(pairs(returns=False), st.integers(0, 14))
 def test_a_matcher_saved_before_its_first_event_and_after_its_last_goes_on(pair: Pair, cut: int) -> None:
     bound = bound_of(pair)
@@ -245,14 +245,14 @@ def test_a_matcher_saved_before_its_first_event_and_after_its_last_goes_on(pair:
 # ---- partitions, order, names
 
 
-@examples(600)
+@examples(400)
 @given(streams())
 def test_a_stream_is_in_the_order_of_time_and_ties(source: tuple[Schema, pa.Table]) -> None:
     schema, table = source
     assert EventBatch.of(table, schema).table.column("id").to_pylist() == brute.stream(table, schema)[0]
 
 
-@examples(300)
+@examples(160)
 @given(pairs(partitioned=True, returns=False))
 def test_partitions_are_matched_apart(pair: Pair) -> None:
     query = replace(pair.query, partition_by=pair.query.partition_by or (("k",),))
@@ -277,7 +277,7 @@ def by_key(table: pa.Table, columns: Iterable[tuple[str, ...]]) -> list[pa.Table
     return [table.take(pa.array(numbers)) for numbers in groups.values()]
 
 
-@examples(300)
+@examples(160)
 @given(pairs(returns=False), st.randoms(use_true_random=False), st.booleans())
 def test_the_order_of_rows_does_not_matter_where_columns_give_it(
     pair: Pair, rng: random.Random, ordered: bool
@@ -290,7 +290,7 @@ def test_the_order_of_rows_does_not_matter_where_columns_give_it(
     assert rows(run(bound, shuffled, Options())) == rows(run(bound, pair.table, Options()))
 
 
-@examples(300)
+@examples(160)
 @given(pairs(returns=False))
 def test_a_match_has_a_name_of_its_own(pair: Pair) -> None:
     answer = run(bound_of(pair), pair.table, Options())
@@ -298,7 +298,7 @@ def test_a_match_has_a_name_of_its_own(pair: Pair) -> None:
     assert len(set(names)) == len(names)
 
 
-@examples(300)
+@examples(160)
 @given(pairs(strategies=SKIPPING, counted=False, returns=False))
 def test_events_that_fit_no_variable_may_be_dropped(pair: Pair) -> None:
     bound = bound_of(pair)

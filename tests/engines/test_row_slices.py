@@ -34,7 +34,7 @@ from tests.row_slices import Rows, by_reference, cut_family, exchanged, from_fil
 from tests.test_row_agreement import TooLong, answer, patience
 
 ASKED = int(os.environ.get("CERISE_EXAMPLES", "0"))
-FAMILIES = max(12 if COMPILED else 4, ASKED // 8)
+FAMILIES = max(6 if COMPILED else 3, ASKED // 8)
 GOES = (1, 2)
 COLUMNS = pa.schema([("t", pa.int64()), ("kind", pa.string())])
 

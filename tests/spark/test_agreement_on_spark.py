@@ -21,7 +21,7 @@ CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too
 def test_spark_agrees_with_this_process(spark: SparkSession) -> None:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    @settings(max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=CALM)
+    @settings(max_examples=20, deadline=None, derandomize=True, database=None, suppress_health_check=CALM)
     @given(pairs(returns=False))
     def agrees(pair: Pair) -> None:
         rows = pair.table.append_column("arrival", pa.array(range(len(pair.table)), pa.int64()))

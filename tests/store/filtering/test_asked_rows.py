@@ -20,7 +20,7 @@ from tests.row_strategies import table_of
 from tests.store.filtering.memory import InMemory
 from tests.test_row_agreement import answer
 
-PAIRS = int(os.environ.get("CERISE_EXAMPLES", "400"))
+PAIRS = int(os.environ.get("CERISE_EXAMPLES", "200"))
 PATTERNS = (
     "A B", "A B C", "A+ B", "A Z* B",
     "A Z*? B Z*? C", "A {-Z*-} B {-Z*-} C", "A (B | C) A", "A{2} B?", "B A+? C",

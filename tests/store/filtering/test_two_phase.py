@@ -17,7 +17,7 @@ from tests.test_agreement import GOES, bindings, bound_of, examples, uncounted
 @pytest.mark.parametrize("two_phase", [True, False])
 @pytest.mark.parametrize("go", GOES)
 def test_what_is_kept_has_the_same_matches(go: int, two_phase: bool) -> None:
-    @examples(200, go=go)
+    @examples(80, go=go)
     @given(pairs())
     def agrees(pair: Pair) -> None:
         pair = uncounted(pair)
