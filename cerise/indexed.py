@@ -329,7 +329,7 @@ class Store:
             bounds = self._bound(query, view, params, Options())
             way, needed = way_of(view, bounds), Wants.of(bounds).needed
         every = tuple(roles.columns.names)
-        known = tuple(name for name in every if name in view.known)
+        known = tuple(name for name in every if name in view.known or way.query is None)
         late = tuple(name for name in every if name not in known)
         return way, Wants(roles, known, late, needed)
 

@@ -145,6 +145,16 @@ def canonical(values: pa.Array | pa.ChunkedArray, kind: Kind, name: str) -> pa.A
         ) from error
 
 
+def _number(array: pa.Array) -> pa.Array:
+    if not pa.types.is_decimal(array.type):
+        return array.cast(pa.float64())
+    # Digits and a power of ten are exact as doubles, so their quotient is the double that is nearest.
+    precision, scale = array.type.precision, array.type.scale
+    digits = array.cast(pa.decimal128(precision, scale)).view(pa.decimal128(precision, 0))
+    number = digits.cast(pa.int64()).cast(pa.float64())
+    return pc.divide(number, 10.0**scale) if scale > 0 else pc.multiply(number, 10.0**-scale)
+
+
 def _moment(array: pa.Array) -> pa.Array:
     return array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64())
 
@@ -156,7 +166,7 @@ def _date(array: pa.Array) -> pa.Array:
 
 _CAST: dict[Kind, Any] = {
     Kind.INT: lambda array: array.cast(pa.int64()),
-    Kind.FLOAT: lambda array: array.cast(pa.float64()),
+    Kind.FLOAT: _number,
     Kind.BOOL: lambda array: array.cast(pa.bool_()),
     Kind.STRING: lambda array: array.cast(pa.string()),
     Kind.INSTANT: _moment,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import subprocess
 import sys
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -425,3 +426,12 @@ def test_counting_is_not_one_of_several() -> None:
     with pytest.raises(cerise.BindError, match=r"cerise\.count"):
         find(queries)
     assert cerise.count(pa.table({"t": [1, 2]}), "PATTERN SEQ(a, b)", time="t") == 1
+
+
+def test_decimals_are_the_nearest_doubles() -> None:
+    """As a literal is, and as Spark's own are."""
+    values = [Decimal(number) / 10 for number in range(40)]
+    table = pa.table({"t": range(40), "x": pa.array(values, pa.decimal128(5, 1))})
+    for number in range(40):
+        found = cerise.find(table, f"PATTERN SEQ(a) WHERE a.x = {number / 10}", time="t")
+        assert [row["a"]["t"] for row in found.to_pylist()] == [number]

@@ -182,7 +182,7 @@ def _arrivals(finder: Finder, events: EventBatch) -> list[pa.Array]:
 
 def find_rows(view: View, bound: BoundRows, schema: Schema, options: Options) -> DataFrame:
     """Return the result of a MATCH_RECOGNIZE clause over an event table."""
-    spark = session()
+    spark, schema = session(), replace(schema, order=())  # ORDER BY says all, then arrival (M2)
     way = way_for(view, asked_rows(bound, schema, view.known), Filtering())
     if way.query is None and not view.arrival:
         return rows.found(view.lake, bound, options)

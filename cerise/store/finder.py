@@ -62,9 +62,9 @@ class Finder:
             yield from self._scanned(part, needs)
             return
         for first, last in self._stretches(*_reach(part, needs)):
-            found = self._kept(self.way.query, first, last)
-            if len(found.times):
-                yield _opening(self._read(found), part)
+            events = self._kept(self.way.query, first, last)
+            if len(events):
+                yield _opening(events, part)
 
     def complete(self, events: EventBatch) -> EventBatch:
         """Return matched events with the columns that are only returned."""
@@ -74,11 +74,29 @@ class Finder:
         if self.wants.late:
             begun = time.perf_counter()
             places = events.table.column(ROW).to_numpy().copy()  # kernels take no arrays that are read-only
-            fetched = self._typed(self.view.table(places, self.wants.late))
+            try:
+                fetched = self._typed(self.view.table(places, self.wants.late))
+            except BrokenIndex as error:
+                _tell(error)
+                fetched = self._typed(self.view.from_data(places, self.wants.late))
             columns |= {name: fetched.column(name) for name in self.wants.late}
             self.seen.reading += time.perf_counter() - begun
         names = [name for name in self.wants.schema.columns.names if name in columns]
         return replace(events, table=pa.table({name: columns[name] for name in names}))
+
+    def arrived(self) -> pa.Table:
+        """Return all events in the order of their arrival."""
+        names, last = self.wants.reads, len(self.wants.reads)
+        reading = self.view.reading((*names, *dict.fromkeys(path[0] for path in self.view.arrival)))
+        held = [pa.schema([self.view.held.snapshot.columns.field(n) for n in reading.reads]).empty_table()]
+        held += [each.drop_columns([ROW]) for each in Scan(reading, self.view.lake.every()).rows()]
+        table = pa.concat_tables(held)
+        if self.view.arrival and len(table):
+            sequence = table.column(last).combine_chunks()
+            major, minor = (np.asarray(sequence.field(path[1])) for path in self.view.arrival)
+            table = table.take(pa.array(np.lexsort((minor, major))))
+        self.seen.kept += len(table)
+        return self._typed(table.select(list(names)))
 
     # ---- by the index
 
@@ -95,23 +113,20 @@ class Finder:
             assert start is not None
             yield start, last if stop is None else stop - 1
 
-    def _kept(self, query: Asked, first: int, last: int) -> Events:
+    def _kept(self, query: Asked, first: int, last: int) -> EventBatch:
         """Return the events between two times that are kept; a broken index is left out, and told of."""
-        begun = time.perf_counter()
         while True:
+            begun = time.perf_counter()
             try:
                 found = self._filtered(query, first, last)
+                self.seen.filtering += time.perf_counter() - begun
+                events = self._read(found)
             except BrokenIndex as error:
-                warn(
-                    f"the index of a file is not used: {error.problem}",
-                    "remove that file, and index the table again or compact it",
-                )
+                _tell(error)
                 self.view = View(self.view.held.without(error.path))
             else:
-                break
-        self.seen.filtering += time.perf_counter() - begun
-        self.seen.kept += len(found.times)
-        return found
+                self.seen.kept += len(events)
+                return events
 
     def _filtered(self, query: Asked, first: int, last: int) -> Events:
         reach = ALWAYS
@@ -162,6 +177,10 @@ class Finder:
         for events in self._scan.events(part, needs):
             self.seen.kept += len(events)
             yield replace(events, schema=wants.schema)
+
+
+def _tell(error: BrokenIndex) -> None:
+    warn(f"the index of a file is not used: {error.problem}")
 
 
 def _reach(part: Slice | None, needs: Halo) -> tuple[int, int]:

@@ -78,7 +78,7 @@ class Pool:
         return table, times, rows
 
     def _held(self) -> int:
-        return sum(len(times) for _, times, _ in self._kept.values())
+        return sum(len(times) for _, times, _ in list(self._kept.values()))  # other threads add to it
 
 
 def _names(wanted: Wanted, roles: Schema) -> tuple[str, ...]:

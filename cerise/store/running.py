@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -193,9 +193,10 @@ def run_rows_view(
     """Return the result of a MATCH_RECOGNIZE clause over an event table, and what was done."""
     begun, before = time.perf_counter(), _counts(view)
     way = way_for(view, asked_rows(bound, schema, view.known), filtering or Filtering())
+    schema = replace(schema, order=())  # ORDER BY says all; what it leaves open arrival decides (M2)
     finder = Finder(view, way, Wants(schema, rows_read(bound, schema)))
     report = StoreReport(way, view.rows, [finder.seen])
-    table = gathered(finder)
+    table = finder.arrived() if way.query is None else gathered(finder)
     result = run_rows(bound, table, options)
     report.touched, report.seconds = _touched(view, before), time.perf_counter() - begun
     report.engine.matches = len(result)

@@ -276,7 +276,7 @@ class Scan:
             kind = self.reading.columns.field(name).type
             if name in table.schema.names:
                 column = table.column(name)
-                if not (pa.types.is_dictionary(column.type) and kind == pa.string()):
+                if not (name in self.reading.coded and pa.types.is_dictionary(column.type)):
                     column = _guarded(f"column '{name}' of {self._named(group)}", _caster(column, kind))
                 columns.append(column)
             else:

@@ -65,8 +65,7 @@ class Held:
     def without(self, index_path: str) -> Held:
         """Return the same, but for an index file that has turned out to be unusable."""
         bad = {each.about.path for each in self.synopsis.files if each.path == index_path}
-        left = [each.about.path for each in self.synopsis.files if each.about.path not in bad]
-        return Held(self.snapshot, self.synopsis.only(left), self.plain | bad)
+        return Held(self.snapshot, self.synopsis, self.plain | bad)  # places stay what they are
 
 
 def warn(problem: str, advice: str = "index the table again, or compact it") -> None:
@@ -153,6 +152,12 @@ class View:
 
     # ---- which events
 
+    @cached_property
+    def _sound(self) -> Ints | None:
+        """The row groups whose index can be used; None: all of the index."""
+        bad = np.array([each.about.path in self.held.plain for each in self.held.synopsis.files], bool)
+        return np.flatnonzero(~bad[self.index.groups.file]) if bad.any() else None
+
     def estimate(self, wanted: Wanted) -> float:
         """Return how many events are expected to be wanted."""
         if wanted not in self._estimates:
@@ -170,7 +175,7 @@ class View:
         Raises:
             BrokenIndex: an index file is damaged or missing.
         """
-        found = self._not_deleted(self.index.look_up(wanted, within))
+        found = self._not_deleted(self.index.look_up(wanted, within, self._sound))
         if not self.held.plain:
             return found
         base = self._clusters << BITS
@@ -183,7 +188,7 @@ class View:
             return events
         rows = self._rows(events.places)
         keep = np.ones(len(rows), bool)
-        groups = {group.place: group for group in self.lake.every()}
+        groups = {group.place: group for group in self._groups}
         scan = Scan(self.reading((), self.known), list(groups.values()))
         for place in np.unique(rows >> BITS).tolist():
             at = np.flatnonzero(rows >> BITS == place)
@@ -234,6 +239,10 @@ class View:
         back = np.empty(len(places), np.int64)
         back[np.concatenate([np.flatnonzero(~fresh), np.flatnonzero(fresh)])] = np.arange(len(places))
         return pa.concat_tables(parts).take(pa.array(back))
+
+    def from_data(self, places: Ints, names: Sequence[str]) -> pa.Table:
+        """Return columns of events, from the data files alone."""
+        return self._fetched(self._rows(places), tuple(names))
 
     def _known(self, places: Ints, names: Sequence[str]) -> pa.Table:
         """Return columns of events that the index knows."""

@@ -301,3 +301,59 @@ def test_ties_between_appends_are_broken_by_arrival(tmp_path: Path) -> None:
 def test_options_are_kept(ticks: Store) -> None:
     assert replace(Options(), threads=3).threads == 3
     assert rows(ticks.find_local(RARE, options=Options(threads=3))) == found_in(_ticks(0, 400))
+
+
+@pytest.fixture
+def by_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ways, "WORTH_READING", 2.0)
+    monkeypatch.setattr(finder, "STRETCH", 4)
+
+
+@pytest.mark.usefixtures("by_index")
+def test_an_event_of_equal_time_is_left_for_the_variable_that_needs_it(tmp_path: Path) -> None:
+    """At 5 a C comes before a B, and either may be a or b: whichever is taken first, the other is left."""
+    table = pa.table({"t": [1, 5, 5], "k": ["X", "C", "B"], "x": [1, 1, 1]})
+    store = Store.create(tmp_path / "s", schema=table.schema, time="t", type="k", index=["x"], pool_rows=1)
+    store.append(table)
+    query = "PATTERN SEQ(X x, a, b) WHERE a.x = 1 AND b.x = 1 WITHIN 10"
+    assert rows(store.find_local(query)) == rows(cerise.find(table, query, time="t", type="k"))
+
+
+@pytest.mark.usefixtures("by_index")
+@pytest.mark.filterwarnings("ignore::cerise.errors.CeriseWarning")
+def test_an_index_that_breaks_between_stretches(tmp_path: Path) -> None:
+    """What was found before has to find its columns all the same."""
+    table = _ticks(0, 60)
+    store = Store.create(
+        tmp_path / "s", schema=table.schema, time="t", type="k", index=["x"], pool_rows=8, block_rows=5
+    )
+    for start in range(50, -1, -10):
+        store.append(table.slice(start, 10))
+    query = "PATTERN SEQ(A a, B b, C c) WHERE a.x >= 0 WITHIN 12 RETURN a.t AS t, a.note AS a, c.note AS c"
+    synopsis = store._now(None).held.synopsis
+    expected = found_in(table, query)
+    for cluster in range(0, len(synopsis.clusters), 6):
+        path = Path(synopsis.files[synopsis.group("file")[synopsis.cluster("group")[cluster]]].path)
+        before = path.read_bytes()
+        held = bytearray(before)
+        held[synopsis.cluster("offset")[cluster]] ^= 4
+        path.write_bytes(held)
+        reader = Store(tmp_path / "s")
+        assert rows(reader.run_local(query, filtering=Filtering(blockwise=True)).matches) == expected
+        path.write_bytes(before)
+
+
+def test_sql_in_another_order_than_that_of_time(tmp_path: Path) -> None:
+    """What ORDER BY leaves open arrival decides, and not the time."""
+    table = pa.table({"t": [5, 3, 4, 1], "k": ["A", "B", "A", "B"], "x": [1, 1, 2, 2]})
+    store = Store.create(tmp_path / "s", schema=table.schema, time="t", type="k", order="x", pool_rows=1)
+    store.append(table)
+    for order in ("ORDER BY x", "ORDER BY t", ""):
+        text = f"""SELECT * FROM e MATCH_RECOGNIZE ({order} MEASURES A.t AS a, B.t AS b PATTERN (A B)
+            DEFINE A AS k = 'A', B AS k = 'B')"""
+        assert store.find_local(text).to_pylist() == cerise.find(table, text).to_pylist()
+
+
+def test_candidates_where_all_is_read(ticks: Store) -> None:
+    found = ticks.candidates_local("PATTERN SEQ(a, b) WHERE a.note = 'n5' AND b.note = 'n9' WITHIN 9")
+    assert {"n5", "n9"} <= set(found["note"].to_pylist())

@@ -115,7 +115,13 @@ class Skipper:
         return kept
 
 
+def labels_wanted(bound: BoundRows) -> tuple[str, ...]:
+    """Return the labels of rows that are not skipped over."""
+    gaps = _gaps(bound) or frozenset()
+    return tuple(label for label in bound.labels if label not in gaps)
+
+
 def wanted_labels(bound: BoundRows) -> int:
     """Return a bit for each label that a row has which is not skipped over."""
-    gaps = _gaps(bound) or frozenset()
-    return sum(1 << i for i, label in enumerate(bound.labels) if label not in gaps)
+    wanted = labels_wanted(bound)
+    return sum(1 << i for i, label in enumerate(bound.labels) if label in wanted)

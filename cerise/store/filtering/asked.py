@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cerise.events import Schema
+from cerise.kinds import Kind
 from cerise.pattern.bound import Bound, Branch
 from cerise.pattern.expr import Expr
 from cerise.pattern.nodes import Node
@@ -28,7 +29,7 @@ class AskedBranch:
     Attributes:
         pattern: its positive part: Var, Kleene, Seq and And.
         wants: what each variable asks, by name.
-        absent: what its negated variables ask.
+        absent: what its negated variables ask, and whatever else is kept inside of intervals.
         reaches: whether events before the first variable or after the last one matter: a NOT looks there, or
             rows that need not be there belong to the match.
     """
@@ -110,13 +111,18 @@ def _branch(branch: Branch, schema: Schema, indexed: frozenset[str]) -> AskedBra
     )
 
 
+def _names_types(test: Comparison) -> bool:
+    """Tell whether a test lists types; an integer that is compared as a double may be one of several."""
+    return test.op in ("=", "in") and test.kind is not Kind.FLOAT
+
+
 def wanted(exprs: tuple[Expr, ...], schema: Schema, indexed: frozenset[str]) -> Wanted:
     """Return what of some predicates on one event an index can judge."""
     types: tuple[object, ...] | None = None
     tests: list[Test] = []
     for test in index_tests(exprs):
         name = test.path[0]
-        if name == schema.type and isinstance(test, Comparison) and test.op in ("=", "in"):
+        if name == schema.type and isinstance(test, Comparison) and _names_types(test):
             types = test.values if types is None else tuple(each for each in types if each in test.values)
         elif len(test.path) == 1 and name in indexed:
             tests.append(test)

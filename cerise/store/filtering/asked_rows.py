@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from cerise.engines.rows.skipping import why_not_skipping
+from cerise.engines.rows.skipping import labels_wanted, why_not_skipping
 from cerise.events import Schema
 from cerise.pattern.expr import Attr, Expr, attributes, conjuncts, rebuild
 from cerise.pattern.nodes import And, Node, Seq, Var
@@ -50,8 +50,10 @@ def asked_rows(bound: BoundRows, schema: Schema, indexed: Iterable[str]) -> Aske
     pattern = _required(bound.pattern, wants, named)
     if pattern is None:
         return "there is no row that every match has"
-    branch = AskedBranch(pattern, named, reaches=not _has_ends(bound.pattern))
-    return settled(Asked((branch,), bound.within.size, why_not_skipping(bound)))
+    why_all = why_not_skipping(bound)
+    others = () if why_all is not None else tuple(wants[label] for label in labels_wanted(bound))
+    branch = AskedBranch(pattern, named, others, reaches=not _has_ends(bound.pattern))
+    return settled(Asked((branch,), bound.within.size, why_all))
 
 
 def _why_not(bound: BoundRows, schema: Schema) -> str | None:

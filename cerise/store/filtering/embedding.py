@@ -201,7 +201,11 @@ def _taken(events: Events, at: Ints, given: Points, exists: npt.NDArray[np.bool_
     if not len(events.times):
         return Points(np.full(len(at), beyond), given.places, found)
     inside = np.clip(at, 0, len(events.times) - 1)
-    return Points(np.where(found, events.times[inside], beyond), events.places[inside], found)
+    times, final = events.times[inside], len(events.times) - 1
+    tied = (inside > 0) & (events.times[np.maximum(inside - 1, 0)] == times)
+    tied |= (inside < final) & (events.times[np.minimum(inside + 1, final)] == times)
+    # Of several events of one time another may be meant, so that this one is still free for what follows.
+    return Points(np.where(found, times, beyond), np.where(tied, -1, events.places[inside]), found)
 
 
 def _last(points: list[Points]) -> Points:

@@ -84,6 +84,8 @@ def _apart(later: Ints, earlier: Ints) -> npt.NDArray[np.uint64]:
 
 def shifted(times: Ints, by: int) -> Ints:
     """Return times moved, but not beyond the least and the greatest time."""
+    if abs(by) > MAX_TIME:
+        return np.full(len(times), MAX_TIME if by > 0 else MIN_TIME)
     if by >= 0:
         limit = MAX_TIME - by
         return np.where(times > limit, MAX_TIME, np.minimum(times, limit) + by)

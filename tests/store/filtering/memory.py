@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from random import Random
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from cerise.store.pool import judged
 
 @dataclass
 class InMemory:
-    """A table in stream order; the place of an event is its row."""
+    """A table in stream order. Places say nothing of the order of events, as those of an index do not."""
 
     table: pa.Table
     schema: Schema
@@ -23,6 +24,12 @@ class InMemory:
 
     def __post_init__(self) -> None:
         self.times = EventBatch.in_order(self.table, self.schema).times
+        count = len(self.table)
+        self.places = np.array(Random(count).sample(range(count), count), np.int64)
+
+    def rows(self, events: Events) -> Ints:
+        """Return the rows of events, in stream order."""
+        return np.sort(np.argsort(self.places)[events.places])
 
     def estimate(self, wanted: Wanted) -> float:
         return float(len(self._rows(wanted)))
@@ -32,7 +39,8 @@ class InMemory:
         rows = self._rows(wanted)
         if within is not None:
             rows = rows[Intervals(*within).holds(self.times[rows])]
-        return Events(self.times[rows], rows)
+        rows = rows[np.lexsort((self.places[rows], self.times[rows]))]
+        return Events(self.times[rows], self.places[rows])
 
     def _rows(self, wanted: Wanted) -> Ints:
         return np.flatnonzero(judged(wanted, self.table, self.times, self.schema))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 
@@ -30,6 +29,6 @@ def test_what_is_kept_has_the_same_matches(go: int, two_phase: bool) -> None:
         found = kept(query, source) if two_phase else bucketized(query, source)
         assert len(set(found.places.tolist())) == len(found.places)
         assert (found.times[1:] >= found.times[:-1]).all()
-        assert bindings(bound, table.take(np.sort(found.places))) == bindings(bound, table)
+        assert bindings(bound, table.take(source.rows(found))) == bindings(bound, table)
 
     agrees()
