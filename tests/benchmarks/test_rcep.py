@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -64,17 +63,6 @@ def prepare(work):
 def found(result):
     return "count", result
 """
-
-
-@pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Import a module from a folder of the benchmarks."""
-
-    def load(name: str, folder: str = ".") -> ModuleType:
-        monkeypatch.syspath_prepend(BENCHMARKS / folder)
-        return importlib.import_module(name)
-
-    return load
 
 
 def python(*args: object) -> subprocess.CompletedProcess[str]:

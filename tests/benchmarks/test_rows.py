@@ -34,17 +34,6 @@ STRICT = [f"{data}_P{number}" for data in ("crimes", "citibike") for number in (
 QUERIES = ["v_shape", "funnel", *STRICT, "skipping"]
 
 
-@pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Import a module from a folder of the benchmarks."""
-
-    def load(name: str, folder: str = ".") -> ModuleType:
-        monkeypatch.syspath_prepend(BENCHMARKS / folder)
-        return importlib.import_module(name)
-
-    return load
-
-
 def module(path: str) -> ModuleType:
     """Load a file of which others have the name."""
     spec = importlib.util.spec_from_file_location(path.replace("/", "_")[:-3], BENCHMARKS / path)

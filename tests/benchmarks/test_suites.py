@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -28,17 +27,6 @@ def python(*args: object) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, *map(str, args)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-
-
-@pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Import a module from a folder of the benchmarks."""
-
-    def load(name: str, folder: str = ".") -> ModuleType:
-        monkeypatch.syspath_prepend(BENCHMARKS / folder)
-        return importlib.import_module(name)
-
-    return load
 
 
 def smoke(suite: str, out: Path) -> Lines:
