@@ -29,7 +29,7 @@ from tests.row_strategies import TABLES, Family, family_of
 
 ASKED = int(os.environ.get("CERISE_EXAMPLES", "0"))
 GOES = tuple(range(5))  # so that workers share the pairs
-FAMILIES = max(28 if COMPILED else 12, ASKED // (TABLES * len(GOES)))
+FAMILIES = max(50 if COMPILED else 12, ASKED // (TABLES * len(GOES)))
 PATIENT = 20_000  # candidates of the reference for one start row
 BUDGET = 20_000  # steps of one search
 SMALL: tuple[tuple[Any, str, int], ...] = (  # rooms have no room, and few rows are many
