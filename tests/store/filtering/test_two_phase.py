@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 
 from cerise.events import EventBatch
+from cerise.store.filtering import two_phase as filters
 from cerise.store.filtering.asked import asked
 from cerise.store.filtering.two_phase import bucketized, kept
 from tests.store.filtering.memory import InMemory
@@ -15,7 +16,12 @@ from tests.test_agreement import GOES, bindings, bound_of, examples, uncounted
 
 @pytest.mark.parametrize("two_phase", [True, False])
 @pytest.mark.parametrize("go", GOES)
-def test_what_is_kept_has_the_same_matches(go: int, two_phase: bool) -> None:
+def test_what_is_kept_has_the_same_matches(go: int, two_phase: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In some goes intervals count as hopeless at once, and are not shrunk by further variables."""
+    if go % 2:
+        monkeypatch.setattr(filters, "MANY", 0)
+        monkeypatch.setattr(filters, "MERGED", 0)
+
     @examples(80, go=go)
     @given(pairs())
     def agrees(pair: Pair) -> None:
