@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CeriseError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
     except KeyboardInterrupt:
-        print("interrupted: nothing is kept", file=sys.stderr)
+        print("interrupted", file=sys.stderr)
     return 1
 
 
@@ -69,6 +69,9 @@ def _arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="where to write SUITE.jsonl [benchmarks/results]"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with a run that ended early: what it measured is kept"
     )
     parser.add_argument("--date", metavar="DATE", help="the date to write into the results [now]")
     return parser
@@ -101,22 +104,53 @@ def _run(args: argparse.Namespace) -> int:
         "commit": machine.commit(HOME.parent),
         "machine": machine.machine(),
     }
-    lines = [facts | line for line in _measure_all(suite, jobs)]
+    out = args.out or (None if args.smoke or args.only else RESULTS)
+    part = out and out / f"{suite.name}.part.jsonl"
+    lines = _resumed(part, facts) if args.resume else []
+    try:
+        for line in _measure_all(suite, jobs, lines):
+            lines.append(facts | line)
+            if part:
+                report.save(lines, part)
+    except report.Disagreement:
+        if part:
+            part.unlink(missing_ok=True)
+        raise
     lines = report.compare(lines, suite.baseline)
     report.show(lines, Console(width=None if sys.stdout.isatty() else WIDTH))
-    out = args.out or (None if args.smoke or args.only else RESULTS)
-    if out is None:
+    if out is None or part is None:
         print("Not a whole run: nothing is written without --out DIR.")
     else:
         path = out / f"{suite.name}.jsonl"
         report.save(lines, path)
+        part.unlink(missing_ok=True)
         print(f"Written: {path if args.out else os.path.relpath(path)}")
     return 0
 
 
-def _measure_all(suite: Suite, jobs: Sequence[Job]) -> Iterator[dict[str, Any]]:
+def _resumed(part: Path | None, facts: Mapping[str, Any]) -> list[report.Line]:
+    """Return what a run that ended early has measured, if it measured the same things."""
+    if part is None or not part.exists():
+        raise CeriseError(
+            f"there is no {part.name if part else 'run'} to go on with",
+            hint="--resume is for a run that wrote to the same place and ended before its end",
+        )
+    lines = [json.loads(line) for line in part.read_text(encoding="utf-8").splitlines()]
+    for name in ("suite", "smoke", "commit", "machine"):
+        if any(line[name] != facts[name] for line in lines):
+            raise CeriseError(
+                f"{part.name} is of another {name}", hint="figures of two runs are not compared: start anew"
+            )
+    return lines
+
+
+def _measure_all(
+    suite: Suite, jobs: Sequence[Job], before: Sequence[report.Line]
+) -> Iterator[dict[str, Any]]:
     """Yield the measurements one by one; stop at the first that disagrees with those before it."""
-    done: list[dict[str, Any]] = []
+    done = list(before)
+    known = {(line["query"], line["subject"], line["data"] and line["data"]["name"]) for line in done}
+    jobs = [job for job in jobs if (job.query, job.subject, job.data) not in known]
     skipped: list[str] = []
     with tempfile.TemporaryDirectory(prefix="cerise-bench-") as folder, _progress(len(jobs)) as (now, over):
         files: dict[str, Path] = {}

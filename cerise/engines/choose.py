@@ -11,6 +11,7 @@ from cerise.pattern.query import Strategy
 
 ENGINES: dict[str, Engine] = {**nfa.ENGINES, **rcep.ENGINES, "reference": reference.ENGINE}
 TRIED = ("nfa", "nfa-merge", "rcep")
+VARIANTS = ("rcep-left", "rcep-right")  # which of them `rcep` is, it says itself
 
 
 def choose(bound: Bound, options: Options) -> Engine:
@@ -22,7 +23,9 @@ def choose(bound: Bound, options: Options) -> Engine:
         raise PlanError(f"unknown engine '{options.engine}'", hint=did_you_mean(options.engine, ENGINES))
     engine = ENGINES[options.engine]
     if (reason := engine.why_not(bound)) is not None:
-        able = [each.name for each in ENGINES.values() if each.why_not(bound) is None]
+        able = [
+            name for name, each in ENGINES.items() if name not in VARIANTS and each.why_not(bound) is None
+        ]
         raise UnsupportedError(
             f"engine '{engine.name}' cannot run this query: {reason}", hint=f"use {' or '.join(able)}"
         )
@@ -35,7 +38,8 @@ def reasons(bound: Bound, options: Options) -> str:
     why = "as asked" if options.engine else _cheapest(bound)[1]
     unfit: dict[str, list[str]] = {}
     explodes = bound.query.strategy is Strategy.ANY  # else nobody would ask for recomputation
-    for each in (engine for name, engine in ENGINES.items() if explodes or name != "rcep"):
+    named = [name for name in ENGINES if name != "rcep" or explodes]
+    for each in (ENGINES[name] for name in named if name not in VARIANTS):
         if each.name not in chosen.name.split(" or ") and (reason := each.why_not(bound)) is not None:
             unfit.setdefault(reason, []).append(each.name)
     return "; ".join([why, *(f"not {', '.join(names)}: {reason}" for reason, names in unfit.items())])

@@ -155,7 +155,7 @@ def test_a_subject_with_wrong_matches_voids_the_run(tmp_path: Path, found: str) 
     assert done.returncode == 1
     assert "rise: 'reference' and 'peer' found different matches" in done.stderr
     assert "a figure over wrong matches is void" in done.stderr
-    assert not (tmp_path / "fake.jsonl").exists()
+    assert not list(tmp_path.glob("*.jsonl"))
 
 
 def test_the_order_of_matches_does_not_count(tmp_path: Path) -> None:
@@ -272,3 +272,29 @@ def test_part_of_a_suite_is_not_written_over_the_whole(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "nothing is written" in done.stdout
     assert "did you mean 'reference'?" in bench(tmp_path / "suites/fake.toml", "--only", "refrence").stderr
+
+
+def test_a_run_that_ended_early_is_gone_on_with(tmp_path: Path) -> None:
+    suite = fake(tmp_path, found="raise SystemExit('no')")
+    ways = (suite, "--repeat", 1, "--out", tmp_path)
+    assert bench(*ways).returncode == 1
+    assert not (tmp_path / "fake.jsonl").exists()
+    (first,) = lines(tmp_path / "fake.part.jsonl")
+    assert first["subject"] == "reference"
+    adapter = tmp_path / "peers/fake/adapter.py"
+    adapter.write_text(ADAPTER.format(root=str(ROOT), found=COUNT))
+    done = bench(*ways, "--resume")
+    assert done.returncode == 0, done.stderr
+    kept, new = lines(tmp_path / "fake.jsonl")
+    assert kept["date"] == first["date"] < new["date"]  # not measured again
+    assert kept["speedup"]
+    assert not (tmp_path / "fake.part.jsonl").exists()
+    assert "there is no fake.part.jsonl to go on with" in bench(*ways, "--resume").stderr
+
+
+def test_figures_of_two_states_of_the_code_are_not_joined(tmp_path: Path) -> None:
+    ways = (fake(tmp_path, found="raise SystemExit('no')"), "--repeat", 1, "--out", tmp_path)
+    bench(*ways)
+    part = tmp_path / "fake.part.jsonl"
+    part.write_text(json.dumps(lines(part)[0] | {"commit": "0123"}) + "\n")
+    assert "fake.part.jsonl is of another commit" in bench(*ways, "--resume").stderr

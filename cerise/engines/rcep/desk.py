@@ -14,9 +14,10 @@ from cerise.kernels.jit import get, kernel
     D_EVENTS, D_MASKS, D_PARTS, D_POINTS, D_NUMBERS, D_OPENS, D_FLOORS,
     # lists of events: where all of them lie, where each begins, how many partitions, each event's place
     D_LISTS, D_STARTS, D_COUNT_PARTS, D_VARS, D_PLACES,
-    # what prunes: for each edge and event the trigger it may lead to; what comparisons say
-    D_STAMPS, D_STAMP, D_EDGES, D_WAYS, D_LINK_OF, D_SLOTS, D_SLOT_COUNT, D_BY_RIGHT, D_JUDGED, D_HAS,
-    D_EQUALS,
+    # what prunes: for each edge and event the trigger it may lead to; where joins begin at the last variable,
+    # for each variable and event too; what comparisons say
+    D_STAMPS, D_ALIVE, D_STAMP, D_EDGES, D_WAYS, D_LINK_OF, D_SLOTS, D_SLOT_COUNT, D_BY_RIGHT, D_JUDGED,
+    D_HAS, D_EQUALS,
     # for each partition and state the latest start that leads there, whatever predicates say
     D_LATEST,
     # the walk: frames, how deep, where its matches may start, how many there are
@@ -26,18 +27,18 @@ from cerise.kernels.jit import get, kernel
     # what is found: where it is written, how much room there is, how much was written
     D_LENGTHS, D_ROWS, D_FOUND, D_FOUND_ROOM, D_FILL, D_WRITTEN, D_COUNTED, D_TESTS,
     DESK_WORDS,
-) = range(45)  # fmt: skip
+) = range(46)  # fmt: skip
 
 # a frame of the walk: the edge tried, the least of its state, its list, a place in it, where the list ends
 F_EDGE, F_LEAST, F_LIST, F_CURSOR, F_END, F_WORDS = range(6)
 # a link: how its sides compare, where they lie, the best of the right sides of events alive, if any
 L_OP, L_LEFT, L_RIGHT, L_HAS, L_BEST, L_WORDS = range(6)
-# an edge, for pruning: its variable's bit, whether it ends matches and only that, the edges that may follow,
-# the links to these, comparisons with the trigger, and the links from edges before
+# an edge, for pruning: its variable and that one's bit, whether it ends matches and only that, the edges
+# that may follow, the links to these, comparisons with the trigger, and the links from edges before
 (
-    P_BIT, P_ACCEPTS, P_TERMINAL, P_FIRST, P_LAST, P_LINKS, P_JUDGED, P_JUDGED_END, P_RIGHT, P_RIGHT_END,
-    P_WORDS,
-) = range(11)  # fmt: skip
+    P_VAR, P_BIT, P_ACCEPTS, P_TERMINAL, P_FIRST, P_LAST, P_LINKS, P_JUDGED, P_JUDGED_END, P_RIGHT,
+    P_RIGHT_END, P_WORDS,
+) = range(12)  # fmt: skip
 # a comparison with the event that completes a match
 J_OP, J_LEFT, J_RIGHT, J_WORDS = range(4)
 # an equality: its variable, events by (partition, value), and for each event of the variable its equals there

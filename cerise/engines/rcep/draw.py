@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from cerise.engines.rcep.comparisons import Comparison, Side
 from cerise.engines.rcep.layers import Layers
-from cerise.engines.rcep.plan import Plan
+from cerise.engines.rcep.plan import Joins, Plan
 from cerise.pattern.expr import At
 from cerise.pattern.nodes import And, Kleene, Node, Seq, Var
 from cerise.pattern.show import show_expr
@@ -24,7 +25,9 @@ def draw(plan: Plan) -> dict[str, str]:
         "trigger": f"an event that can be {' or '.join(ends)}: matches that end with it are joined then"
         if ends
         else "never",
-        "tree": "\n".join(_tree(each.pattern) for each in branches) or "none: WHERE can never hold",
+        "tree": "\n".join(_tree(each.pattern, plan.joins) for each in branches)
+        or "none: WHERE can never hold",
+        "joins": f"{plan.joins.value}: {plan.why}",
     }
     pruning = {
         "by the last event": [number for numbers in plan.judged.values() for number in numbers],
@@ -69,8 +72,8 @@ def _chain(layers: Layers) -> str:
     return " → ".join([*names, layers.last])
 
 
-def _tree(node: Node) -> str:
-    """Return the joins of a pattern, the last variable's first: a ⋈ (b ⋈ c)."""
+def _tree(node: Node, joins: Joins) -> str:
+    """Return the joins of a pattern, those that come first inmost: (a ⋈ b) ⋈ c, or a ⋈ (b ⋈ c)."""
     match node:
         case Var(name):
             return name
@@ -78,10 +81,11 @@ def _tree(node: Node) -> str:
             return f"{var.name}+"
         case Seq(items) | And(items):
             sign = " ⋈ " if isinstance(node, Seq) else " × "
-            tree = _tree(items[-1])
-            for item in reversed(items[:-1]):
-                tree = f"{_inside(_tree(item))}{sign}{_inside(tree)}"
-            return tree
+            parts = [_tree(item, joins) for item in items]
+            if joins is Joins.LEFT:
+                return functools.reduce(lambda left, right: f"{_inside(left)}{sign}{_inside(right)}", parts)
+            parts.reverse()
+            return functools.reduce(lambda right, left: f"{_inside(left)}{sign}{_inside(right)}", parts)
     raise AssertionError(node)
 
 

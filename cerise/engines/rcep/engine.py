@@ -10,14 +10,14 @@ from cerise.engines.nfa.derived import Mixed
 from cerise.engines.nfa.program import Unfit
 from cerise.engines.rcep.draw import draw, draw_layers
 from cerise.engines.rcep.layers import layers_for
-from cerise.engines.rcep.plan import plan_of
+from cerise.engines.rcep.plan import Joins, plan_of
 from cerise.pattern.bound import Bound
 
 
-def why_not(bound: Bound) -> str | None:
+def why_not(bound: Bound, joins: Joins | None = None) -> str | None:
     """Say why a query cannot be recomputed, whatever it reads from; None where it can."""
     try:
-        plan_of(bound)
+        plan_of(bound, joins)
     except (Unfit, Mixed) as reason:
         return str(reason)
     return None
@@ -41,11 +41,12 @@ def waits(bound: Bound) -> bool:
 class Rcep:
     """An engine that recomputes matches."""
 
-    name: str = "rcep"
+    name: str
+    joins: Joins | None = None
 
     def why_not(self, bound: Bound) -> str | None:
         """Say why this engine cannot run a query; None where it can."""
-        if (reason := why_not(bound)) is not None or bound.source is None:
+        if (reason := why_not(bound, self.joins)) is not None or bound.source is None:
             return reason
         reason = self.why_not(bound.source)
         return None if reason is None else f"of the query that it reads from, {reason}"
@@ -60,15 +61,18 @@ class Rcep:
             return CountingMatcher(plan_of(bound), options)
         from cerise.engines.rcep.matcher import RcepMatcher
 
-        return RcepMatcher(plan_of(bound), options)
+        return RcepMatcher(plan_of(bound, self.joins), options)
 
     def explain(self, bound: Bound) -> Mapping[str, str]:
         """Show the query tree and what prunes it."""
         if bound.query.totals is None:
-            return draw(plan_of(bound))
+            return draw(plan_of(bound, self.joins))
         if (why := why_enumerated(bound)) is not None:
-            return {**draw(plan_of(bound)), "counted": f"one by one, as they are found: {why}"}
+            return {**draw(plan_of(bound, self.joins)), "counted": f"one by one, as they are found: {why}"}
         return {"counted": "without making them", **draw_layers(layers_for(bound))}
 
 
-ENGINES: dict[str, Rcep] = {"rcep": Rcep()}
+ENGINES: dict[str, Rcep] = {
+    engine.name: engine
+    for engine in (Rcep("rcep"), Rcep("rcep-left", Joins.LEFT), Rcep("rcep-right", Joins.RIGHT))
+}

@@ -3,34 +3,63 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from cerise.engines.base import Matches, Options
+from cerise.engines.nfa.columns import Columns
+from cerise.engines.nfa.layout import COL_FAULTS
 from cerise.engines.nfa.machine import A_COLS, G_NEED, G_NODES, G_RUNS, MAX
 from cerise.engines.nfa.matcher import too_many_matches
+from cerise.engines.nfa.program import Program
 from cerise.engines.nfa.tables import Memory
 from cerise.engines.rcep import desk as at
 from cerise.engines.rcep.plan import Plan
-from cerise.engines.rcep.stream import Recomputing
+from cerise.engines.rcep.stream import Recomputing, forget
 from cerise.engines.rcep.tables import Desk
 from cerise.engines.rcep.walk import follow_kept, recompute
 from cerise.engines.rcep.window import Piece
+from cerise.kernels import formulas
 from cerise.pattern.query import Output
+from cerise.pattern.values import Fault
 
 Ints = npt.NDArray[np.int64]
+
+
+class _Mirror:
+    """What the walk of the mirrored query needs: its formulas, its runs, and columns as these read them."""
+
+    def __init__(self, program: Program, options: Options, on_fault: Callable[[Fault], None]) -> None:
+        self.edge = formulas.load(program.source).edge
+        self.memory = Memory(program, options.max_runs, backtracks=False)
+        self._columns = Columns(program, on_fault, whole=True)
+        self.memory.m[A_COLS] = self._columns.address
+
+    def read(self, piece: Piece) -> None:
+        """Make the columns of a piece ready."""
+        self._columns.texts.keep(np.zeros(0, np.int64), forget)
+        self._columns.read(piece.events, forget)
+        self._points = np.ascontiguousarray(piece.points)
+        self._columns.at(0, 0, self._points)
+
+    def faults(self) -> int:
+        """Return how often something could not be computed, since the last time."""
+        count = int(self._columns.words[COL_FAULTS])
+        self._columns.words[COL_FAULTS] = 0
+        return count
 
 
 class RcepMatcher(Recomputing):
     """A query whose matches are made."""
 
     def __init__(self, plan: Plan, options: Options) -> None:
-        super().__init__(plan, options, plan.compared)
+        super().__init__(plan, options, plan.compared + (plan.mirror.compared if plan.mirror else ()))
         program, query = self.program, self.program.bound.query
         self._memory = Memory(program, options.max_runs, backtracks=False)
         self._memory.m[A_COLS] = self._columns.address
+        self._mirror = _Mirror(plan.mirror.program, options, self._on_fault) if plan.mirror else None
         alone = query.output is Output.NON_OVERLAPPING
         limit = 1 if alone else query.limit or 0
         self._desk = Desk(plan, counts=program.counts_only, limit=limit, alone=alone)
@@ -41,12 +70,16 @@ class RcepMatcher(Recomputing):
         begun = time.perf_counter()
         desk = self._desk
         desk.lay(piece, masks, self._sides.keys(self._columns, masks, piece.fresh))
+        edge, back = self._formulas.edge, 0
+        if self._mirror is not None:
+            self._mirror.read(piece)
+            edge, back = self._mirror.edge, self._mirror.memory.address
         follow_kept(self._memory.address, desk.address, first)
         desk.w[at.D_NEXT], desk.w[at.D_DEPTH] = first, -1
         status = at.FULL
         while status != at.DONE:
             with np.errstate(all="ignore"):
-                status = recompute(self._formulas.edge, self._memory.address, desk.address, last)
+                status = recompute(edge, self._memory.address, back, desk.address, last)
             if status == at.TOO_MANY:
                 point = int(piece.points[desk.w[at.D_NEXT]])
                 raise too_many_matches(self.program, self.options.max_runs, point)
@@ -55,6 +88,8 @@ class RcepMatcher(Recomputing):
             self.report.matching_seconds += time.perf_counter() - begun
             yield from self._written()
             begun = time.perf_counter()
+        if self._mirror is not None:
+            self.report.uncomputable += self._mirror.faults()
         self._bar_taken(piece)
 
     def _written(self) -> Iterator[Matches]:
@@ -87,10 +122,13 @@ class RcepMatcher(Recomputing):
 
     def _deepen(self) -> None:
         """Make room for longer matches."""
-        m, depth = self._memory.m, 2 * int(self._desk.w[at.D_ROOM])
-        m[G_RUNS] = m[G_NODES] = self._desk.w[at.D_ROOM]
-        m[G_NEED] = depth
-        self._memory.make_room()
+        memory, depth = (
+            self._mirror.memory if self._mirror else self._memory,
+            2 * int(self._desk.w[at.D_ROOM]),
+        )
+        memory.m[G_RUNS] = memory.m[G_NODES] = self._desk.w[at.D_ROOM]
+        memory.m[G_NEED] = depth
+        memory.make_room()
         self._desk.deepen(depth)
 
     def _counted(self) -> Iterator[Matches]:

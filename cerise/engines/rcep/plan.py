@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 
 from cerise.engines.nfa.automaton import Automaton, looks_ahead
 from cerise.engines.nfa.engine import program_of
 from cerise.engines.nfa.program import Program, Unfit
 from cerise.engines.rcep.comparisons import Comparison, Step, comparison_of, is_sequence, judging, linking
+from cerise.engines.rcep.cost import cost
+from cerise.engines.rcep.mirror import mirrored
 from cerise.pattern.bound import Bound
 from cerise.pattern.expr import At
 from cerise.pattern.query import Output, Strategy
+
+WORTH_IT = (
+    2.0  # how much more the joins from the first variable on must cost: what comes from them is in order
+)
+
+
+class Joins(Enum):
+    """Where joins begin [RCEP §2.2]: at the first variable, or at the trigger."""
+
+    LEFT = "left-deep"
+    RIGHT = "right-deep"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +43,8 @@ class Plan:
         judged: for an edge, comparisons of its event with the one that completes the match.
         equal: for an edge, an equality between an event bound before, by its variable, and its own.
         waits: whether a NOT looks beyond the event that completes a match.
-        ordered: whether matches of one event are found in the order of S7.1.
+        mirror: the plan of the mirrored query, whose automata are walked where joins begin at the trigger.
+        why: why joins begin where they do.
     """
 
     program: Program
@@ -40,16 +55,43 @@ class Plan:
     judged: dict[int, tuple[int, ...]]
     equal: dict[int, int]
     waits: bool
-    ordered: bool
+    mirror: Plan | None = None
+    why: str = ""
+
+    @property
+    def joins(self) -> Joins:
+        """Where joins begin."""
+        return Joins.LEFT if self.mirror is None else Joins.RIGHT
 
 
 @functools.lru_cache(maxsize=64)
-def plan_of(bound: Bound) -> Plan:
+def plan_of(bound: Bound, joins: Joins | None = None) -> Plan:
     """Return the plan of a query, made once.
 
+    Args:
+        bound: the query.
+        joins: where joins begin; None: where it should cost less.
+
     Raises:
-        Unfit: recomputation cannot run the query, or it makes no sense.
+        Unfit: recomputation cannot run the query, or so, or it makes no sense.
     """
+    plan = _planned(bound)
+    if joins is Joins.LEFT:
+        return replace(plan, why="as asked")
+    try:
+        mirror = _planned(mirrored(bound))
+    except Unfit as reason:
+        if joins is Joins.RIGHT:
+            raise
+        return replace(plan, why=str(reason))
+    if joins is Joins.RIGHT:
+        return replace(plan, mirror=mirror, why="as asked")
+    left, right = _cost(plan, plan), _cost(mirror, plan)
+    why = f"about {left:.2g} partial matches per trigger if left-deep, {right:.2g} if right-deep"
+    return replace(plan, mirror=mirror if left > WORTH_IT * right else None, why=why)
+
+
+def _planned(bound: Bound) -> Plan:
     if bound.query.strategy is not Strategy.ANY:
         raise Unfit(
             f"{bound.query.strategy.value} leaves few runs: nothing is to be gained by recomputing them"
@@ -59,11 +101,27 @@ def plan_of(bound: Bound) -> Plan:
     if waits and program.by_position:
         raise Unfit("a NOT at the end of a window that counts events needs runs that wait")
     sequences = [is_sequence(each.branch.pattern) for each in program.automata]
-    ordered = len(sequences) <= 1 and all(sequences)
     chooses = bound.query.output is Output.NON_OVERLAPPING or bound.query.limit is not None
-    if chooses and not ordered:
+    if chooses and not (len(sequences) <= 1 and all(sequences)):
         raise Unfit("it chooses among matches, and those of AND, OR and ? are recomputed in no order")
-    return _Planner(program).plan(waits=waits, ordered=ordered)
+    return _Planner(program).plan(waits=waits)
+
+
+def _cost(walked: Plan, plan: Plan) -> float:
+    """Return what it should cost to walk the automata of a plan, or of its mirror, for one trigger."""
+    total = 0.0
+    for number, automaton in enumerate(walked.program.automata):
+        here = [j for j, branch in enumerate(plan.branches) if branch == number]
+        (last,) = {
+            plan.steps[j].var
+            for j in here
+            if plan.program.automata[number].states[plan.steps[j].edge.target].accepts is not None
+        }
+        judged = {
+            plan.steps[j].var: tuple(plan.compared[test] for test in plan.judged.get(j, ())) for j in here
+        }
+        total += cost(automaton, last, judged)
+    return total
 
 
 class _Planner:
@@ -75,7 +133,7 @@ class _Planner:
         self.compared: dict[Comparison, int] = {}
         self.rows = list(_rows(program))
 
-    def plan(self, *, waits: bool, ordered: bool) -> Plan:
+    def plan(self, *, waits: bool) -> Plan:
         links: dict[tuple[int, int], int] = {}
         judged: dict[int, tuple[int, ...]] = {}
         equal: dict[int, int] = {}
@@ -92,7 +150,7 @@ class _Planner:
             equal |= self._equal(here, known)
         return Plan(
             self.program, tuple(step for _, step in self.rows), tuple(branch for branch, _ in self.rows),
-            tuple(self.compared), links, judged, equal, waits, ordered,
+            tuple(self.compared), links, judged, equal, waits,
         )  # fmt: skip
 
     def _number(self, compared: Comparison) -> int:

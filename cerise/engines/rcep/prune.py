@@ -14,6 +14,7 @@ from cerise.engines.nfa.machine import H_STARTS, deadline_of
 from cerise.engines.rcep.desk import (
     AT_LEAST,
     AT_MOST,
+    D_ALIVE,
     D_BY_RIGHT,
     D_EDGES,
     D_EVENTS,
@@ -53,6 +54,7 @@ from cerise.engines.rcep.desk import (
     P_RIGHT,
     P_RIGHT_END,
     P_TERMINAL,
+    P_VAR,
     P_WORDS,
     holds,
     list_start,
@@ -170,6 +172,7 @@ def prune(m: int, w: int, p: int) -> int:
     lists, points, masks = get(w, D_LISTS), get(w, D_POINTS), get(w, D_MASKS)
     edges, count, part = get(w, D_EDGES), get(w, D_EVENTS), get(get(w, D_PARTS), p)
     opens, stamps, judged, starts = get(w, D_OPENS), get(w, D_STAMPS), get(w, D_JUDGED), get(m, H_STARTS)
+    of_variables = get(w, D_ALIVE)
     stamp = get(w, D_STAMP) + 1
     put(w, D_STAMP, stamp)
     point, floor, first = get(points, p), get(get(w, D_FLOORS), part), -1
@@ -191,6 +194,8 @@ def prune(m: int, w: int, p: int) -> int:
             if get(stamps, j * count + e) == stamp:
                 put(has, j, 1)
                 note_alive(slots, by_right, ways + 8 * P_WORDS * j, e)
+                if of_variables:
+                    put(of_variables, get(ways + 8 * P_WORDS * j, P_VAR) * count + e, stamp)
                 if j >= starts:
                     first = e
     return first

@@ -103,13 +103,13 @@ class Recomputing(ABC):
             self.report.uncomputable += int(self._columns.words[COL_FAULTS])
             self._columns.words[COL_FAULTS] = 0
         self._window.keep(piece, masks != 0, 2 if self.plan.waits else 1)
-        self._columns.texts.keep(np.zeros(0, np.int64), _forget)
+        self._columns.texts.keep(np.zeros(0, np.int64), forget)
         self.report.matching_seconds += time.perf_counter() - begun
 
     def _fit(self, piece: Piece, points: Ints, masks: Ints) -> None:
         """Make the columns ready, and find the variables that each event fits."""
         columns = self._columns
-        columns.read(piece.events, _forget)
+        columns.read(piece.events, forget)
         columns.at(0, 0, points)
         assert self._formulas.fits is not None
         self._formulas.fits(len(piece), columns.address, masks.ctypes.data)
@@ -138,5 +138,5 @@ class Recomputing(ABC):
         self.report.uncomputable += 1
 
 
-def _forget(_codes: Ints) -> None:
+def forget(_codes: Ints) -> None:
     """No string is remembered from piece to piece."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from cerise.engines.nfa.rows import E_ACCEPTS, E_BIT, E_TARGET, E_TERMINAL, S_FIRST, S_LAST
+from cerise.engines.nfa.rows import E_ACCEPTS, E_BIT, E_TARGET, E_TERMINAL, E_VAR, S_FIRST, S_LAST
 from cerise.engines.rcep import desk as at
 from cerise.engines.rcep.plan import Plan
 from cerise.engines.rcep.prune import fill_lists
@@ -32,7 +32,7 @@ class Desk:
         self._ways = np.zeros((len(edges), at.P_WORDS), np.int64)
         states = plan.program.tables.states[edges[:, E_TARGET]]
         for word, column in (
-            (at.P_BIT, edges[:, E_BIT]), (at.P_ACCEPTS, edges[:, E_ACCEPTS]),
+            (at.P_VAR, edges[:, E_VAR]), (at.P_BIT, edges[:, E_BIT]), (at.P_ACCEPTS, edges[:, E_ACCEPTS]),
             (at.P_TERMINAL, edges[:, E_TERMINAL]), (at.P_FIRST, states[:, S_FIRST]),
             (at.P_LAST, states[:, S_LAST]),
         ):  # fmt: skip
@@ -92,6 +92,8 @@ class Desk:
         self._room(at.D_FLOORS, parts)[:] = -1
         self._room(at.D_LATEST, parts * states)[:] = -1
         self._room(at.D_STAMPS, int(w[at.D_EDGES]) * events)  # stamps of former pieces are older than any
+        if self.plan.mirror is not None:
+            self._room(at.D_ALIVE, self.variables * events)
         self._list_events(masks, piece)
         self._keys = keys
         self._lay_links()
@@ -149,14 +151,16 @@ class Desk:
 
     def _lay_equals(self, piece: Piece) -> None:
         """List the events that an equality finds, by partition and value, and where each value's are."""
-        rows = np.full((max(int(self.w[at.D_EDGES]), 1), at.Q_WORDS), -1, np.int64)
-        names = [var.name for var in self.plan.program.bound.variables]
+        plan = self.plan.mirror or self.plan
+        every_key = self._keys[len(self.plan.compared) :] if self.plan.mirror else self._keys
+        rows = np.full((max(len(plan.steps), 1), at.Q_WORDS), -1, np.int64)
+        names = [var.name for var in plan.program.bound.variables]
         self._equal: list[Ints] = []
-        for j, number in self.plan.equal.items():
-            keys = self._keys[number]
+        for j, number in plan.equal.items():
+            keys = every_key[number]
             if keys is None:
                 continue
-            var = names.index(self.plan.steps[j].var)
+            var = names.index(plan.steps[j].var)
             mine = np.flatnonzero(
                 ((self._arrays[at.D_MASKS] >> var) & 1 != 0) & (piece.parts >= 0) & (keys.right != at.NULL)
             )
@@ -164,7 +168,7 @@ class Desk:
             low, high = _places(order, keys, piece.parts)
             self._equal += [order, low, high]
             rows[j] = [
-                names.index(self.plan.compared[number].left.var),
+                names.index(plan.compared[number].left.var),
                 *(a.ctypes.data for a in (order, low, high)),
             ]
         self._put(at.D_EQUALS, rows)

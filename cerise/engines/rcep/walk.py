@@ -1,20 +1,19 @@
 """Recomputation [RCEP §2.3]: when an event arrives that can be the last of a match, join what leads to it.
 
-The joins are a walk in depth from the first variable on, over the events that pruning left alive, each
-judged by the formula of its edge. So a subset of a Kleene variable's events is given up as soon as a
-predicate on its newest two fails, and the matches of one event come in the order of S7.1: a variable's
-events are tried in stream order, and what comes next before one more of the same.
+The joins of a left-deep plan are a walk in depth from the first variable on, over the events that pruning
+left alive, each judged by the formula of its edge. So a subset of a Kleene variable's events is given up as
+soon as a predicate on its newest two fails, and the matches of one event come in the order of S7.1: a
+variable's events are tried in stream order, and what comes next before one more of the same.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.nfa.layout import NODE, PREV, SEQ, VAR
+from cerise.engines.nfa.layout import SEQ, VAR
 from cerise.engines.nfa.machine import (
     A_COLS,
     A_NODES,
-    A_RUN_BYTES,
     H_BY_POSITION,
     H_STARTS,
     H_STARTS_END,
@@ -46,8 +45,6 @@ from cerise.engines.nfa.rows import (
     E_BRANCH,
     E_TARGET,
     E_TERMINAL,
-    E_TEST,
-    E_UPDATE,
     E_VAR,
     LEADING,
     N_AFTER,
@@ -63,21 +60,14 @@ from cerise.engines.nfa.rows import (
     V_BIT,
     V_WRITE,
 )
+from cerise.engines.rcep.back import walk_back
 from cerise.engines.rcep.desk import (
     D_ALONE,
-    D_COUNTED,
-    D_COUNTS,
-    D_DEEPEST,
     D_DEPTH,
     D_EQUALS,
     D_EVENTS,
-    D_FILL,
     D_FLOORS,
-    D_FOUND,
-    D_FOUND_ROOM,
-    D_FRAMES,
     D_LATEST,
-    D_LENGTHS,
     D_LIMIT,
     D_LISTS,
     D_LOW,
@@ -85,18 +75,14 @@ from cerise.engines.rcep.desk import (
     D_MASKS,
     D_MOST,
     D_NEXT,
-    D_NUMBERS,
     D_OPENS,
     D_PARTS,
     D_POINTS,
     D_ROOM,
-    D_ROWS,
     D_STAMP,
     D_STAMPS,
     D_TESTS,
     D_TRIGGERS,
-    D_VARS,
-    D_WRITTEN,
     DEEPER,
     DONE,
     F_CURSOR,
@@ -104,7 +90,6 @@ from cerise.engines.rcep.desk import (
     F_END,
     F_LEAST,
     F_LIST,
-    F_WORDS,
     FULL,
     PATIENCE,
     PAUSED,
@@ -118,39 +103,8 @@ from cerise.engines.rcep.desk import (
     list_start,
 )
 from cerise.engines.rcep.prune import prune
+from cerise.engines.rcep.steps import begin_frame, bind, frame_row, has_room, next_edge, passes, write_match
 from cerise.kernels.jit import ask, get, int64, kernel, put, void
-
-
-@kernel()
-def frame_row(w: int, d: int) -> int:
-    """Return where the frame of a depth lies."""
-    return get(w, D_FRAMES) + 8 * F_WORDS * d
-
-
-# ---- binding
-
-
-@kernel()
-def passes(edge: Any, m: int, w: int, d: int, j: int, e: int) -> bool:
-    """Whether an edge lets an event follow the d events bound."""
-    put(w, D_TESTS, get(w, D_TESTS) + 1)
-    test = get(edge_row(m, j), E_TEST)
-    return test < 0 or ask(edge, test, run_row(m, d), 0, e, get(m, A_COLS), get(m, A_NODES)) != 0
-
-
-@kernel()
-def bind(edge: Any, m: int, d: int, j: int, e: int) -> None:
-    """Bind an event after the d events bound: run d + 1 is run d with it, node d is its node."""
-    way, run, row, node = edge_row(m, j), run_row(m, d), run_row(m, d + 1), node_row(m, d)
-    for i in range(get(m, A_RUN_BYTES) >> 3):
-        put(row, i, get(run, i))
-    put(node, PREV, d - 1)
-    put(node, SEQ, e)
-    put(node, VAR, get(way, E_VAR))
-    put(row, NODE, d)
-    if get(way, E_UPDATE) >= 0:
-        ask(edge, get(way, E_UPDATE), run, row, e, get(m, A_COLS), get(m, A_NODES))
-
 
 # ---- negation (§6)
 
@@ -221,40 +175,6 @@ def is_vetoed(edge: Any, m: int, w: int, d: int, branch: int, p: int) -> bool:
 
 
 @kernel()
-def has_room(w: int, d: int) -> bool:
-    """Whether one more match of d + 1 events can be written."""
-    if get(w, D_COUNTS):
-        return True
-    if get(w, D_WRITTEN) >= get(w, D_ROWS):
-        return False
-    for v in range(get(w, D_VARS)):
-        if get(get(w, D_FILL), v) + d + 1 > get(w, D_FOUND_ROOM):
-            return False
-    return True
-
-
-@kernel()
-def write_match(m: int, w: int, d: int) -> None:
-    """Write the d + 1 events bound, or only count the match."""
-    put(w, D_MADE, get(w, D_MADE) + 1)
-    put(w, D_COUNTED, get(w, D_COUNTED) + 1)
-    if get(w, D_COUNTS):
-        return
-    variables, fill = get(w, D_VARS), get(w, D_FILL)
-    lengths = get(w, D_LENGTHS) + 8 * variables * get(w, D_WRITTEN)
-    for v in range(variables):
-        put(lengths, v, 0)
-    for i in range(d + 1):
-        node = node_row(m, i)
-        v = get(node, VAR)
-        at = v * get(w, D_FOUND_ROOM) + get(fill, v)
-        put(get(w, D_FOUND), at, get(get(w, D_NUMBERS), get(node, SEQ)))
-        put(fill, v, get(fill, v) + 1)
-        put(lengths, v, get(lengths, v) + 1)
-    put(w, D_WRITTEN, get(w, D_WRITTEN) + 1)
-
-
-@kernel()
 def complete(edge: Any, m: int, w: int, d: int, j: int, p: int) -> None:
     """Complete a match of the d events bound with the trigger, if it passes."""
     if not passes(edge, m, w, d, j, p):
@@ -266,29 +186,10 @@ def complete(edge: Any, m: int, w: int, d: int, j: int, p: int) -> None:
         return
     if get(branch_row(m, branch), B_NEGATES) and is_vetoed(edge, m, w, d, branch, p):
         return
-    write_match(m, w, d)
+    write_match(m, w, d, 1)
 
 
 # ---- the walk
-
-
-@kernel()
-def begin_frame(w: int, d: int, first: int, last: int) -> None:
-    """Begin with the last of the edges that may come next: what follows comes before one more of the same."""
-    frame = frame_row(w, d)
-    put(frame, F_EDGE, last - 1)
-    put(frame, F_LEAST, first)
-    put(frame, F_CURSOR, -1)
-    put(w, D_DEPTH, d)
-    if d > get(w, D_DEEPEST):
-        put(w, D_DEEPEST, d)
-
-
-@kernel()
-def next_edge(frame: int) -> None:
-    """Go on to the next edge of a frame."""
-    put(frame, F_EDGE, get(frame, F_EDGE) - 1)
-    put(frame, F_CURSOR, -1)
 
 
 @kernel()
@@ -414,9 +315,16 @@ def follow_kept(m: int, w: int, last: int) -> None:
         note_latest(m, w, e)
 
 
-@kernel(int64(int64, int64, int64, int64))
-def recompute(edge: Any, m: int, w: int, last: int) -> int:
+@kernel(int64(int64, int64, int64, int64, int64))
+def recompute(edge: Any, m: int, back: int, w: int, last: int) -> int:
     """Find the matches that events complete, from the next trigger on up to an event.
+
+    Args:
+        edge: the formulas of the automaton that is walked.
+        m: the machine of the query.
+        back: that of the mirrored query where joins start from the last variable; 0: from the first.
+        w: the desk.
+        last: the event to stop before.
 
     Returns:
         DONE; FULL where matches must be taken away first, DEEPER where a match is longer than there is room,
@@ -425,18 +333,20 @@ def recompute(edge: Any, m: int, w: int, last: int) -> int:
     while get(w, D_NEXT) < last:
         p = get(w, D_NEXT)
         if get(w, D_DEPTH) < 0:
-            low = -1
+            first = -1
             ends = get(get(w, D_PARTS), p) >= 0 and get(get(w, D_MASKS), p) & get(w, D_TRIGGERS) != 0
             if ends and may_complete(m, w, p):
-                low = prune(m, w, p)
-            if low < 0 and not (ends and opens_alone(m, w, p)):
+                first = prune(m, w, p)
+            if first < 0 and not (ends and opens_alone(m, w, p)):
                 note_latest(m, w, p)
                 put(w, D_NEXT, p + 1)
                 continue
-            put(w, D_LOW, low if low >= 0 else p)
+            put(w, D_LOW, first if first >= 0 else p)
             put(w, D_MADE, 0)
-            begin_frame(w, 0, get(m, H_STARTS), get(m, H_STARTS_END))
-        status = walk(edge, m, w, p, get(w, D_LOW))
+            walked = back or m
+            begin_frame(w, 0, get(walked, H_STARTS), get(walked, H_STARTS_END))
+        low = get(w, D_LOW)
+        status = walk_back(edge, back, w, p, low) if back else walk(edge, m, w, p, low)
         if status != DONE:
             return status
         if get(w, D_ALONE) and get(w, D_MADE):
