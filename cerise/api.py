@@ -98,16 +98,18 @@ def find(
     roles = Roles(time, type, key, order, params)
     if is_sql(query):
         reject_roles(roles)
-        return _matched(GivenRows.of(events, str(query), options, engine, version, dialect))
+        given = GivenRows.of(events, str(query), options, engine, version, dialect)
+        return _matched(given, noted=False).matches
     return _found(Given.of(events, query, roles, options, engine, version), noted=False).matches
 
 
-def _matched(given: GivenRows) -> Any:
+def _matched(given: GivenRows, *, noted: bool) -> Found:
     if isinstance(given.events, pa.Table):
-        return run_rows(given.bound, given.events, given.options)
+        report = Report()
+        return Found(run_rows(given.bound, given.events, given.options, report), report if noted else None)
     from cerise.spark import rows
 
-    return rows.found(given.events, given.bound, given.options)
+    return Found(*rows.found(given.events, given.bound, given.options, noted=noted))
 
 
 def sql(spark: Any, text: str, *, dialect: str = "standard", options: Options | None = None) -> Any:
@@ -142,6 +144,7 @@ def run(
     engine: str | None = None,
     options: Options | None = None,
     version: int | None = None,
+    dialect: str = "standard",
 ) -> Found:
     """Find the matches of a query, and keep account of what is done. Takes what `find` takes.
 
@@ -149,11 +152,12 @@ def run(
         `matches`, what `find` returns; and `report`, the figures. On Spark nothing has run yet, and the
         report fills with the first action on the matches.
     """
+    roles = Roles(time, type, key, order, params)
     if is_sql(query):
-        raise UnsupportedError("there is no account of how SQL is run", hint="use find, or sql, and explain")
-    return _found(
-        Given.of(events, query, Roles(time, type, key, order, params), options, engine, version), noted=True
-    )
+        reject_roles(roles)
+        given = GivenRows.of(events, str(query), options, engine, version, dialect)
+        return _matched(given, noted=True)
+    return _found(Given.of(events, query, roles, options, engine, version), noted=True)
 
 
 def count(

@@ -172,7 +172,7 @@ class Store:
 
         view, options = self._now(version), _options(options, engine)
         if is_sql(query):
-            return Found(store.find_rows(view, self._clause(str(query), view), view.roles, options), None)
+            return Found(*store.find_rows(view, self._clause(str(query), view), view.roles, options))
         return Found(*store.find(view, self._bound(query, view, params, options), options))
 
     def count(

@@ -105,15 +105,21 @@ def flink(lines: list[Line]) -> str:
 
 def _filtered(lines: list[Line], number: int, query: str) -> list[list[str]]:
     of = {line["subject"]: line for line in lines if line["query"] == query}
-    whole = of[SCANNED]["seconds"]["min"] if SCANNED in of else None
+    whole = _least(of[SCANNED]) if SCANNED in of else None
     rows = []
     for name in (each for each in FLINK if each in of):
-        took, kept = of[name]["seconds"]["min"], _kept(lines, number, FLINK[name])
+        took, kept = _least(of[name]), _kept(lines, number, FLINK[name])
         rows.append([
-            query, name, duration(took), f"{kept / of[name]['events']:.2%}" if kept is not None else "",
-            ratio(whole, took), f"{of[name]['matches']:,}",
+            query, name, duration(took) if took else f"gave up: {of[name]['gave_up']['why']}",
+            f"{kept / of[name]['data']['events']:.2%}" if kept is not None else "",
+            ratio(whole, took) if whole and took else "", f"{of[name]['matches']:,}" if took else "",
         ])  # fmt: skip
     return rows
+
+
+def _least(line: Line) -> float | None:
+    """Return the least time of a line; None where it was given up."""
+    return line["seconds"]["min"] if line["seconds"] else None
 
 
 def _kept(lines: list[Line], number: int, method: str | None) -> int | None:

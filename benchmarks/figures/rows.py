@@ -58,7 +58,7 @@ def compared(lines: list[Line]) -> str:
             line["query"],
             f"{line['events']:,}",
             f"{one} ÷ {other}",
-            ratio(took[at]["seconds"]["min"], line["seconds"]["min"]),
+            _how_much(took[at], line),
             "" if goal is None else f"{goal:g}×",
         ]
         for line in lines
@@ -66,6 +66,13 @@ def compared(lines: list[Line]) -> str:
         if line["subject"] == one and (at := (line["query"], other, line["data"]["name"])) in took
     ]
     return table(["query", "events", "speed", "is", "goal"], rows)
+
+
+def _how_much(slow: Line, fast: Line) -> str:
+    """Return a ratio of times; at least that, where one of them was given up."""
+    if slow["gave_up"]:
+        return f"more than {ratio(slow['gave_up']['seconds'], fast['seconds']['min'])}"
+    return ratio(slow["seconds"]["min"], fast["seconds"]["min"])
 
 
 def by_size(lines: list[Line]) -> str:
@@ -130,7 +137,7 @@ def _of(lines: list[Line], query: str) -> list[Line]:
     """Return one line of each subject of a query: on the query's own data, else on the first other."""
     best: dict[str, Line] = {}
     for line in lines:
-        if line["query"] == query:
+        if line["query"] == query and line["seconds"]:
             best.setdefault(line["subject"], line)
     return sorted(best.values(), key=lambda line: list(COLOURS).index(line["subject"]))
 

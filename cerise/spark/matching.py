@@ -20,7 +20,7 @@ from cerise.pattern.bound import Bound
 from cerise.plan.overlap import Halo, Slice
 from cerise.spark.exchange import Cutter, gathered, in_stream_order
 from cerise.spark.frames import quoted
-from cerise.spark.report import Note, Records
+from cerise.spark.report import Note, Records, count, exchanged
 from cerise.store.lake import Group
 from cerise.store.scan import Reading, Scan
 
@@ -121,12 +121,10 @@ class MatchTask:
 def _cut(cutter: Cutter, tables: Iterable[pa.Table], note: Note) -> Iterator[pa.RecordBatch]:
     def counted() -> Iterator[pa.Table]:
         for table in tables:
-            _count(note, "events handed over", len(table))
+            count(note, "events handed over", len(table))
             yield table
 
-    for blob in cutter(counted()):
-        _count(note, "bytes exchanged", blob.nbytes)
-        yield blob
+    yield from exchanged(cutter(counted()), note)
 
 
 def matched(
@@ -148,8 +146,8 @@ def matched(
     def found() -> Iterator[tuple[int, Finding]]:
         begun = time.perf_counter()
         for events in batches:
-            _count(note, "seconds reading", time.perf_counter() - begun)
-            _count(note, "events matched over", len(events[0]))
+            count(note, "seconds reading", time.perf_counter() - begun)
+            count(note, "events matched over", len(events[0]))
             for number, matcher in enumerate(matchers):
                 yield from ((number, each) for each in matcher.feed(positions[number](events[number])))
             begun = time.perf_counter()
@@ -193,10 +191,6 @@ class CombineTask:
             rows = batch.column(0).flatten() if self.nested else batch.to_struct_array()
             ledger.merge(pa.Table.from_struct_array(rows))
         yield from ledger.result().to_batches(max_chunksize=ROWS_AT_ONCE)
-
-
-def _count(note: Note, name: str, more: float) -> None:
-    note[name] = note.get(name, 0) + more
 
 
 def _tagged(table: pa.Table, number: int, queries: Queries) -> Iterator[pa.RecordBatch]:

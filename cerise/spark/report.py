@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.accumulators import AccumulatorParam
 
@@ -57,13 +58,26 @@ class Records:
         return 0 if context is None else context.partitionId()
 
 
+def count(note: Note, name: str, more: float) -> None:
+    """Add to a figure of a note."""
+    note[name] = note.get(name, 0) + more
+
+
+def exchanged(blobs: Iterable[pa.RecordBatch], note: Note) -> Iterator[pa.RecordBatch]:
+    """Yield blobs, and note their size."""
+    for each in blobs:
+        count(note, "bytes exchanged", each.nbytes)
+        yield each
+
+
+RESULT = "rows of the result"
 STEPS = {
     "read": "reading and cutting", "hand over": "handing over and cutting", "match": "matching",
     "chain": "choosing",
 }  # fmt: skip
 COUNTED = (
     "row groups read", "events read", "bytes read", "events handed over", "bytes exchanged",
-    "bytes of the index read", "events kept", "events matched over", "matches",
+    "bytes of the index read", "events kept", "events matched over", "matches", RESULT,
     "values that could not be computed",
 )  # fmt: skip
 

@@ -29,6 +29,7 @@ from cerise.plan.overlap import Targets
 from cerise.plan.row_slices import numbers
 from cerise.spark.exchange import BLOB_ROWS, NUMBERS, blob, placed
 from cerise.spark.matching import ROWS_AT_ONCE
+from cerise.spark.report import RESULT, Note, Records, count, exchanged
 from cerise.spark.row_plan import RowSlices
 from cerise.store.scan import ROW
 
@@ -59,15 +60,19 @@ class SliceRowsTask:
     """Searches slices whose matches do not depend on others."""
 
     sliced: RowSlices
+    records: Records
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what measures are computed from, for the slices whose numbers are given."""
         bound, options = self.sliced.bound, self.sliced.options
-        for number in _numbers(batches):
-            table, own = self.sliced.read(number)
-            for matches in engine.search(_ground(bound, table), (own.low, own.high), options.max_steps):
-                found = to_atoms(bound, table, _offsets(table), matches)
-                yield from found.to_batches(ROWS_AT_ONCE)
+        with self.records.noted("match", self.records.task()) as note:
+            for number in _numbers(batches):
+                table, own = self.sliced.read(number)
+                count(note, "events matched over", len(table))
+                for matches in engine.search(_ground(bound, table), (own.low, own.high), options.max_steps):
+                    found = to_atoms(bound, table, _offsets(table), matches)
+                    count(note, RESULT, len(found))
+                    yield from found.to_batches(ROWS_AT_ONCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +82,23 @@ class TimeRowsTask:
     bound: BoundRows
     options: Options
     targets: Targets
+    records: Records
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what measures are computed from, for the matches that start in a target's own rows."""
         places = NUMBERS(self.targets.count)
-        for place, table in placed(batches):
-            names = [name for name in table.column_names if name != ROW]
-            prepared = prepare(self.bound, table.select(names))
-            own = self.targets.of(times_of(self.bound, prepared, none=0), None)[0][1]
-            ground, whole = _ground(self.bound, prepared), Stretch(0, len(prepared))
-            search = SliceSearch(ground, whole, self.options.max_steps)
-            for matches in search.starting_in(own == places.index(place)):
-                found = to_atoms(self.bound, prepared, _offsets(prepared), matches)
-                yield from found.to_batches(ROWS_AT_ONCE)
+        with self.records.noted("match", self.records.task()) as note:
+            for place, table in placed(batches):
+                count(note, "events matched over", len(table))
+                names = [name for name in table.column_names if name != ROW]
+                prepared = prepare(self.bound, table.select(names))
+                own = self.targets.of(times_of(self.bound, prepared, none=0), None)[0][1]
+                ground, whole = _ground(self.bound, prepared), Stretch(0, len(prepared))
+                search = SliceSearch(ground, whole, self.options.max_steps)
+                for matches in search.starting_in(own == places.index(place)):
+                    found = to_atoms(self.bound, prepared, _offsets(prepared), matches)
+                    count(note, RESULT, len(found))
+                    yield from found.to_batches(ROWS_AT_ONCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +106,24 @@ class RowCandidatesTask:
     """Finds the candidates of slices."""
 
     sliced: RowSlices
+    records: Records
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield for each slice what is known of it, and what the measures of its candidates are made of."""
-        for number in _numbers(batches):
-            table, searched = _ready(self.sliced, number)
-            matches, found = searched.candidates()
-            try:
-                tables = self._rows(matches, table)
-            except CeriseError:  # of a candidate that nobody may come to: whoever does will search again
-                found, tables = _nothing(found), [None]
-            for part, table in enumerate(tables):
-                yield _sent(number, part, found, table)
+        with self.records.noted("match", self.records.task()) as note:
+            for number in _numbers(batches):
+                yield from exchanged(self._candidates(number, note), note)
+
+    def _candidates(self, number: int, note: Note) -> Iterator[pa.RecordBatch]:
+        table, searched = _ready(self.sliced, number)
+        count(note, "events matched over", len(table))
+        matches, found = searched.candidates()
+        try:
+            tables = self._rows(matches, table)
+        except CeriseError:  # of a candidate that nobody may come to: whoever does will search again
+            found, tables = _nothing(found), [None]
+        for part, table in enumerate(tables):
+            yield _sent(number, part, found, table)
 
     def _rows(self, matches: RowMatches, table: pa.Table) -> list[pa.Table | None]:
         """Return what measures are made of, not too much in one table."""
@@ -144,16 +159,22 @@ class RowChainTask:
     """Goes through the slices in order, and takes the candidates that are on the way."""
 
     sliced: RowSlices
+    records: Records
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what measures are computed from, for the matches that are taken."""
+        with self.records.noted("chain", self.records.task()) as note:
+            for table in self._taken(batches):
+                count(note, RESULT, len(table))
+                yield from table.to_batches(ROWS_AT_ONCE)
+
+    def _taken(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         chain = Chain()
         parts = (row for batch in batches for row in batch.to_pylist())
         for number, some in groupby(parts, key=lambda row: row["slice"]):
             received = _Received.of(self.sliced, number, list(some))
             for before, taken in chain.through(received.found, received.search_on):
-                for table in received.atoms(before, taken):
-                    yield from table.to_batches(ROWS_AT_ONCE)
+                yield from received.atoms(before, taken)
 
 
 @dataclass(slots=True)

@@ -36,6 +36,7 @@ from cerise.spark.exchange import BLOBS, NUMBERS, blob, gathered
 from cerise.spark.frames import quote_name
 from cerise.spark.matching import ROWS_AT_ONCE
 from cerise.spark.planner import portions_of
+from cerise.spark.report import RESULT, Records, SparkReport, count, exchanged
 from cerise.spark.row_plan import TASKS_PER_CORE, RowSlices, plan_exchange, plan_files
 from cerise.spark.row_slices import CANDIDATES, RowCandidatesTask, RowChainTask, SliceRowsTask, TimeRowsTask
 from cerise.spark.session import parallelism, session
@@ -50,26 +51,49 @@ if TYPE_CHECKING:
 CUT_AT_ONCE = 1 << 20
 
 
-def found(events: DataFrame | Lake, bound: BoundRows, options: Options) -> DataFrame:
-    """Return the result of a clause over a DataFrame, or over files which tasks read themselves."""
-    if not isinstance(events, Lake):
-        return matched(events, bound, options, parallelism(events.sparkSession))
-    spark = session()
+def found(
+    events: DataFrame | Lake, bound: BoundRows, options: Options, *, noted: bool
+) -> tuple[DataFrame, SparkReport | None]:
+    """Return the result of a clause over a DataFrame, or over files which tasks read themselves.
+
+    Args:
+        events: the rows.
+        bound: the clause.
+        options: how to run it.
+        noted: whether tasks note what they do, for the report that is returned as well.
+    """
+    spark = session() if isinstance(events, Lake) else events.sparkSession
+    report = SparkReport({}, Records.of(spark) if noted else Records())
+    if isinstance(events, Lake):
+        result = _read(spark, events, bound, options, report)
+    else:
+        result = matched(events, bound, options, parallelism(spark), report.records)
+    return result, report if noted else None
+
+
+def _read(
+    spark: SparkSession, lake: Lake, bound: BoundRows, options: Options, report: SparkReport
+) -> DataFrame:
     names = handed_columns(bound)
-    columns = pa.schema([events.columns.field(name) for name in names])
-    schema = _schema(bound, columns, from_arrow_schema(events.columns))
-    reading = _reading(events, names)
-    way = plan_files(events, bound, options, reading, parallelism(spark))
+    columns = pa.schema([lake.columns.field(name) for name in names])
+    schema = _schema(bound, columns, from_arrow_schema(lake.columns))
+    reading = _reading(lake, names)
+    way = plan_files(lake, bound, options, reading, parallelism(spark))
+    every = lake.every()
+    report.known.update({"events": sum(each.span.rows for each in every), "row groups": len(every)})
     if isinstance(way, RowSlices):
-        return _measured(_in_slices(spark, way, schema), bound)
-    portions = portions_of(events.every(), TASKS_PER_CORE * parallelism(spark))
-    read = ReadRows(CutRows(bound, columns, way.targets), reading, portions)
+        return _measured(_in_slices(spark, way, schema, report.records), bound)
+    portions = portions_of(every, TASKS_PER_CORE * parallelism(spark))
+    read = ReadRows(CutRows(bound, columns, way.targets), reading, portions, report.records)
     blobs = spark.range(0, len(portions), 1, len(portions)).mapInArrow(read, BLOBS)
-    return _measured(_gathered(blobs, bound, options, way.targets, schema), bound)
+    return _measured(_gathered(blobs, bound, options, way.targets, schema, report.records), bound)
 
 
-def matched(frame: DataFrame, bound: BoundRows, options: Options, tasks: int) -> DataFrame:
-    """Return the result of a clause over a DataFrame, lazily."""
+def matched(
+    frame: DataFrame, bound: BoundRows, options: Options, tasks: int, records: Records | None = None
+) -> DataFrame:
+    """Return the result of a clause over a DataFrame, lazily; tasks note in the records what they do."""
+    records = records or Records()
     names = handed_columns(bound)
     columns = pa.schema([pa.field(name, bound.type_of(name)) for name in names])
     sql = {each.name: each.sql for each in bound.derived}
@@ -77,30 +101,35 @@ def matched(frame: DataFrame, bound: BoundRows, options: Options, tasks: int) ->
         *(f"{sql.get(name) or quote_name(name)} AS c{i}" for i, name in enumerate(names))
     )
     targets = plan_exchange(bound, options, tasks).targets
-    blobs = handed.mapInArrow(CutRows(bound, columns, targets), BLOBS)
+    blobs = handed.mapInArrow(CutRows(bound, columns, targets, records), BLOBS)
     schema = _schema(bound, columns, frame.schema)
-    return _measured(_gathered(blobs, in_full_order(bound, names), options, targets, schema), bound)
+    return _measured(_gathered(blobs, in_full_order(bound, names), options, targets, schema, records), bound)
 
 
 def _gathered(
-    blobs: DataFrame, bound: BoundRows, options: Options, targets: Targets, schema: StructType
+    blobs: DataFrame,
+    bound: BoundRows,
+    options: Options,
+    targets: Targets,
+    schema: StructType,
+    records: Records,
 ) -> DataFrame:
     """Search what blobs bring to each target."""
-    task: RowsTask | TimeRowsTask = RowsTask(bound, options)
+    task: RowsTask | TimeRowsTask = RowsTask(bound, options, records)
     if targets.length is not None:
-        task = TimeRowsTask(bound, options, targets)
+        task = TimeRowsTask(bound, options, targets, records)
     return blobs.repartition(targets.count, "place").mapInArrow(task, schema)
 
 
-def _in_slices(spark: SparkSession, sliced: RowSlices, schema: StructType) -> DataFrame:
+def _in_slices(spark: SparkSession, sliced: RowSlices, schema: StructType, records: Records) -> DataFrame:
     """Search slices of files; where their matches depend on those before, one more task orders these."""
     count = len(sliced.slices)
     slices = spark.range(0, count, 1, count)
     if not is_chained(sliced.bound):
-        return slices.mapInArrow(SliceRowsTask(sliced), schema)
-    candidates = slices.mapInArrow(RowCandidatesTask(sliced), CANDIDATES)
+        return slices.mapInArrow(SliceRowsTask(sliced, records), schema)
+    candidates = slices.mapInArrow(RowCandidatesTask(sliced, records), CANDIDATES)
     in_order = candidates.repartition(1).sortWithinPartitions("slice", "part")
-    return in_order.mapInArrow(RowChainTask(sliced), schema)
+    return in_order.mapInArrow(RowChainTask(sliced, records), schema)
 
 
 def explained(events: DataFrame | Lake, bound: BoundRows, options: Options) -> str:
@@ -179,17 +208,24 @@ class CutRows:
     bound: BoundRows
     columns: pa.Schema
     targets: Targets
+    records: Records = Records()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield blobs, with the number by which Spark brings them to their task."""
+        with self.records.noted("hand over", self.records.task()) as note:
+            for table in self._tables(batches):
+                count(note, "events handed over", len(table))
+                yield from exchanged(self.blobs(table), note)
+
+    def _tables(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         waiting: list[pa.Table] = []
         for batch in batches:
             waiting.append(self._settled(batch))
             if sum(map(len, waiting)) >= CUT_AT_ONCE:
-                yield from self.blobs(pa.concat_tables(waiting))
+                yield pa.concat_tables(waiting)
                 waiting = []
         if waiting:
-            yield from self.blobs(pa.concat_tables(waiting))
+            yield pa.concat_tables(waiting)
 
     def _settled(self, batch: pa.RecordBatch) -> pa.Table:
         arrays = [
@@ -240,12 +276,16 @@ class ReadRows:
     cut: CutRows
     reading: Reading
     groups: Sequence[tuple[Group, ...]]
+    records: Records
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the blobs of the row groups whose numbers are given."""
-        for number in (each for batch in batches for each in batch.column(0).to_pylist()):
-            for table in Scan(self.reading, self.groups[number]).rows():
-                yield from self.cut.blobs(table)
+        with self.records.noted("read", self.records.task()) as note:
+            for number in (each for batch in batches for each in batch.column(0).to_pylist()):
+                count(note, "row groups read", len(self.groups[number]))
+                for table in Scan(self.reading, self.groups[number]).rows():
+                    count(note, "events read", len(table))
+                    yield from exchanged(self.cut.blobs(table), note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,10 +294,14 @@ class RowsTask:
 
     bound: BoundRows
     options: Options
+    records: Records
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what measures are computed from, for each row of the result."""
-        for table in gathered(batches):
-            names = [name for name in table.column_names if name != ROW]
-            for found in atoms_in(self.bound, table.select(names), self.options):
-                yield from found.to_batches(ROWS_AT_ONCE)
+        with self.records.noted("match", self.records.task()) as note:
+            for table in gathered(batches):
+                count(note, "events matched over", len(table))
+                names = [name for name in table.column_names if name != ROW]
+                for found in atoms_in(self.bound, table.select(names), self.options):
+                    count(note, RESULT, len(found))
+                    yield from found.to_batches(ROWS_AT_ONCE)

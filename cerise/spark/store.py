@@ -180,12 +180,14 @@ def _arrivals(finder: Finder, events: EventBatch) -> list[pa.Array]:
     return [pa.array(each) for each in finder.view.arrivals(events.table.column(ROW).to_numpy())]
 
 
-def find_rows(view: View, bound: BoundRows, schema: Schema, options: Options) -> DataFrame:
-    """Return the result of a MATCH_RECOGNIZE clause over an event table."""
+def find_rows(
+    view: View, bound: BoundRows, schema: Schema, options: Options
+) -> tuple[DataFrame, SparkReport | None]:
+    """Return the result of a MATCH_RECOGNIZE clause over an event table, and an account of it."""
     spark, schema = session(), replace(schema, order=())  # ORDER BY says all, then arrival (M2)
     way = way_for(view, asked_rows(bound, schema, view.known), Filtering())
     if way.query is None and not view.arrival:
-        return rows.found(view.lake, bound, options)
+        return rows.found(view.lake, bound, options, noted=True)
     wants = Wants(schema, rows_read(bound, schema))
     task = CandidatesTask(view, way, wants, _spread(spark, view, way), arrived=True)
     fields = [schema.columns.field(name) for name in wants.all]
@@ -196,7 +198,7 @@ def find_rows(view: View, bound: BoundRows, schema: Schema, options: Options) ->
         columns=pa.schema([*bound.columns, *(columns.field(name) for name in ARRIVED)]),
         order=(*bound.order, *map(Order, ARRIVED)),
     )
-    return rows.found(events, ordered, options)
+    return rows.found(events, ordered, options, noted=True)
 
 
 # ---- appending

@@ -197,9 +197,8 @@ def run_rows_view(
     finder = Finder(view, way, Wants(schema, rows_read(bound, schema)))
     report = StoreReport(way, view.rows, [finder.seen])
     table = finder.arrived() if way.query is None else gathered(finder)
-    result = run_rows(bound, table, options)
+    result = run_rows(bound, table, options, report.engine)
     report.touched, report.seconds = _touched(view, before), time.perf_counter() - begun
-    report.engine.matches = len(result)
     return result, report
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -45,17 +45,17 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "FIRST_STEP", 4)
 
 
-SPEED = TrialMatcher._speed
+TRY = TrialMatcher._tried
 
 
 def favour(winner: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let all engines be tried, and one win."""
 
-    def speed(matcher: TrialMatcher, engine: Engine, batch: EventBatch) -> float:
-        assert SPEED(matcher, engine, batch) >= 0
-        return float(engine.name == winner)
+    def tried(matcher: TrialMatcher, engine: Engine, batch: EventBatch, _: Sequence[float]) -> list[float]:
+        assert TRY(matcher, engine, batch, [])
+        return [float(engine.name != winner)]
 
-    monkeypatch.setattr(TrialMatcher, "_speed", speed)
+    monkeypatch.setattr(TrialMatcher, "_tried", tried)
 
 
 # ---- which queries

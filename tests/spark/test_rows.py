@@ -248,3 +248,46 @@ def test_explain_says_how_a_clause_is_run() -> None:
     said = cerise.explain(TICKS, V_SHAPE)
     assert "rows (compiled)" in said
     assert "D, U judged for all rows at once" in said
+
+
+# ---- what was done
+
+
+@pytest.mark.parametrize("engine", ["rows", "reference"])
+def test_a_report_of_a_clause_in_process(engine: str) -> None:
+    found = cerise.run(TICKS, V_SHAPE, engine=engine)
+    assert found.matches.equals(cerise.find(TICKS, V_SHAPE, engine=engine))
+    figures = found.report.figures
+    assert figures["events"] == len(TICKS)
+    assert figures["matches"] == len(found.matches) > 10  # ONE ROW PER MATCH
+    assert figures["matched_events"] == sum(found.matches.column("n").to_pylist())
+    assert f"{len(TICKS)} events, {len(found.matches)} matches" in str(found.report)
+
+
+def test_a_report_of_a_clause_on_spark(ticks: DataFrame, tmp_path: Path) -> None:
+    pq.write_table(TICKS, tmp_path / "ticks.parquet", row_group_size=50)
+    for events, read in ((ticks, "events handed over"), (str(tmp_path), "events read")):
+        found = cerise.run(events, V_SHAPE)
+        assert "nothing has run yet" in str(found.report)
+        count = found.matches.count()
+        figures = found.report.figures
+        assert figures[read] == figures["events matched over"] == len(TICKS)
+        assert figures["rows of the result"] == count == len(cerise.find(TICKS, V_SHAPE))
+        assert figures["bytes exchanged"] > 0
+    assert figures["row groups read"] == figures["row groups"] == 6
+
+
+@pytest.mark.parametrize("skip", ["TO NEXT ROW", "PAST LAST ROW"])
+def test_a_report_of_slices(skip: str, spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(TICKS, tmp_path / "ticks.parquet", row_group_size=50)
+    clause = f"""
+        SELECT * FROM ticks MATCH_RECOGNIZE (
+          ORDER BY t MEASURES A.t AS began AFTER MATCH SKIP {skip}
+          PATTERN (A B) WITHIN 5 DEFINE B AS price > PREV(price))"""
+    found = cerise.run(str(tmp_path), clause, options=Options(partitions=3))
+    count = found.matches.count()
+    figures = found.report.figures
+    assert figures["rows of the result"] == count == len(cerise.find(TICKS, clause))
+    assert figures["events"] == len(TICKS) <= figures["events matched over"]
+    assert figures["tasks matching"] > 1
+    assert ("tasks choosing" in figures) == (skip == "PAST LAST ROW")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
-from cerise.engines.base import Options
+from cerise.engines.base import Options, Report
 from cerise.engines.reference import rows as reference
 from cerise.engines.rows.chain import Candidates, Searched, chained
 from cerise.engines.rows.conditions import parted
@@ -99,14 +100,42 @@ def _shown_order(order: Order) -> str:
     return order.column + (" descending" if order.descending else "")
 
 
-def run_rows(bound: BoundRows, table: pa.Table, options: Options) -> pa.Table:
-    """Return the result of a clause over a table."""
+def run_rows(bound: BoundRows, table: pa.Table, options: Options, report: Report | None = None) -> pa.Table:
+    """Return the result of a clause over a table.
+
+    Args:
+        bound: the clause.
+        table: its rows.
+        options: how to run it.
+        report: what is done is counted there.
+    """
+    report = Report() if report is None else report
+    report.events += len(table)
+    begun = time.perf_counter()
     if chosen(bound, options)[0] == "reference":
-        return _by_reference(bound, table, options)
-    with crew_of(_threads(len(table), options)) as crew:
-        rows, ground = _laid_out(bound, table, crew)
-        found = [each for some in _found(ground, rows, crew, options) for each in some]
-    return pa.concat_tables([shown(bound, rows, joined([])), *found])
+        found = _by_reference(bound, table, options)
+    else:
+        with crew_of(_threads(len(table), options)) as crew:
+            rows, ground = _laid_out(bound, table, crew)
+            parts = [each for some in _found(ground, rows, crew, options) for each in some]
+        found = [_Shown.of(joined([]), shown(bound, rows, joined([]))), *parts]
+    report.matches += sum(each.matches for each in found)
+    report.matched_events += sum(each.rows for each in found)
+    report.matching_seconds += time.perf_counter() - begun
+    return pa.concat_tables([each.table for each in found])
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """Some of the result, and how many matches it shows, of how many rows."""
+
+    table: pa.Table
+    matches: int
+    rows: int
+
+    @classmethod
+    def of(cls, matches: RowMatches, table: pa.Table) -> _Shown:
+        return cls(table, len(matches), len(matches.labels))
 
 
 def atoms_in(bound: BoundRows, table: pa.Table, options: Options) -> Iterator[pa.Table]:
@@ -130,12 +159,12 @@ def _laid_out(bound: BoundRows, table: pa.Table, crew: Crew) -> tuple[Ordered, G
     return rows, Ground.of(program, rows, masks, crew)
 
 
-def _found(ground: Ground, rows: Ordered, crew: Crew, options: Options) -> Iterable[list[pa.Table]]:
+def _found(ground: Ground, rows: Ordered, crew: Crew, options: Options) -> Iterable[list[_Shown]]:
     """Return the result, part after part."""
     bound = ground.program.bound
 
-    def to_tables(matches: Iterable[RowMatches]) -> list[pa.Table]:
-        return [shown(bound, rows, each) for each in matches]
+    def to_tables(matches: Iterable[RowMatches]) -> list[_Shown]:
+        return [_Shown.of(each, shown(bound, rows, each)) for each in matches]
 
     def searched(part: Stretch) -> tuple[Searched, tuple[RowMatches, Candidates]]:
         search = Searched(ground, part, options.max_steps)
@@ -147,11 +176,11 @@ def _found(ground: Ground, rows: Ordered, crew: Crew, options: Options) -> Itera
     return crew.each(lambda part: to_tables(_searched(ground, part, options)), parts)
 
 
-def _by_reference(bound: BoundRows, table: pa.Table, options: Options) -> pa.Table:
+def _by_reference(bound: BoundRows, table: pa.Table, options: Options) -> list[_Shown]:
     prepared = prepare(bound, table)
     offsets = partitions(bound, prepared)
     found = [joined([]), *found_in(bound, prepared, offsets, options)]
-    return pa.concat_tables([to_table(bound, prepared, offsets, each) for each in found])
+    return [_Shown.of(each, to_table(bound, prepared, offsets, each)) for each in found]
 
 
 def found_in(bound: BoundRows, prepared: pa.Table, offsets: Ints, options: Options) -> Iterator[RowMatches]:

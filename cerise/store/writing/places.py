@@ -114,7 +114,8 @@ class Folder:
     def writing(self, name: str) -> pa.NativeFile:
         """Open a file to be written from its start, in a folder that is made where it is missing."""
         path = self.path(name)
-        self.system.create_dir(path.rsplit("/", 1)[0], recursive=True)
+        if self.local:  # objects are in no folder
+            self.system.create_dir(path.rsplit("/", 1)[0], recursive=True)
         return self.system.open_output_stream(path)
 
     def settle(self, name: str) -> None:
