@@ -39,6 +39,7 @@ from cerise.spark.planner import portions_of
 from cerise.spark.report import RESULT, Records, SparkReport, count, exchanged
 from cerise.spark.row_plan import TASKS_PER_CORE, RowSlices, plan_exchange, plan_files
 from cerise.spark.row_slices import CANDIDATES, RowCandidatesTask, RowChainTask, SliceRowsTask, TimeRowsTask
+from cerise.spark.scans import lake_behind
 from cerise.spark.session import parallelism, session
 from cerise.store.lake import Lake
 from cerise.store.scan import ROW, Reading, Scan
@@ -62,6 +63,7 @@ def found(
         options: how to run it.
         noted: whether tasks note what they do, for the report that is returned as well.
     """
+    events = _settled(events, bound)
     spark = session() if isinstance(events, Lake) else events.sparkSession
     report = SparkReport({}, Records.of(spark) if noted else Records())
     if isinstance(events, Lake):
@@ -69,6 +71,13 @@ def found(
     else:
         result = matched(events, bound, options, parallelism(spark), report.records)
     return result, report if noted else None
+
+
+def _settled(events: DataFrame | Lake, bound: BoundRows) -> DataFrame | Lake:
+    """Return files in the place of a DataFrame that is nothing else, where Spark computes no column of it."""
+    if isinstance(events, Lake) or bound.derived:
+        return events
+    return lake_behind(events) or events
 
 
 def _read(
@@ -134,6 +143,7 @@ def _in_slices(spark: SparkSession, sliced: RowSlices, schema: StructType, recor
 
 def explained(events: DataFrame | Lake, bound: BoundRows, options: Options) -> str:
     """Say how the rows of a clause come to the tasks that search them."""
+    events = _settled(events, bound)
     if not isinstance(events, Lake):
         return str(plan_exchange(bound, options, parallelism(events.sparkSession)))
     reading = _reading(events, handed_columns(bound))

@@ -17,8 +17,8 @@ from cerise.errors import BindError, Span, UnsupportedError
 from cerise.kinds import plain
 from cerise.lang.match_recognize import Cut, Statement, bind_rows, parse_statement
 from cerise.spark.frames import UTC, arrow_schema, quote_name
-from cerise.spark.rows import matched
-from cerise.spark.session import parallelism, unlogged
+from cerise.spark.rows import found
+from cerise.spark.session import unlogged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,7 +59,8 @@ def _viewed(
             given = _run(spark, statement.input(clause.index, names), statement.text)
             bounds.append(bind_rows(clause, arrow_schema(given), SparkHost(given)))
             names[clause.index] = f"_cerise_{uuid.uuid4().hex}"
-            matched(given, bounds[-1], options, parallelism(spark)).createTempView(names[clause.index])
+            result, _ = found(given, bounds[-1], options, noted=False)
+            result.createTempView(names[clause.index])
         yield names, bounds
     finally:
         for name in names.values():  # plans that were made hold what they need

@@ -70,7 +70,7 @@ def test_files_and_frames_in_slices(name: str, spark: SparkSession, tmp_path: Pa
         options = Options(partitions=partitions)
         assert f"{partitions} slices of time" in cerise.explain(path, text, options=options)
         assert rows(cerise.find(path, text, options=options)) == expected
-    assert rows(cerise.find(spark.read.parquet(path), text)) == expected
+    assert rows(cerise.find(spark.read.parquet(path).repartition(2), text)) == expected
 
 
 def test_what_a_slice_could_not_tell_is_searched_for_later(spark: SparkSession, tmp_path: Path) -> None:
@@ -112,7 +112,9 @@ def test_explain_says_how_rows_are_shared_out(
 ) -> None:
     path = write(table(), tmp_path)
     assert on_files in cerise.explain(path, text)
-    assert (on_frames or on_files) in cerise.explain(spark.read.parquet(path), text)
+    frame = spark.read.parquet(path)
+    assert on_files in cerise.explain(frame, text)  # it is nothing but the files
+    assert (on_frames or on_files) in cerise.explain(frame.repartition(2), text)
 
 
 def test_times_may_be_computed(spark: SparkSession, tmp_path: Path) -> None:
@@ -121,7 +123,7 @@ def test_times_may_be_computed(spark: SparkSession, tmp_path: Path) -> None:
     path = write(table(), tmp_path)
     expected = rows(cerise.find(table(), text, engine="reference"))
     assert len(expected) > 10
-    for events in (path, spark.read.parquet(path)):
+    for events in (path, spark.read.parquet(path).repartition(2)):
         assert "exchanged by time" in cerise.explain(events, text)
         assert rows(cerise.find(events, text)) == expected
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.nfa.layout import SEQ, VAR
+from cerise.engines.nfa.layout import SEQ
 from cerise.engines.nfa.machine import (
     A_COLS,
     A_NODES,
@@ -19,25 +19,14 @@ from cerise.engines.nfa.machine import (
     run_row,
     state_row,
 )
-from cerise.engines.nfa.rows import (
-    E_ACCEPT_TEST,
-    E_ACCEPTS,
-    E_TARGET,
-    E_TERMINAL,
-    E_VAR,
-    S_FIRST,
-    S_LAST,
-)
+from cerise.engines.nfa.rows import E_ACCEPT_TEST, E_ACCEPTS, E_TARGET, E_TERMINAL, E_VAR, S_FIRST, S_LAST
 from cerise.engines.rcep.desk import (
     D_ALIVE,
     D_DEPTH,
-    D_EQUALS,
     D_EVENTS,
-    D_LISTS,
     D_MADE,
     D_MOST,
     D_OPENS,
-    D_PARTS,
     D_POINTS,
     D_ROOM,
     D_STAMP,
@@ -52,16 +41,19 @@ from cerise.engines.rcep.desk import (
     FULL,
     PATIENCE,
     PAUSED,
-    Q_HIGH,
-    Q_LIST,
-    Q_LOW,
-    Q_VAR,
-    Q_WORDS,
     TOO_MANY,
     first_after,
-    list_start,
 )
-from cerise.engines.rcep.steps import begin_frame, bind, frame_row, has_room, next_edge, passes, write_match
+from cerise.engines.rcep.steps import (
+    begin_frame,
+    bind,
+    frame_row,
+    has_room,
+    lay_list,
+    next_edge,
+    passes,
+    write_match,
+)
 from cerise.kernels.jit import ask, get, kernel, put
 
 
@@ -72,18 +64,8 @@ def open_list_back(m: int, w: int, d: int, p: int) -> None:
     The cursor of a frame is one beyond its next event, and goes down to where the list begins.
     """
     frame = frame_row(w, d)
-    j, part = get(frame, F_EDGE), get(get(w, D_PARTS), p)
-    events, var = get(w, D_LISTS), get(edge_row(m, j), E_VAR)
-    start, end = list_start(w, var, part), list_start(w, var, part + 1)
-    equal = get(w, D_EQUALS) + 8 * Q_WORDS * j
-    if get(equal, Q_VAR) >= 0:
-        i = d - 1
-        while get(node_row(m, i), VAR) != get(equal, Q_VAR):
-            i -= 1
-        other = get(node_row(m, i), SEQ)
-        events = get(equal, Q_LIST)
-        start, end = get(get(equal, Q_LOW), other), get(get(equal, Q_HIGH), other)
-    put(frame, F_LIST, events)
+    lay_list(m, w, d, p)
+    events, start, end = get(frame, F_LIST), get(frame, F_CURSOR), get(frame, F_END)
     if d > 0:
         put(frame, F_CURSOR, first_after(events, start, end, get(node_row(m, d - 1), SEQ) - 1))
         put(frame, F_END, start)

@@ -12,21 +12,32 @@ from cerise.engines.rcep.desk import (
     D_COUNTS,
     D_DEEPEST,
     D_DEPTH,
+    D_EQUALS,
     D_FILL,
     D_FOUND,
     D_FOUND_ROOM,
     D_FRAMES,
     D_LENGTHS,
+    D_LISTS,
     D_MADE,
     D_NUMBERS,
+    D_PARTS,
     D_ROWS,
     D_TESTS,
     D_VARS,
     D_WRITTEN,
     F_CURSOR,
     F_EDGE,
+    F_END,
     F_LEAST,
+    F_LIST,
     F_WORDS,
+    Q_HIGH,
+    Q_LIST,
+    Q_LOW,
+    Q_VAR,
+    Q_WORDS,
+    list_start,
 )
 from cerise.kernels.jit import ask, get, kernel, put
 
@@ -47,6 +58,26 @@ def begin_frame(w: int, d: int, first: int, last: int) -> None:
     put(w, D_DEPTH, d)
     if d > get(w, D_DEEPEST):
         put(w, D_DEEPEST, d)
+
+
+@kernel()
+def lay_list(m: int, w: int, d: int, p: int) -> None:
+    """Let a frame have the list of events that its edge asks for: by variable, or by a value."""
+    frame = frame_row(w, d)
+    j, part = get(frame, F_EDGE), get(get(w, D_PARTS), p)
+    equal, var = get(w, D_EQUALS) + 8 * Q_WORDS * j, get(edge_row(m, j), E_VAR)
+    if get(equal, Q_VAR) < 0:
+        put(frame, F_LIST, get(w, D_LISTS))
+        put(frame, F_CURSOR, list_start(w, var, part))
+        put(frame, F_END, list_start(w, var, part + 1))
+        return
+    i = d - 1
+    while get(node_row(m, i), VAR) != get(equal, Q_VAR):
+        i -= 1
+    other = get(node_row(m, i), SEQ)
+    put(frame, F_LIST, get(equal, Q_LIST))
+    put(frame, F_CURSOR, get(get(equal, Q_LOW), other))
+    put(frame, F_END, get(get(equal, Q_HIGH), other))
 
 
 @kernel()

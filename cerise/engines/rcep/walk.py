@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.nfa.layout import SEQ, VAR
+from cerise.engines.nfa.layout import SEQ
 from cerise.engines.nfa.machine import (
     A_COLS,
     A_NODES,
@@ -45,7 +45,6 @@ from cerise.engines.nfa.rows import (
     E_BRANCH,
     E_TARGET,
     E_TERMINAL,
-    E_VAR,
     LEADING,
     N_AFTER,
     N_BEFORE,
@@ -64,7 +63,6 @@ from cerise.engines.rcep.back import walk_back
 from cerise.engines.rcep.desk import (
     D_ALONE,
     D_DEPTH,
-    D_EQUALS,
     D_EVENTS,
     D_FLOORS,
     D_LATEST,
@@ -93,17 +91,21 @@ from cerise.engines.rcep.desk import (
     FULL,
     PATIENCE,
     PAUSED,
-    Q_HIGH,
-    Q_LIST,
-    Q_LOW,
-    Q_VAR,
-    Q_WORDS,
     TOO_MANY,
     first_after,
     list_start,
 )
 from cerise.engines.rcep.prune import prune
-from cerise.engines.rcep.steps import begin_frame, bind, frame_row, has_room, next_edge, passes, write_match
+from cerise.engines.rcep.steps import (
+    begin_frame,
+    bind,
+    frame_row,
+    has_room,
+    lay_list,
+    next_edge,
+    passes,
+    write_match,
+)
 from cerise.kernels.jit import ask, get, int64, kernel, put, void
 
 # ---- negation (§6)
@@ -196,24 +198,11 @@ def complete(edge: Any, m: int, w: int, d: int, j: int, p: int) -> None:
 def open_list(m: int, w: int, d: int, p: int, low: int) -> None:
     """Find the events that the edge of a frame may bind: later than the newest, up to the trigger."""
     frame = frame_row(w, d)
-    j, part = get(frame, F_EDGE), get(get(w, D_PARTS), p)
-    way = edge_row(m, j)
-    events, var = get(w, D_LISTS), get(way, E_VAR)
-    start, end = list_start(w, var, part), list_start(w, var, part + 1)
-    equal = get(w, D_EQUALS) + 8 * Q_WORDS * j
-    if get(equal, Q_VAR) >= 0:
-        i = d - 1
-        while get(node_row(m, i), VAR) != get(equal, Q_VAR):
-            i -= 1
-        other = get(node_row(m, i), SEQ)
-        events = get(equal, Q_LIST)
-        start, end = get(get(equal, Q_LOW), other), get(get(equal, Q_HIGH), other)
+    lay_list(m, w, d, p)
     newest = low - 1 if d == 0 else get(node_row(m, d - 1), SEQ)
-    if get(way, E_TERMINAL):
+    if get(edge_row(m, get(frame, F_EDGE)), E_TERMINAL):
         newest = max(newest, p - 1)
-    put(frame, F_LIST, events)
-    put(frame, F_CURSOR, first_after(events, start, end, newest))
-    put(frame, F_END, end)
+    put(frame, F_CURSOR, first_after(get(frame, F_LIST), get(frame, F_CURSOR), get(frame, F_END), newest))
 
 
 @kernel()
