@@ -134,7 +134,7 @@ class TrialMatcher:
         matcher = engine.start(self.bound, careful)
         times: list[float] = []
         done, begun = 0, time.thread_time()
-        while done < min(TRIED, len(events)) and time.thread_time() - begun <= seconds:
+        while done < min(TRIED, len(events)) and (not times or time.thread_time() - begun <= seconds):
             part = replace(events.slice(done, done + (FIRST_STEP << len(times))), opens=None)
             now = time.thread_time()
             try:

@@ -60,7 +60,7 @@ class SliceRowsTask:
     """Searches slices whose matches do not depend on others."""
 
     sliced: RowSlices
-    records: Records
+    records: Records = Records()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what measures are computed from, for the slices whose numbers are given."""
@@ -82,7 +82,7 @@ class TimeRowsTask:
     bound: BoundRows
     options: Options
     targets: Targets
-    records: Records
+    records: Records = Records()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what measures are computed from, for the matches that start in a target's own rows."""
@@ -106,7 +106,7 @@ class RowCandidatesTask:
     """Finds the candidates of slices."""
 
     sliced: RowSlices
-    records: Records
+    records: Records = Records()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield for each slice what is known of it, and what the measures of its candidates are made of."""
@@ -159,7 +159,7 @@ class RowChainTask:
     """Goes through the slices in order, and takes the candidates that are on the way."""
 
     sliced: RowSlices
-    records: Records
+    records: Records = Records()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what measures are computed from, for the matches that are taken."""

@@ -286,7 +286,7 @@ class ReadRows:
     cut: CutRows
     reading: Reading
     groups: Sequence[tuple[Group, ...]]
-    records: Records
+    records: Records = Records()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the blobs of the row groups whose numbers are given."""
@@ -304,7 +304,7 @@ class RowsTask:
 
     bound: BoundRows
     options: Options
-    records: Records
+    records: Records = Records()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what measures are computed from, for each row of the result."""

@@ -206,10 +206,16 @@ def test_goals_are_ratios_of_speeds_on_the_same_events(monkeypatch: pytest.Monke
     figure = module("figures/rows.py")
     took = [("process", "n", 2.0), ("read", "n", 1.0), ("process", "few", 0.5), ("flink sql", "few", 20.0)]
     lines = [
-        {"query": "q", "subject": name, "events": 9, "data": {"name": data}, "seconds": {"min": seconds}}
+        {"query": "q", "subject": name, "events": 9, "data": {"name": data}, "seconds": {"min": seconds},
+         "gave_up": None}
         for name, data, seconds in took
+    ]  # fmt: skip
+    lines += [
+        lines[0] | {"query": "slow", "seconds": {"min": 2.0}},
+        lines[0] | {"query": "slow", "subject": "flink sql", "seconds": None, "gave_up": {"seconds": 90}},
     ]
     text = figure.compared(lines)
+    assert "| slow | 9 | process ÷ flink sql | more than 45× | 30× |" in text
     assert "| q | 9 | process ÷ read | 0.5× | 0.4× |" in text
     assert "| q | 9 | process ÷ flink sql | 40× | 30× |" in text
     assert text.count("\n| q") == 2
