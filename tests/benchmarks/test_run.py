@@ -279,8 +279,12 @@ def test_a_run_that_ended_early_is_gone_on_with(tmp_path: Path) -> None:
     ways = (suite, "--repeat", 1, "--out", tmp_path)
     assert bench(*ways).returncode == 1
     assert not (tmp_path / "fake.jsonl").exists()
-    (first,) = lines(tmp_path / "fake.part.jsonl")
+    part = tmp_path / "fake.part.jsonl"
+    (first,) = lines(part)
     assert first["subject"] == "reference"
+    part.write_text(json.dumps(first | {"commit": "0123"}) + "\n")
+    assert "fake.part.jsonl is of another commit" in bench(*ways, "--resume").stderr
+    part.write_text(json.dumps(first) + "\n")
     adapter = tmp_path / "peers/fake/adapter.py"
     adapter.write_text(ADAPTER.format(root=str(ROOT), found=COUNT))
     done = bench(*ways, "--resume")
@@ -288,13 +292,5 @@ def test_a_run_that_ended_early_is_gone_on_with(tmp_path: Path) -> None:
     kept, new = lines(tmp_path / "fake.jsonl")
     assert kept["date"] == first["date"] < new["date"]  # not measured again
     assert kept["speedup"]
-    assert not (tmp_path / "fake.part.jsonl").exists()
+    assert not part.exists()
     assert "there is no fake.part.jsonl to go on with" in bench(*ways, "--resume").stderr
-
-
-def test_figures_of_two_states_of_the_code_are_not_joined(tmp_path: Path) -> None:
-    ways = (fake(tmp_path, found="raise SystemExit('no')"), "--repeat", 1, "--out", tmp_path)
-    bench(*ways)
-    part = tmp_path / "fake.part.jsonl"
-    part.write_text(json.dumps(lines(part)[0] | {"commit": "0123"}) + "\n")
-    assert "fake.part.jsonl is of another commit" in bench(*ways, "--resume").stderr
