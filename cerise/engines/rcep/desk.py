@@ -18,6 +18,9 @@ from cerise.kernels.jit import get, kernel
     # for each variable and event too; what comparisons say
     D_STAMPS, D_ALIVE, D_STAMP, D_EDGES, D_WAYS, D_LINK_OF, D_SLOTS, D_SLOT_COUNT, D_BY_RIGHT, D_JUDGED,
     D_HAS, D_EQUALS,
+    # for each edge that begins a free Kleene variable the edge that ends the match, else -1; of a subset of
+    # its events their places in the list, and their numbers
+    D_FREE, D_PICKS, D_TAKEN,
     # for each partition and state the latest start that leads there, whatever predicates say
     D_LATEST,
     # the walk: frames, how deep, where its matches may start, how many there are
@@ -27,10 +30,11 @@ from cerise.kernels.jit import get, kernel
     # what is found: where it is written, how much room there is, how much was written
     D_LENGTHS, D_ROWS, D_FOUND, D_FOUND_ROOM, D_FILL, D_WRITTEN, D_COUNTED, D_TESTS,
     DESK_WORDS,
-) = range(46)  # fmt: skip
+) = range(49)  # fmt: skip
 
-# a frame of the walk: the edge tried, the least of its state, its list, a place in it, where the list ends
-F_EDGE, F_LEAST, F_LIST, F_CURSOR, F_END, F_WORDS = range(6)
+# a frame of the walk: the edge tried, the least of its state, its list, a place in it, where the list ends,
+# and how many events of a free variable there are in a subset
+F_EDGE, F_LEAST, F_LIST, F_CURSOR, F_END, F_SIZE, F_WORDS = range(7)
 # a link: how its sides compare, where they lie, the best of the right sides of events alive, if any
 L_OP, L_LEFT, L_RIGHT, L_HAS, L_BEST, L_WORDS = range(6)
 # an edge, for pruning: its variable and that one's bit, whether it ends matches and only that, the edges

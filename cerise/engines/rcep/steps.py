@@ -31,6 +31,7 @@ from cerise.engines.rcep.desk import (
     F_END,
     F_LEAST,
     F_LIST,
+    F_SIZE,
     F_WORDS,
     Q_HIGH,
     Q_LIST,
@@ -55,6 +56,7 @@ def begin_frame(w: int, d: int, first: int, last: int) -> None:
     put(frame, F_EDGE, last - 1)
     put(frame, F_LEAST, first)
     put(frame, F_CURSOR, -1)
+    put(frame, F_SIZE, -1)
     put(w, D_DEPTH, d)
     if d > get(w, D_DEEPEST):
         put(w, D_DEEPEST, d)
@@ -85,6 +87,7 @@ def next_edge(frame: int) -> None:
     """Go on to the next edge of a frame."""
     put(frame, F_EDGE, get(frame, F_EDGE) - 1)
     put(frame, F_CURSOR, -1)
+    put(frame, F_SIZE, -1)
 
 
 @kernel()

@@ -5,7 +5,20 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from cerise.engines.nfa.rows import E_ACCEPTS, E_BIT, E_TARGET, E_TERMINAL, E_VAR, S_FIRST, S_LAST
+from cerise.engines.nfa.rows import (
+    B_NEGATES,
+    E_ACCEPT_TEST,
+    E_ACCEPTS,
+    E_BIT,
+    E_BRANCH,
+    E_TARGET,
+    E_TERMINAL,
+    E_TEST,
+    E_VAR,
+    S_FIRST,
+    S_LAST,
+    Tables,
+)
 from cerise.engines.rcep import desk as at
 from cerise.engines.rcep.plan import Plan
 from cerise.engines.rcep.prune import fill_lists
@@ -13,6 +26,7 @@ from cerise.engines.rcep.sides import Keys
 from cerise.engines.rcep.window import Piece
 
 Ints = npt.NDArray[np.int64]
+TAKE_AND_END = 2  # edges
 ROWS = 1 << 17  # matches, or events of one variable, written at a time
 
 
@@ -44,6 +58,8 @@ class Desk:
         self._arrays: dict[int, Ints] = {}
         self._keys: list[Keys | None] = []
         self._put(at.D_WAYS, self._ways)
+        every = counts or limit or alone
+        self._put(at.D_FREE, np.full(len(edges) + 1, -1, np.int64) if every else _free(plan.program.tables))
         self._put(at.D_HAS, np.zeros(max(len(edges), 1), np.int64))
         self._put(at.D_LENGTHS, self.lengths)
         self._put(at.D_FILL, self.fill)
@@ -77,6 +93,10 @@ class Desk:
         frames[: len(self.frames)] = self.frames[:depth]
         self.frames = frames
         self._put(at.D_FRAMES, frames)
+        for word in (at.D_PICKS, at.D_TAKEN):
+            longer = np.zeros(depth, np.int64)
+            longer[: len(self._arrays.get(word, ()))] = self._arrays.get(word, ())
+            self._put(word, longer)
         self.w[at.D_ROOM] = depth
 
     def lay(self, piece: Piece, masks: Ints, keys: list[Keys | None]) -> None:
@@ -172,6 +192,26 @@ class Desk:
                 *(a.ctypes.data for a in (order, low, high)),
             ]
         self._put(at.D_EQUALS, rows)
+
+
+def _free(tables: Tables) -> Ints:
+    """Return for each edge that begins a free Kleene variable the edge that ends the match; else -1.
+
+    Nothing is asked of its events but what they are by themselves, nor of the one that ends the match.
+    """
+    edges, states = tables.edges, tables.states
+    free = np.full(len(edges) + 1, -1, np.int64)
+    plain = (edges[:, E_TEST] < 0) & (edges[:, E_ACCEPT_TEST] < 0)
+    for j in range(tables.starts[0]):
+        first, last = states[edges[j, E_TARGET], [S_FIRST, S_LAST]]
+        if last - first != TAKE_AND_END or not plain[[j, first, first + 1]].all():
+            continue
+        take, end = sorted((first, first + 1), key=lambda edge: edges[edge, E_VAR] != edges[j, E_VAR])
+        loops = edges[take, E_VAR] == edges[j, E_VAR] and edges[take, E_TARGET] == edges[j, E_TARGET]
+        ends = edges[end, E_ACCEPTS] and edges[end, E_TERMINAL]
+        if loops and ends and not tables.branches[edges[j, E_BRANCH], B_NEGATES]:
+            free[j] = end
+    return free
 
 
 def _places(order: Ints, keys: Keys, parts: Ints) -> tuple[Ints, Ints]:

@@ -65,6 +65,7 @@ from cerise.engines.rcep.desk import (
     D_DEPTH,
     D_EVENTS,
     D_FLOORS,
+    D_FREE,
     D_LATEST,
     D_LIMIT,
     D_LISTS,
@@ -95,6 +96,7 @@ from cerise.engines.rcep.desk import (
     first_after,
     list_start,
 )
+from cerise.engines.rcep.free import write_subsets
 from cerise.engines.rcep.prune import prune
 from cerise.engines.rcep.steps import (
     begin_frame,
@@ -235,6 +237,12 @@ def walk(edge: Any, m: int, w: int, p: int, low: int) -> int:
             return PAUSED
         if get(frame, F_CURSOR) < 0:
             open_list(m, w, d, p, low)
+        if get(get(w, D_FREE), j) >= 0:
+            status = write_subsets(m, w, d, p)
+            if status != DONE:
+                return status
+            next_edge(frame)
+            continue
         c, way = get(frame, F_CURSOR), edge_row(m, j)
         e = get(get(frame, F_LIST), c) if c < get(frame, F_END) else p + 1
         if e >= p:
