@@ -107,7 +107,7 @@ def _comparable(value: Any) -> Any:
 # ---- the reference and the law
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "rcep-left"])  # mostly `rcep` itself
 @pytest.mark.parametrize("go", GOES)
 def test_every_engine_finds_what_the_law_says(go: int, engine: str) -> None:
     @examples(30, len(GOES) * len(COMPILED), go) if engine in COMPILED else examples(240, go=go)

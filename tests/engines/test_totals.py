@@ -103,7 +103,7 @@ def test_totals_are_as_the_law_says(family: list[Pair]) -> None:
             assert told(found) == law, repr(pair)
 
 
-@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "reference"])
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name not in ("reference", "rcep-left")])
 def test_every_engine_gives_the_totals_of_the_reference(engine: str) -> None:
     @examples(12 if engine in NFA else 6, 1, list(ENGINES).index(engine))
     @given(totalled())
