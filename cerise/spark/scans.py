@@ -23,7 +23,7 @@ def lake_behind(frame: DataFrame) -> Lake | None:
     Only local files that Cerise reads as Spark does: without options, hive partitions, or rows in a cache.
     """
     java = getattr(frame, "_jdf", None)  # there is none on Connect
-    root = None if java is None else _root(java.queryExecution())
+    root = None if java is None or frame.isStreaming else _root(java.queryExecution())
     if root is None or any(frame.sparkSession.conf.get(name) == "true" for name in IGNORING):
         return None
     try:

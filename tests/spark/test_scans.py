@@ -126,6 +126,7 @@ def test_hive_partitions_and_frames_without_files(spark: SparkSession, tmp_path:
     pq.write_to_dataset(TICKS, str(tmp_path / "hive"), partition_cols=["symbol"])
     assert lake_behind(spark.read.parquet(str(tmp_path / "hive"))) is None
     assert lake_behind(spark.range(5)) is None
+    assert lake_behind(spark.readStream.schema("a int").parquet(str(tmp_path / "hive"))) is None
 
 
 def _plan(frame: DataFrame) -> str:

@@ -16,9 +16,7 @@ from cerise.pattern.bound import Bound
 from cerise.pattern.expr import At
 from cerise.pattern.query import Output, Strategy
 
-WORTH_IT = (
-    2.0  # how much more the joins from the first variable on must cost: what comes from them is in order
-)
+WORTH_IT = 2.0  # how many times as much left-deep joins must cost: their matches come in order
 
 
 class Joins(Enum):
