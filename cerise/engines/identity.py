@@ -55,7 +55,21 @@ class Ties:
     def __init__(self, bound: Bound) -> None:
         self.bound = bound
         self.time: int | None = None
-        self.seen: dict[int, int] = {}
+        self._seen: dict[int, int] = {}
+        self._tails: list[EventBatch] = []  # not in `_seen` yet: hardly ever is one asked for
+
+    @property
+    def seen(self) -> dict[int, int]:
+        """How often each event at the last time has occurred."""
+        for tail in self._tails:
+            for each in _content_ids(tail, self.bound).tolist():
+                self._seen[each] = self._seen.get(each, 0) + 1
+        self._tails.clear()
+        return self._seen
+
+    def restore(self, time: int | None, seen: Iterable[tuple[int, int]]) -> None:
+        """Take what was remembered."""
+        self.time, self._seen, self._tails = time, {int(k): n for k, n in seen}, []
 
     def numbers(self, batch: EventBatch, rows: npt.NDArray[np.int64]) -> UInts:
         """Return for some events of a batch how many equal ones came before them."""
@@ -70,7 +84,8 @@ class Ties:
         ids = _content_ids(_taken(batch, there), self.bound)
         found = _number_among_equals(ids)
         if self.time is not None and times[there[0]] == self.time:
-            found += np.array([self.seen.get(each, 0) for each in ids.tolist()], np.uint64)
+            seen = self.seen
+            found += np.array([seen.get(each, 0) for each in ids.tolist()], np.uint64)
         numbers[tied] = found[np.searchsorted(there, rows[tied])]
         return numbers
 
@@ -80,10 +95,8 @@ class Ties:
             return
         last = int(batch.times[-1])
         if last != self.time:
-            self.time, self.seen = last, {}
-        tail = batch.slice(int(np.searchsorted(batch.times, last)), len(batch))
-        for each in _content_ids(tail, self.bound).tolist():
-            self.seen[each] = self.seen.get(each, 0) + 1
+            self.restore(last, ())
+        self._tails.append(_taken(batch, np.arange(np.searchsorted(batch.times, last), len(batch))))
 
 
 def _candidates(batch: EventBatch, rows: npt.NDArray[np.int64], bound: Bound) -> npt.NDArray[np.int64]:

@@ -10,14 +10,18 @@ import random
 from collections import Counter
 from itertools import chain, pairwise
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from cerise.engines.base import Matcher, Options
 from cerise.engines.choose import ENGINES
 from cerise.engines.identity import match_ids
+from cerise.engines.nfa.columns import Partitions
+from cerise.engines.nfa.program import compile_program
+from cerise.engines.rcep.prune import keep_near
 from cerise.events import EventBatch, Schema
-from cerise.kinds import INT64_MIN
+from cerise.kinds import INT64_MAX, INT64_MIN
 from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound
@@ -120,3 +124,40 @@ def test_pruning_never_loses_a_match(go: int) -> None:
             assert found(engine, events, bound) == expected, f"{text}\n{events.table.to_pylist()}"
             total += expected.total()
     assert total > 10 * queries
+
+
+def test_only_events_in_the_window_of_a_trigger_are_looked_at() -> None:
+    random_ = random.Random(7)
+    for _ in range(300):
+        size, within = random_.randrange(12), random_.randrange(5)
+        times = np.sort([random_.randrange(15) for _ in range(size)]).astype(np.int64)
+        masks = np.array([random_.choice((0, 1, 2, 3)) for _ in range(size)], np.int64)
+        first, last = sorted(random_.choices(range(size + 1), k=2))
+        triggers = [t for t in range(first, last) if masks[t] & 2]
+        near = [any(e <= t and times[t] - times[e] <= within for t in triggers) for e in range(size)]
+        expected = np.where(np.array(near, bool), masks, 0).tolist()
+        keep_near(masks, times, first, last, 2, within)
+        assert masks.tolist() == expected
+
+
+def test_times_that_lie_too_far_apart_to_subtract() -> None:
+    masks, times = np.array([1, 2]), np.array([INT64_MIN + 1, INT64_MAX - 1])
+    keep_near(masks, times, 0, 2, 2, 5)
+    assert masks[1] == 2
+
+
+@pytest.mark.parametrize(
+    "by", ["WHERE [k]", "PARTITION BY k", "WHERE [k] AND [x]", "PARTITION BY x", "WHERE [y]"]
+)
+def test_partitions_are_numbered_alike_for_some_events_and_for_all(by: str) -> None:
+    bound = bind(parse(f"PATTERN SEQ(a, b, c) {by} WITHIN 9"), SCHEMA, {})
+    random_, program = random.Random(3), compile_program(bound, merging=False)
+    columns = {name: [random_.choice(values) for _ in range(60)] for name, values in VALUES.items()}
+    table = pa.table({"t": range(60), "type": ["A"] * 60, **columns}, SCHEMA.columns)
+    events = EventBatch.of(table, SCHEMA)
+    whole, (some, count) = Partitions(program).of(events), Partitions(program).among(events)
+    assert (whole is None) is (some is None)
+    if whole is not None and some is not None:
+        assert len(set(zip(whole.tolist(), some.tolist(), strict=True))) == len(set(whole.tolist()))
+        assert ((whole < 0) == (some < 0)).all()
+        assert some.max() < count

@@ -58,6 +58,8 @@ class Texts:
     def keep(self, used: Ints, renumber: Renumber) -> None:
         """Forget all strings but the query's own and those whose codes are used."""
         before = self.table
+        if len(before) == len(self.literals):
+            return
         live = before.take(pa.array(np.unique(used[(used >= 0) & (used < len(before))])))
         table = pa.concat_arrays([self.literals, live]).unique()
         if self.ordered:
@@ -199,6 +201,7 @@ class Partitions:
 
     def __init__(self, program: Program) -> None:
         bound = program.bound
+        self.program = program
         self.paths = bound.partition
         self.required = [path in bound.not_null for path in bound.partition]
         self.numbers: dict[tuple[Any, ...], int] = {} if self.paths else {(): 0}
@@ -211,12 +214,27 @@ class Partitions:
         """Return the partition of each event, -1 where it belongs to none; None where all are in one."""
         if not self.paths:
             return None
-        if len(self.paths) == 1 and not pa.types.is_floating(events.schema.type_of(self.paths[0])):
+        if self._by_one(events):
             return self._of_one(events.column(self.paths[0]).dictionary_encode(null_encoding="encode"))
         codes, keys = _combined([_encoded(events.column(path)) for path in self.paths])
         known = np.array([self._number(key) for key in keys] or [0], np.int64)
         part: Ints = np.take(known, codes)
         return part
+
+    def among(self, events: EventBatch) -> tuple[Ints | None, int]:
+        """Return the same in numbers that are good for these events only, and how many there are."""
+        if not self._by_one(events):
+            alone = Partitions(self.program)
+            return alone.of(events), len(alone)
+        coded = events.column(self.paths[0]).dictionary_encode(null_encoding="encode")
+        parts = np.asarray(coded.indices, np.int64)
+        if self.required[0] and coded.dictionary.null_count:
+            parts = np.where(np.asarray(coded.dictionary.is_null())[parts], -1, parts)
+        return parts, len(coded.dictionary)
+
+    def _by_one(self, events: EventBatch) -> bool:
+        """Whether partitions are the values of one column, as they are stored."""
+        return len(self.paths) == 1 and not pa.types.is_floating(events.schema.type_of(self.paths[0]))
 
     def _of_one(self, column: pa.DictionaryArray) -> Ints:
         """Return partitions by one column: its values are looked up all at once, new ones one by one."""

@@ -177,7 +177,7 @@ class NfaMatcher:
         held = self._retained
         held.kept, held.numbers = state.unpack_events(arrays, held.kept), arrays["numbers"]
         held.start = plain["start"]
-        held.ties.time, held.ties.seen = plain["tie_time"], {int(k): v for k, v in plain["ties"]}
+        held.ties.restore(plain["tie_time"], plain["ties"])
 
     def _texts_pruned(self) -> None:
         """Forget the strings that no run, node or candidate holds."""

@@ -17,6 +17,7 @@ from cerise.engines.nfa.program import Program
 from cerise.engines.nfa.tables import Memory
 from cerise.engines.rcep import desk as at
 from cerise.engines.rcep.plan import Plan
+from cerise.engines.rcep.prune import keep_near
 from cerise.engines.rcep.stream import Recomputing, forget
 from cerise.engines.rcep.tables import Desk
 from cerise.engines.rcep.walk import follow_kept, recompute
@@ -60,6 +61,8 @@ class RcepMatcher(Recomputing):
         self._memory = Memory(program, options.max_runs, backtracks=False)
         self._memory.m[A_COLS] = self._columns.address
         self._mirror = _Mirror(plan.mirror.program, options, self._on_fault) if plan.mirror else None
+        within = None if program.by_position or plan.waits else program.bound.within
+        self._within = None if within is None else int(str(within.size))  # nothing else leads to a trigger
         alone = query.output is Output.NON_OVERLAPPING
         limit = 1 if alone else query.limit or 0
         self._desk = Desk(plan, counts=program.counts_only, limit=limit, alone=alone)
@@ -69,6 +72,9 @@ class RcepMatcher(Recomputing):
         """Find the matches that some events complete, and yield them as they fill the room for them."""
         begun = time.perf_counter()
         desk = self._desk
+        if self._within is not None:
+            masks = masks.copy()
+            keep_near(masks, piece.points, first, last, int(desk.w[at.D_TRIGGERS]), self._within)
         desk.lay(piece, masks, self._sides.keys(self._columns, masks, piece.fresh))
         edge, back = self._formulas.edge, 0
         if self._mirror is not None:

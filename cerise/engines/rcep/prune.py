@@ -59,7 +59,27 @@ from cerise.engines.rcep.desk import (
     holds,
     list_start,
 )
-from cerise.kernels.jit import Ints, get, kernel, put, void
+from cerise.kernels.jit import Ints, get, int64, kernel, put, void
+
+
+@kernel(void(Ints, Ints, int64, int64, int64, int64))
+def keep_near(masks: Any, times: Any, first: int, last: int, triggers: int, within: int) -> None:
+    """Let the events that no trigger has in its window fit no variable.
+
+    Args:
+        masks: which variables each event fits.
+        times: its time.
+        first: the first event that may be a trigger.
+        last: the event to stop before.
+        triggers: the variables that can be last.
+        within: how long the window is.
+    """
+    trigger = len(masks)  # the next one; a difference of times that overflows is small, so its event is kept
+    for e in range(len(masks) - 1, -1, -1):
+        if first <= e < last and masks[e] & triggers:
+            trigger = e
+        elif trigger == len(masks) or times[trigger] - times[e] > within:
+            masks[e] = 0
 
 
 @kernel(void(Ints, Ints, Ints, Ints, Ints))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,14 +13,15 @@ from cerise.engines.nfa.columns import Columns
 from cerise.engines.nfa.formulas import Scope
 from cerise.engines.nfa.layout import COL_FAULTS, Layout
 from cerise.engines.rcep.comparisons import Comparison, Side
-from cerise.kernels import formulas
+from cerise.kernels import formulas, jit
+from cerise.kernels.jit import boolean, kernel
 from cerise.kernels.predicates import NEVER, Writer, value
 from cerise.kinds import Kind
-from cerise.pattern.expr import Expr
 
 Ints = npt.NDArray[np.int64]
-Marks = npt.NDArray[np.bool_]
-NULL = np.iinfo(np.int64).min  # where there is no value; no comparison holds there
+NULL = -(2**63)  # where there is no value; no comparison holds there
+MAX = 2**63 - 1
+INFINITY, NAN = 0x7FF << 52, 0xFFF << 51  # bits of doubles
 
 HEAD = f"""\
 def count_fault(cols) -> None:
@@ -51,10 +53,11 @@ class Sides:
     """
 
     def __init__(self, compared: Sequence[Comparison], layout: Layout, bits: Mapping[str, int]) -> None:
-        self.compared = tuple(compared)
-        known = {side.expr: side for each in compared for side in (each.left, each.right)}
-        self._sides = list(known)
-        texts = [_source(number, side, layout, bits[side.var]) for number, side in enumerate(known.values())]
+        sides = {side.expr: side for each in compared for side in (each.left, each.right)}
+        numbers = {expr: number for number, expr in enumerate(sides)}
+        self._kinds = [side.kind for side in sides.values()]
+        self._pairs = [(numbers[each.left.expr], numbers[each.right.expr]) for each in compared]
+        texts = [_source(number, side, layout, bits[side.var]) for number, side in enumerate(sides.values())]
         self._code = formulas.load_columns(HEAD + "\n\n".join(texts)) if texts else {}
 
     def keys(self, columns: Columns, masks: Ints, fresh: int) -> list[Keys | None]:
@@ -66,49 +69,70 @@ class Sides:
             fresh: the first event that is new: what cannot be computed of the others was counted before.
         """
         found = self._filled(columns, masks, fresh)
-        return [self._keys(each, found) for each in self.compared]
+        known: dict[tuple[int, bool], tuple[Ints, bool]] = {}
+        keys: list[Keys | None] = []
+        for pair in self._pairs:
+            doubles = self._as_doubles(pair)
+            for side in pair:
+                if (side, doubles) not in known:
+                    known[side, doubles] = _ordered(*found[side], self._kinds[side], doubles=doubles)
+            (left, one), (right, other) = (known[side, doubles] for side in pair)
+            keys.append(Keys(left, right) if one and other else None)
+        return keys
 
     def ranks(self, columns: Columns, masks: Ints, fresh: int) -> list[Keys]:
         """Return both sides of each comparison as dense ranks in their common order; null is -1."""
         found = self._filled(columns, masks, fresh)
-        return [_ranked(each, found) for each in self.compared]
+        return [self._ranked(pair, found) for pair in self._pairs]
 
-    def _filled(self, columns: Columns, masks: Ints, fresh: int) -> dict[Expr, tuple[Ints, Marks]]:
-        found = {}
-        for number, expr in enumerate(self._sides):
+    def _ranked(self, pair: tuple[int, int], found: list[tuple[Ints, Ints]]) -> Keys:
+        doubles = self._as_doubles(pair)
+        ordered = {side: _ordered(*found[side], self._kinds[side], doubles=doubles)[0] for side in pair}
+        nulls = {side: found[side][1] != 0 for side in pair}
+        known = np.unique(np.concatenate([ordered[side][~nulls[side]] for side in ordered]))
+        ranks = {side: np.searchsorted(known, ordered[side]) for side in ordered}
+        for side, found_ranks in ranks.items():
+            found_ranks[nulls[side]] = -1
+        return Keys(*(ranks[side] for side in pair))
+
+    def _as_doubles(self, pair: tuple[int, int]) -> bool:
+        """Whether two sides are compared as doubles, since one is (S4.6)."""
+        return any(self._kinds[side] is Kind.FLOAT for side in pair)
+
+    def _filled(self, columns: Columns, masks: Ints, fresh: int) -> list[tuple[Ints, Ints]]:
+        """Return the values of each side, and where they are null."""
+        found = []
+        for number in range(len(self._kinds)):
             values, nulls = np.zeros(len(masks), np.int64), np.zeros(len(masks), np.int64)
             places = (columns.address, masks.ctypes.data, values.ctypes.data, nulls.ctypes.data)
             faults = int(columns.words[COL_FAULTS])
             self._code[f"side{number}"](0, fresh, *places)
             columns.words[COL_FAULTS] = faults
             self._code[f"side{number}"](fresh, len(masks), *places)
-            found[expr] = values, nulls != 0
+            found.append((values, nulls))
         return found
 
-    @staticmethod
-    def _keys(compared: Comparison, found: dict[Expr, tuple[Ints, Marks]]) -> Keys | None:
-        floats = Kind.FLOAT in (compared.left.kind, compared.right.kind)
-        keys: list[Ints] = []
-        for side in (compared.left, compared.right):
-            values, nulls = found[side.expr]
-            ordered = _ordered(values, side.kind, floats=floats)
-            if bool((ordered[~nulls] == NULL).any()):
-                return None
-            ordered[nulls] = NULL
-            keys.append(ordered)
-        same = compared.left.expr == compared.right.expr
-        return Keys(keys[0], keys[0] if same else keys[1])
+
+def _ordered(values: Ints, nulls: Ints, kind: Kind, *, doubles: bool) -> tuple[Ints, bool]:
+    """Return integers in the order of values, NULL where there is none; and whether no value is NULL too."""
+    cast = doubles and kind is not Kind.FLOAT
+    ordered = values.astype(np.float64).view(np.int64) if cast else values.copy()
+    return ordered, bool(order(ordered, nulls, doubles))
 
 
-def _ranked(compared: Comparison, found: dict[Expr, tuple[Ints, Marks]]) -> Keys:
-    floats = Kind.FLOAT in (compared.left.kind, compared.right.kind)
-    sides = dict.fromkeys((compared.left, compared.right))
-    ordered = {side: _ordered(found[side.expr][0], side.kind, floats=floats) for side in sides}
-    known = np.unique(np.concatenate([ordered[side][~found[side.expr][1]] for side in sides]))
-    ranks = {side: np.searchsorted(known, ordered[side]) for side in sides}
-    for side in sides:
-        ranks[side][found[side.expr][1]] = -1
-    return Keys(ranks[compared.left], ranks[compared.right])
+@kernel(boolean(jit.Ints, jit.Ints, boolean))
+def order(values: Any, nulls: Any, doubles: bool) -> bool:
+    """Replace values, which may be the bits of doubles, by integers in their order."""
+    distinct = True
+    for e in range(len(values)):
+        if nulls[e]:
+            values[e] = NULL
+        elif doubles:
+            size = values[e] & MAX
+            values[e] = NAN if size > INFINITY else size if values[e] >= 0 else -size  # -0.0 is 0.0
+        elif values[e] == NULL:
+            distinct = False
+    return distinct
 
 
 def _source(number: int, side: Side, layout: Layout, bit: int) -> str:
@@ -129,14 +153,3 @@ def _source(number: int, side: Side, layout: Layout, bit: int) -> str:
     return "\n".join(
         [*head, *writer.lines, "        else:", "            store(nulls + 8 * e, 1)", "        e += 1", ""]
     )
-
-
-def _ordered(values: Ints, kind: Kind, *, floats: bool) -> Ints:
-    """Return integers in the order of the values; as doubles, where one side is one (S4.6)."""
-    if not floats:
-        return values.copy()
-    doubles = values.view(np.float64) if kind is Kind.FLOAT else values.astype(np.float64)
-    doubles = doubles + 0.0  # -0.0 is 0.0
-    doubles[np.isnan(doubles)] = np.nan
-    bits = doubles.view(np.int64)
-    return np.where(bits < 0, bits ^ np.int64(0x7FFF_FFFF_FFFF_FFFF), bits)

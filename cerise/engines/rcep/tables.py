@@ -128,9 +128,8 @@ class Desk:
     def _list_events(self, masks: Ints, piece: Piece) -> None:
         starts = self._room(at.D_STARTS, (self.variables + 1) * (piece.partitions + 1))
         starts[:2] = piece.partitions, self.variables
-        fitting = masks[masks != 0]
-        size = len(fitting) + sum(int(((fitting >> v) & 1).sum()) for v in range(self.variables))
-        lists, places = self._room(at.D_LISTS, size), self._room(at.D_PLACES, len(piece))
+        lists = self._room(at.D_LISTS, (self.variables + 1) * len(piece))
+        places = self._room(at.D_PLACES, len(piece))
         fill_lists(masks, piece.parts, starts, lists, places)
 
     # ---- comparisons

@@ -66,17 +66,18 @@ class Window:
         """Return what is kept with the next events after it."""
         held = self.retained
         held.begin(fresh)
-        if not self.program.by_position:
-            self._partitions = Partitions(self.program)  # its numbers are asked for within the piece only
         events = _joined(held.kept, fresh)
-        parts = self._partitions.of(events)
+        if self.program.by_position:
+            parts, partitions = self._partitions.of(events), len(self._partitions)
+        else:
+            parts, partitions = self._partitions.among(events)
         parts = np.zeros(len(events), np.int64) if parts is None else np.ascontiguousarray(parts)
         kept = len(held.kept)
         points = self._points(fresh, parts[kept:])
         opens = np.ones(len(fresh), np.int64) if fresh.opens is None else fresh.opens.astype(np.int64)
         numbers = np.arange(held.start, held.start + len(fresh))
         return Piece(
-            events, np.concatenate([held.numbers, numbers]), parts, len(self._partitions),
+            events, np.concatenate([held.numbers, numbers]), parts, partitions,
             np.concatenate([self.points, points]), np.concatenate([self.opens, opens]), kept,
         )  # fmt: skip
 
@@ -140,7 +141,7 @@ class Window:
         held, plain = self.retained, state.unpack_json(arrays["plain"])
         held.kept, held.numbers = state.unpack_events(arrays, held.kept), arrays["numbers"]
         held.start = plain["start"]
-        held.ties.time, held.ties.seen = plain["tie_time"], {int(k): v for k, v in plain["ties"]}
+        held.ties.restore(plain["tie_time"], plain["ties"])
         self.points, self.opens = arrays["points"], arrays["opens"]
         if self.program.by_position:
             self._counts = arrays["counts"]
