@@ -20,6 +20,8 @@ from cerise.pattern.bound import Bound
 
 UInts = npt.NDArray[np.uint64]
 NULL = np.uint64(0x9E37_79B9_7F4A_7C15)
+MIX = (NULL, np.uint64(0xBF58_476D_1CE4_E5B9), np.uint64(0x94D0_49BB_1331_11EB))  # of splitmix64
+WORTH_COMPILING = 10_000  # events in lists; fewer are hashed without a kernel
 STEP_EVENT = np.uint64(0xD6E8_FEB8_6659_FD93)
 STEP_VARIABLE = np.uint64(0xA5A3_564E_27F8_8689)
 
@@ -147,12 +149,19 @@ def hash_columns(columns: Iterable[tuple[pa.Array, Kind]], rows: int) -> UInts:
 def _hash_lists(rows: pa.ListArray, events: UInts, salt: UInts) -> UInts:
     """Return for each list of rows the sum of the hashes of (event, its place in the list)."""
     lengths = rows.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    flat = rows.flatten().to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    if len(flat) >= WORTH_COMPILING:
+        from cerise.kernels.arrays import hash_lists  # this brings numba
+
+        words, sums = np.array([*(salt + MIX[0]), STEP_EVENT, *MIX[1:]]), np.zeros(len(rows), np.int64)
+        with np.errstate(over="ignore"):
+            hash_lists(flat.ctypes.data, lengths, events.view(np.int64), words.view(np.int64), sums)
+        return sums.view(np.uint64)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     place = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
-    flat = rows.flatten().to_numpy(zero_copy_only=False).astype(np.int64)
     hashed = _mix(events[flat] + place.astype(np.uint64) * STEP_EVENT + salt)
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashed)])
-    result: UInts = sums[starts[1:]] - sums[starts[:-1]]
+    sums_to = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashed)])
+    result: UInts = sums_to[starts[1:]] - sums_to[starts[:-1]]
     return result
 
 
@@ -187,8 +196,8 @@ def _number_among_equals(ids: UInts) -> UInts:
 
 def _mix(values: UInts) -> UInts:
     """Spread 64 bits over 64 bits (the finaliser of splitmix64)."""
-    x = values + NULL
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58_476D_1CE4_E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)
+    x = values + MIX[0]
+    x = (x ^ (x >> np.uint64(30))) * MIX[1]
+    x = (x ^ (x >> np.uint64(27))) * MIX[2]
     result: UInts = x ^ (x >> np.uint64(31))
     return result

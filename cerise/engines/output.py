@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from cerise.engines.base import Finding, Matches
 from cerise.engines.identity import match_ids
+from cerise.engines.returns import computed, nth
 from cerise.errors import DataError
 from cerise.events import raw_column
 from cerise.kinds import restore
@@ -77,16 +78,6 @@ def ends_of(matches: Matches) -> tuple[Rows, Rows]:
     return first, last
 
 
-def nth(rows: pa.ListArray, n: int) -> pa.Array:
-    """Return the n-th element of each list, counted from 0 or backwards from -1; null where there is none."""
-    lengths = rows.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    index = n if n >= 0 else lengths + n
-    starts = np.concatenate([[0], np.cumsum(lengths)])[:-1]
-    missing = (index < 0) | (index >= lengths)
-    flat = rows.flatten()
-    return flat.take(pa.array(np.where(missing, 0, starts + index), mask=missing))
-
-
 def _structs(table: pa.Table) -> pa.StructArray:
     arrays = [column.combine_chunks() for column in table.columns]
     return pa.StructArray.from_arrays(arrays, fields=list(table.schema))
@@ -113,15 +104,17 @@ def _passed_through(attr: Attr, matches: Matches, *, many: bool) -> pa.Array:
 def _computed(column: OutColumn, expr: Expr, matches: Matches) -> pa.Array:
     """Compute a column of RETURN, by Spark's ANSI rules: what cannot be computed is an error (S4.6)."""
     assert column.kind is not None
+    if (values := computed(expr, matches)) is not None:
+        return values
     function = compiled(expr, refuse(expr))
     columns = matches.events.columns({each.path for each in attributes(expr) if each.path})
     names = list(matches.rows)
     listed = zip(*(rows.to_pylist() for rows in matches.rows.values()), strict=True)
-    values = []
-    for match in listed:
-        binding = {name: tuple(rows) for name, rows in zip(names, match, strict=True) if rows is not None}
-        values.append(function(columns, binding, {}))
-    return restore(values, column.kind)
+    bindings = (
+        {name: tuple(rows) for name, rows in zip(names, match, strict=True) if rows is not None}
+        for match in listed
+    )
+    return restore([function(columns, binding, {}) for binding in bindings], column.kind)
 
 
 def refuse(expr: Expr) -> Callable[[Fault], None]:

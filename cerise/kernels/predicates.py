@@ -315,6 +315,7 @@ def _call(expr: Call, scope: Scope, writer: Writer) -> Value:
         if kinds[0] is Kind.FLOAT:
             return Value(writer.name(f"abs({x.code})"), null)
         return _guarded(f"abs({x.code})", null, f"negate_faults({x.code})", writer)
+    assert expr.function in _WHOLE, f"kernels do not compute with text: {expr.function}"
     if kinds[0] is not Kind.FLOAT:
         return x
     whole = writer.name(_WHOLE[expr.function].replace("math.", "np.").format(x.code))
@@ -334,6 +335,7 @@ def _cast(expr: Cast, scope: Scope, writer: Writer) -> Value:
     found = value(expr.arg, scope, writer)
     if source is expr.kind:
         return found
+    assert Kind.STRING not in (source, expr.kind), "kernels do not compute with text"
     if expr.kind is Kind.FLOAT:
         return _as_float(found, source, writer)
     if source is Kind.FLOAT:

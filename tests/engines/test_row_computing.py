@@ -208,3 +208,20 @@ def test_a_fault_that_nobody_sees_is_none(monkeypatch: pytest.MonkeyPatch) -> No
     table = pa.table({"t": [1, 2, 3], "i": pa.array([0, 2, 0], pa.int64())})
     bound = bound_of("A.i > 0 AND 6 / A.i > 2", table.schema)
     assert run_rows(bound, table, Options())["m"].to_pylist() == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    "measure",
+    ["length(A.s) + 1", "A.i * length('ab')", "length(upper(A.s)) > 1", "A.s LIKE 'b%' OR A.i = 0",
+     "coalesce(upper(A.s), 'x')", "CAST(CAST(A.i AS STRING) AS BIGINT) + 1"],
+)  # fmt: skip
+def test_text_within_an_expression_is_computed_row_by_row(
+    measure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pa.table({"t": [1, 2, 3], "i": [0, 2, None], "s": ["a", None, "bcd"]})
+    bound = bound_of(measure, table.schema)
+    monkeypatch.setattr(output, "WORTH_COMPILING", 10**9)
+    expected = answer(bound, table)
+    monkeypatch.setattr(output, "WORTH_COMPILING", 0)
+    assert answer(bound, table) == expected
+    assert len(set(expected[1].strip("[]").split(", "))) > 1

@@ -24,7 +24,7 @@ from cerise.kernels.jit import ask, int64, kernel, void
 from cerise.kernels.predicates import NEVER, Value, Writer, value
 from cerise.kinds import ARROW_OF, COMPUTABLE, DAY_US, Kind
 from cerise.pattern.check import kind_of
-from cerise.pattern.expr import Agg, Attr, Expr, attributes
+from cerise.pattern.expr import Agg, Attr, Expr, attributes, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Computed:
 def is_compiled(expr: Expr) -> bool:
     """Whether an expression can be computed here: none that computes with text can."""
     kinds = {kind_of(expr), *(kind_of(each) for each in attributes(expr))}
-    return kinds <= COMPUTABLE and not computes_text(expr)
+    return kinds <= COMPUTABLE and not any(map(computes_text, walk(expr)))
 
 
 def compute(expr: Expr, columns: dict[Path, pa.Array], rows: int) -> Computed:

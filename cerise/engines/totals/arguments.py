@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from cerise.engines.base import Matches
-from cerise.engines.output import nth, refuse
+from cerise.engines.output import refuse
+from cerise.engines.returns import nth
 from cerise.engines.totals.cells import Asked
 from cerise.engines.totals.exact import Ints
 from cerise.engines.totals.groups import normal
