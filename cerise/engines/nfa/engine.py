@@ -72,19 +72,22 @@ def gains_by_merging(bound: Bound) -> str | None:
     Runs meet where what they must remember takes few values: nothing, a last or an extreme value. Sums and
     averages hardly ever agree, and without Kleene or skip_till_any_match there is one run per start.
     """
-    program = program_of(bound, merging=True)
-    if not program.merging or program.history:
-        return None
-    if any(
-        slot.key.what in ("avg", "sum", "mean", "count", "number") for slot in program.layout.slots.values()
-    ):
-        return None
-    counts = bound.query.counts_only
+    counts, gain = bound.query.counts_only, None
     if bound.query.strategy is Strategy.ANY and (counts or not bound.kleene) and len(bound.variables) > 2:
-        return "runs that remember the same values are merged"
-    if bound.kleene and not bound.query.strategy.contiguous and counts:
-        return "runs that remember the same values are merged and counted together"
-    return None
+        gain = "runs that remember the same values are merged"
+    elif bound.kleene and not bound.query.strategy.contiguous and counts:
+        gain = "runs that remember the same values are merged and counted together"
+    return gain if gain and _remembers_little(program_of(bound, merging=True)) else None
+
+
+def _remembers_little(program: Program) -> bool:
+    """Whether runs may be merged, and what they remember is not different in nearly all of them."""
+    seldom_equal = ("avg", "sum", "mean", "count", "number")
+    return (
+        program.merging
+        and not program.history
+        and all(slot.key.what not in seldom_equal for slot in program.layout.slots.values())
+    )
 
 
 ENGINES: dict[str, Nfa] = {

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from cerise.pattern.nodes import And, Kleene, Node, Seq, Var, variables
 from cerise.plan.overlap import MAX_TIME, MIN_TIME
-from cerise.store.filtering.intervals import Ints, shifted
+from cerise.store.filtering.intervals import Ints, places_among, shifted
 from cerise.store.index.lookup import Events
 
 
@@ -119,8 +119,8 @@ def _near(node: Node, here: Points, events: Mapping[str, Events], window: int) -
 
 def _enough(low: int, here: Points, events: Events, window: int) -> npt.NDArray[np.bool_]:
     """Tell whether there are as many events within a window of the anchor as a Kleene variable needs."""
-    low_end = np.searchsorted(events.times, shifted(here.times, -window), "left")
-    high_end = np.searchsorted(events.times, shifted(here.times, window), "right")
+    low_end = places_among(events.times, shifted(here.times, -window), after=False)
+    high_end = places_among(events.times, shifted(here.times, window), after=True)
     found: npt.NDArray[np.bool_] = high_end - low_end >= low
     return found
 
@@ -175,14 +175,14 @@ def _apart(items: tuple[Node, ...], events: Mapping[str, Events]) -> list[Node]:
 
 def _next(events: Events, after: Points) -> Points:
     """Return the first event that is not before a given one, and is another."""
-    at = np.searchsorted(events.times, after.times, "left")
+    at = places_among(events.times, after.times, after=False)
     at += _is(events, at, after.places)
     return _taken(events, at, after, at < len(events.times), MAX_TIME)
 
 
 def _previous(events: Events, before: Points) -> Points:
     """Return the last event that is not after a given one, and is another."""
-    at = np.searchsorted(events.times, before.times, "right") - 1
+    at = places_among(events.times, before.times, after=True) - 1
     at -= _is(events, at, before.places)
     return _taken(events, at, before, at >= 0, MIN_TIME)
 
