@@ -113,6 +113,27 @@ def test_what_may_be_returned(column: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert str(at_once["r"].to_pylist()) == str(one_by_one["r"].to_pylist())
 
 
+@pytest.mark.parametrize(
+    "total", ["SUM(LAST(b.x) - a.x)", "MAX(LAST(b.at) - a.at)", "AVG(b[2].y - a.y)", "MIN(a.d + b[1].d)"]
+)
+def test_what_may_be_totalled(total: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = f"PATTERN SEQ(A a, B+ b[]) USE skip_till_any_match WITHIN 3 RETURN {total} AS r, COUNT(*) AS n"
+
+    def answer() -> pa.Table:
+        return cerise.find(EVENTS, query, time="t", type="kind", engine="nfa")
+
+    calls: list[int] = []
+    real = returns._compiled
+    monkeypatch.setattr(returns, "_compiled", lambda *args: calls.append(1) or real(*args))
+    at_once = answer()
+    assert calls
+    assert at_once["n"][0].as_py() >= returns.WORTH_COMPILING
+    monkeypatch.setattr(returns, "WORTH_COMPILING", NEVER)
+    one_by_one = answer()
+    assert at_once.schema == one_by_one.schema
+    assert str(at_once.to_pylist()) == str(one_by_one.to_pylist())
+
+
 def test_a_sum_that_is_too_large_says_so_for_many_matches() -> None:
     table = EVENTS.set_column(2, "x", pa.array([2**62] * len(EVENTS)))
     query = "PATTERN SEQ(A a, B+ b[]) USE skip_till_any_match WITHIN 3 RETURN SUM(b.x) AS r"

@@ -11,16 +11,17 @@ import pyarrow as pa
 
 from cerise.engines.base import Matches
 from cerise.engines.output import refuse
-from cerise.engines.returns import nth
+from cerise.engines.returns import computed, nth
 from cerise.engines.totals.cells import Asked
 from cerise.engines.totals.exact import Ints
 from cerise.engines.totals.groups import normal
 from cerise.events import EventBatch, read_column
-from cerise.kinds import STORED
+from cerise.kinds import STORED, canonical
 from cerise.pattern.bound import Bound
 from cerise.pattern.evaluate import Binding, compiled
 from cerise.pattern.expr import At, Attr, Expr, attributes, rebuild
 from cerise.pattern.resolve import is_single_event
+from cerise.pattern.show import show_expr
 from cerise.pattern.totals import run_through
 
 
@@ -96,9 +97,11 @@ def _at_one(expr: Expr) -> Expr:
 
 def _match_by_match(asked: Asked, matches: Matches, bound: Bound) -> tuple[Ints, pa.Array]:
     """Return the values of an argument that speaks of several events: one, or one for each event of b."""
+    through = next(iter(run_through(asked.arg, bound.kleene)), None)
+    if through is None and (at_once := computed(asked.arg, matches)) is not None:
+        return np.arange(len(matches)), normal(canonical(at_once, asked.kind, show_expr(asked.arg)))
     function = compiled(asked.arg, refuse(asked.arg))
     columns = matches.events.columns({each.path for each in attributes(asked.arg) if each.path})
-    through = next(iter(run_through(asked.arg, bound.kleene)), None)
     match: list[int] = []
     values: list[Any] = []
     for number, binding in enumerate(_bindings(matches)):
