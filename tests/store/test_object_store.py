@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import cerise
 from cerise.errors import StoreError
 from cerise.indexed import Store
 from cerise.store import ways
+from cerise.store.index import remote
 from tests.object_store import Objects, object_store
 from tests.store.test_store_edges import times
 
@@ -58,6 +60,52 @@ def test_a_store_among_objects(objects: Objects) -> None:
     store.vacuum(0)
     assert times(Store(path).find_local(QUERY)) == expected
     assert all(key.startswith("some/store/") for key in objects.held)
+
+
+def read_of_indexes(objects: Objects) -> int:
+    """How many bytes of index files were asked for."""
+    ranges = [re.fullmatch(r"GET \S+\.cix bytes=(\d+)-(\d+)", each) for each in objects.asked]
+    assert not any(re.fullmatch(r"GET \S+\.cix", each) for each in objects.asked)
+    return sum(int(each[2]) - int(each[1]) + 1 for each in ranges if each)
+
+
+@pytest.mark.timeout(120)
+def test_only_what_is_touched_of_an_index_is_read(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "GAP", 0)
+    table, path = events(0, 12_000), "s3://bucket/store"
+    store = Store.create(
+        path, schema=table.schema, time="t", type="kind", index=["n", "word"], block_rows=512, pool_rows=1_000
+    )
+    store.append(table)
+    query = "PATTERN SEQ(A a, B b) WHERE a.n = 3 AND a.t < 900 AND b.n > 4 AND b.word = 'x' WITHIN 20"
+    expected = times(cerise.find(table, query, time="t", type="kind"))
+    size = sum(len(body) for key, body in objects.held.items() if key.endswith(".cix"))
+    reader = Store(path)
+    reader.find_local(query.replace("a.t < 900", "a.t > 11900"))  # reads what describes the table, too
+    objects.asked.clear()
+    assert times(reader.find_local(query)) == expected
+    first = read_of_indexes(objects)
+    assert 0 < first < size / 4
+    objects.asked.clear()
+    assert times(reader.find_local(query)) == expected
+    assert read_of_indexes(objects) == 0
+
+
+@pytest.mark.timeout(120)
+def test_what_is_damaged_among_objects_is_read_from_the_data(objects: Objects) -> None:
+    table, path = events(0, 2_000), "s3://bucket/store"
+    Store.create(
+        path, schema=table.schema, time="t", type="kind", index=["n"], block_rows=256, pool_rows=1_000
+    ).append(table)
+    expected = times(cerise.find(table, QUERY, time="t", type="kind"))
+    reader = Store(path)
+    for key in [key for key in objects.held if key.endswith(".cix")]:
+        body = objects.held[key]
+        objects.held[key] = (
+            body[:8] + bytes(200) + body[208:]
+        )  # of the first clusters; what describes them is whole
+    with pytest.warns(UserWarning, match="damaged"):
+        assert times(reader.find_local(QUERY)) == expected
 
 
 @pytest.mark.timeout(120)

@@ -30,7 +30,7 @@ from cerise.store.index.directory import (
 from cerise.store.index.layout import Layout
 from cerise.store.index.sample import Reservoir
 
-__all__ = ["BrokenIndex", "DataFile", "IndexFile", "check", "mapped", "write_index"]
+__all__ = ["BrokenIndex", "DataFile", "IndexFile", "check", "local_path", "mapped", "write_index"]
 
 MAGIC = b"CERISEIX"
 TRAILER = struct.Struct("<QQQQ8s")  # directory: offset, length, checksum; format version; magic
@@ -233,7 +233,7 @@ def mapped(filesystem: pafs.FileSystem, path: str, size: int) -> pa.Buffer:
     Raises:
         BrokenIndex: it cannot be read, or has another size.
     """
-    local = _local_path(filesystem, path)
+    local = local_path(filesystem, path)
     try:
         with filesystem.open_input_file(path) if local is None else pa.memory_map(local) as file:
             if file.size() != size:
@@ -249,9 +249,10 @@ def check(data: memoryview, checksum: int, path: str, block: int) -> None:
         raise BrokenIndex(f"block {block} of index file {path} is damaged", path=path, block=block)
 
 
-def _local_path(filesystem: pafs.FileSystem, path: str) -> str | None:
+def local_path(filesystem: pafs.FileSystem, path: str) -> str | None:
+    """Return where a file is on this machine; None where it is elsewhere."""
     if isinstance(filesystem, pafs.SubTreeFileSystem):
-        return _local_path(filesystem.base_fs, f"{filesystem.base_path.rstrip('/')}/{path}")
+        return local_path(filesystem.base_fs, f"{filesystem.base_path.rstrip('/')}/{path}")
     return path if isinstance(filesystem, pafs.LocalFileSystem) else None
 
 

@@ -1,4 +1,4 @@
-"""The index files of a table, mapped when they are first touched, a bounded number at once."""
+"""The index files of a table, a bounded number at once: mapped, or as much of them as is touched read."""
 
 from __future__ import annotations
 
@@ -10,36 +10,42 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from cerise.events import Ints
-from cerise.store.index.file import check, mapped
+from cerise.store.index.file import check, local_path, mapped
+from cerise.store.index.remote import Remote
 from cerise.store.index.synopsis import Synopsis
 
 
 class Held:
-    """Some mapped files; they stay mapped as long as this lives.
+    """Some files in memory; they stay there as long as this lives.
 
     Attributes:
+        files: their bytes by their numbers; of those that lie elsewhere, what was verified.
+        remote: those that lie elsewhere.
         addresses: where each file of the table lies in memory, 0 for those that are not here.
     """
 
-    def __init__(self, files: dict[int, pa.Buffer], count: int) -> None:
-        self.files = files
+    def __init__(self, files: dict[int, pa.Buffer | Remote], count: int) -> None:
+        self.remote = {number: each for number, each in files.items() if isinstance(each, Remote)}
+        self.files = {
+            number: each.data if isinstance(each, Remote) else each for number, each in files.items()
+        }
         self.addresses = np.zeros(count, np.int64)
-        for number, data in files.items():
+        for number, data in self.files.items():
             self.addresses[number] = data.address
 
 
 class OpenFiles:
-    """Maps index files, and checks what is touched for the first time."""
+    """Brings index files to memory, and checks what is touched for the first time."""
 
     def __init__(self, synopsis: Synopsis, filesystem: pafs.FileSystem, most: int) -> None:
         self._synopsis = synopsis
         self._filesystem = filesystem
         self.most = most
-        self._mapped: OrderedDict[int, pa.Buffer] = OrderedDict()
+        self._mapped: OrderedDict[int, pa.Buffer | Remote] = OrderedDict()
         self._lock = threading.Lock()
 
     def hold(self, files: Ints) -> Held:
-        """Return some files, mapped."""
+        """Return some files; what is used of them must be verified first, which brings it."""
         with self._lock:
             found = {number: self._map(number) for number in files.tolist()}
             while len(self._mapped) > self.most:
@@ -51,11 +57,12 @@ class OpenFiles:
         with self._lock:
             self._mapped.clear()
 
-    def _map(self, number: int) -> pa.Buffer:
+    def _map(self, number: int) -> pa.Buffer | Remote:
         data = self._mapped.get(number)
         if data is None:
             file = self._synopsis.files[number]
-            data = mapped(self._filesystem, file.path, file.size)
+            bring = Remote if local_path(self._filesystem, file.path) is None else mapped
+            data = bring(self._filesystem, file.path, file.size)
             self._mapped[number] = data
         self._mapped.move_to_end(number)
         return data
@@ -72,13 +79,18 @@ class OpenFiles:
 
     def _verify(self, what: str, attribute: str, numbers: Ints, files: Ints, held: Held) -> int:
         table = self._synopsis.clusters if what == "clusters" else self._synopsis.groups
+        prefix = "" if what == "clusters" else "words_"
+        names = tuple(f"{prefix}{each}{attribute}" for each in ("offset", "length", "checksum"))
         done = self._synopsis.verified.setdefault(what + attribute, np.zeros(len(table), np.bool_))
         fresh = ~done[numbers]
+        for number, elsewhere in held.remote.items():
+            mine = np.flatnonzero(files == number)
+            part = table.select(names[:2]).take(pa.array(numbers[mine]))
+            offsets, lengths = (part.column(name).to_numpy().astype(np.int64) for name in names[:2])
+            fresh[mine] |= elsewhere.bring(offsets, lengths)
         if not fresh.any():
             return 0
         some = table.take(pa.array(numbers[fresh]))
-        prefix = "" if what == "clusters" else "words_"
-        names = (f"{prefix}offset{attribute}", f"{prefix}length{attribute}", f"{prefix}checksum{attribute}")
         columns = [some.column(name).to_pylist() for name in names]
         groups = some.column("group").to_numpy() if what == "clusters" else numbers[fresh]
         blocks = self._synopsis.group("row_group")[groups].tolist()
