@@ -36,7 +36,9 @@ from cerise.engines.rcep.desk import (
     F_CURSOR,
     F_EDGE,
     F_END,
+    F_LEAP,
     F_LEAST,
+    F_LEFT,
     F_LIST,
     FULL,
     PATIENCE,
@@ -44,6 +46,7 @@ from cerise.engines.rcep.desk import (
     TOO_MANY,
     first_after,
 )
+from cerise.engines.rcep.leaps import leap_back, prepare_leaps
 from cerise.engines.rcep.steps import (
     begin_frame,
     bind,
@@ -58,18 +61,22 @@ from cerise.kernels.jit import ask, get, kernel, put
 
 
 @kernel()
-def open_list_back(m: int, w: int, d: int, p: int) -> None:
+def open_list_back(m: int, w: int, d: int, p: int, low: int) -> None:
     """Find the events that the edge of a frame may bind: earlier than the newest bound; first the trigger.
 
     The cursor of a frame is one beyond its next event, and goes down to where the list begins.
     """
     frame = frame_row(w, d)
     lay_list(m, w, d, p)
-    events, start, end = get(frame, F_LIST), get(frame, F_CURSOR), get(frame, F_END)
+    put(frame, F_LEAP, 0)
     if d > 0:
-        put(frame, F_CURSOR, first_after(events, start, end, get(node_row(m, d - 1), SEQ) - 1))
+        before = get(node_row(m, d - 1), SEQ) - 1
+        prepare_leaps(m, w, frame, d, low, before)
+        start = get(frame, F_CURSOR)
+        put(frame, F_CURSOR, first_after(get(frame, F_LIST), start, get(frame, F_END), before))
         put(frame, F_END, start)
         return
+    events, start, end = get(frame, F_LIST), get(frame, F_CURSOR), get(frame, F_END)
     place = first_after(events, start, end, p - 1)
     fits = place < end and get(events, place) == p
     put(frame, F_CURSOR, place + 1 if fits else place)
@@ -107,8 +114,10 @@ def walk_back(edge: Any, m: int, w: int, p: int, low: int) -> int:
         if get(w, D_TESTS) >= PATIENCE:
             return PAUSED
         if get(frame, F_CURSOR) < 0:
-            open_list_back(m, w, d, p)
+            open_list_back(m, w, d, p, low)
         c, way = get(frame, F_CURSOR), edge_row(m, j)
+        if get(frame, F_LEAP):
+            c = leap_back(get(frame, F_LEAP), get(frame, F_LIST), get(frame, F_LEFT), c, get(frame, F_END))
         e = get(get(frame, F_LIST), c - 1) if c > get(frame, F_END) else -1
         if e < low:
             next_edge(frame)

@@ -116,6 +116,15 @@ def is_newest(side: Side, step: Step, then: Step, kleene: frozenset[str]) -> boo
     return side.at in (At.EVERY, At.LAST) or binds(side, step, kleene)
 
 
+def follows(compared: Comparison, step: Step, kleene: frozenset[str]) -> bool:
+    """Whether an edge binds the right side, and the left side holds of the newest event of its variable."""
+    if not binds(compared.right, step, kleene):
+        return False
+    if compared.left.var == step.var:
+        return compared.left.at is At.PREVIOUS
+    return compared.left.var not in kleene or compared.left.at in (At.EVERY, At.LAST)
+
+
 def linking(compared: Comparison, step: Step, then: Step, kleene: frozenset[str]) -> Comparison | None:
     """Return a comparison that links the event of `step`, on its left, to that of `then`, if it does."""
     for each in (compared, compared.flipped()):

@@ -17,7 +17,7 @@ from cerise.kernels.jit import get, kernel
     # what prunes: for each edge and event the trigger it may lead to; where joins begin at the last variable,
     # for each variable and event too; what comparisons say
     D_STAMPS, D_ALIVE, D_STAMP, D_EDGES, D_WAYS, D_LINK_OF, D_SLOTS, D_SLOT_COUNT, D_BY_RIGHT, D_JUDGED,
-    D_HAS, D_EQUALS,
+    D_HAS, D_EQUALS, D_LEAPS,
     # for each edge that begins a free Kleene variable the edge that ends the match, else -1; of a subset of
     # its events their places in the list, and their numbers
     D_FREE, D_PICKS, D_TAKEN,
@@ -30,11 +30,12 @@ from cerise.kernels.jit import get, kernel
     # what is found: where it is written, how much room there is, how much was written
     D_LENGTHS, D_ROWS, D_FOUND, D_FOUND_ROOM, D_FILL, D_WRITTEN, D_COUNTED, D_TESTS,
     DESK_WORDS,
-) = range(49)  # fmt: skip
+) = range(50)  # fmt: skip
 
 # a frame of the walk: the edge tried, the least of its state, its list, a place in it, where the list ends,
-# and how many events of a free variable there are in a subset
-F_EDGE, F_LEAST, F_LIST, F_CURSOR, F_END, F_SIZE, F_WORDS = range(7)
+# how many events of a free variable there are in a subset; what finds the next event, 0 if nothing, and for
+# which left side
+F_EDGE, F_LEAST, F_LIST, F_CURSOR, F_END, F_SIZE, F_LEAP, F_LEFT, F_WORDS = range(9)
 # a link: how its sides compare, where they lie, the best of the right sides of events alive, if any
 L_OP, L_LEFT, L_RIGHT, L_HAS, L_BEST, L_WORDS = range(6)
 # an edge, for pruning: its variable and that one's bit, whether it ends matches and only that, the edges
@@ -47,6 +48,9 @@ L_OP, L_LEFT, L_RIGHT, L_HAS, L_BEST, L_WORDS = range(6)
 J_OP, J_LEFT, J_RIGHT, J_WORDS = range(4)
 # an equality: its variable, events by (partition, value), and for each event of the variable its equals there
 Q_VAR, Q_LIST, Q_LOW, Q_HIGH, Q_WORDS = range(5)
+# an inequality: how its sides compare, the variable on its left, where the sides lie, from how many events on
+# leaps are worth it, where the list of the variable on its right begins, and the extremes of runs in it
+X_OP, X_VAR, X_LEFT, X_RIGHT, X_LONG, X_BASE, X_RUNS, X_WORDS = (0, 1, 2, 3, 4, 5, 6, 9)
 
 LESS, AT_MOST, MORE, AT_LEAST, EQUAL, UNEQUAL = range(6)
 OPS = {"<": LESS, "<=": AT_MOST, ">": MORE, ">=": AT_LEAST, "=": EQUAL, "!=": UNEQUAL}

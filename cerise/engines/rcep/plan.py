@@ -9,7 +9,16 @@ from enum import Enum
 from cerise.engines.nfa.automaton import Automaton, looks_ahead
 from cerise.engines.nfa.engine import program_of
 from cerise.engines.nfa.program import Program, Unfit
-from cerise.engines.rcep.comparisons import Comparison, Step, comparison_of, is_sequence, judging, linking
+from cerise.engines.rcep.comparisons import (
+    TRANSITIVE,
+    Comparison,
+    Step,
+    comparison_of,
+    follows,
+    is_sequence,
+    judging,
+    linking,
+)
 from cerise.engines.rcep.cost import cost
 from cerise.engines.rcep.mirror import mirrored
 from cerise.pattern.bound import Bound
@@ -40,6 +49,7 @@ class Plan:
         links: for two edges that follow each other, a comparison between their events.
         judged: for an edge, comparisons of its event with the one that completes the match.
         equal: for an edge, an equality between an event bound before, by its variable, and its own.
+        leaps: for an edge, an inequality between the newest event of a variable bound before and its own.
         waits: whether a NOT looks beyond the event that completes a match.
         mirror: the plan of the mirrored query, whose automata are walked where joins begin at the trigger.
         why: why joins begin where they do.
@@ -52,6 +62,7 @@ class Plan:
     links: dict[tuple[int, int], int]
     judged: dict[int, tuple[int, ...]]
     equal: dict[int, int]
+    leaps: dict[int, int]
     waits: bool
     mirror: Plan | None = None
     why: str = ""
@@ -135,6 +146,7 @@ class _Planner:
         links: dict[tuple[int, int], int] = {}
         judged: dict[int, tuple[int, ...]] = {}
         equal: dict[int, int] = {}
+        leaps: dict[int, int] = {}
         for number, automaton in enumerate(self.program.automata):
             known = [
                 each
@@ -146,9 +158,10 @@ class _Planner:
                 links |= self._links(here, known)
             judged |= self._judged(here, known, automaton)
             equal |= self._equal(here, known)
+            leaps |= self._leaps([j for j in here if j not in equal], known, automaton)
         return Plan(
             self.program, tuple(step for _, step in self.rows), tuple(branch for branch, _ in self.rows),
-            tuple(self.compared), links, judged, equal, waits,
+            tuple(self.compared), links, judged, equal, leaps, waits,
         )  # fmt: skip
 
     def _number(self, compared: Comparison) -> int:
@@ -200,6 +213,20 @@ class _Planner:
                     bound = way.left.var in before and way.left.var not in self.kleene
                     mine = way.right.var == step.var and way.right.at is At.EVERY
                     if way.op == "=" and bound and mine:
+                        found.setdefault(j, self._number(way))
+        return found
+
+    def _leaps(self, here: list[int], known: list[Comparison], automaton: Automaton) -> dict[int, int]:
+        """Return for each edge an inequality with the newest event of a variable that is bound before."""
+        found: dict[int, int] = {}
+        ends = is_sequence(automaton.branch.pattern)  # else the newest event need not stay the last
+        for j in here:
+            step = self.rows[j][1]
+            before = automaton.states[step.edge.source].started
+            for each in known:
+                for way in (each, each.flipped()):
+                    usable = way.op in TRANSITIVE and way.left.var in before
+                    if usable and (ends or way.left.at is not At.LAST) and follows(way, step, self.kleene):
                         found.setdefault(j, self._number(way))
         return found
 

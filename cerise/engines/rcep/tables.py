@@ -20,6 +20,7 @@ from cerise.engines.nfa.rows import (
     Tables,
 )
 from cerise.engines.rcep import desk as at
+from cerise.engines.rcep.leaps import extremes
 from cerise.engines.rcep.plan import Plan
 from cerise.engines.rcep.prune import fill_lists
 from cerise.engines.rcep.sides import Keys
@@ -28,6 +29,7 @@ from cerise.engines.rcep.window import Piece
 Ints = npt.NDArray[np.int64]
 TAKE_AND_END = 2  # edges
 ROWS = 1 << 17  # matches, or events of one variable, written at a time
+LONG = 32  # events: a list in which it is worth leaping over those that fail
 
 
 class Desk:
@@ -119,6 +121,7 @@ class Desk:
         self._lay_links()
         self._lay_judged()
         self._lay_equals(piece)
+        self._lay_leaps(piece)
         room = max(ROWS, events + 2)
         if not w[at.D_COUNTS] and self.found.shape[1] < room:
             self.found = np.zeros((self.variables, room), np.int64)
@@ -170,8 +173,7 @@ class Desk:
 
     def _lay_equals(self, piece: Piece) -> None:
         """List the events that an equality finds, by partition and value, and where each value's are."""
-        plan = self.plan.mirror or self.plan
-        every_key = self._keys[len(self.plan.compared) :] if self.plan.mirror else self._keys
+        plan, every_key = self._walked()
         rows = np.full((max(len(plan.steps), 1), at.Q_WORDS), -1, np.int64)
         names = [var.name for var in plan.program.bound.variables]
         self._equal: list[Ints] = []
@@ -191,6 +193,32 @@ class Desk:
                 *(a.ctypes.data for a in (order, low, high)),
             ]
         self._put(at.D_EQUALS, rows)
+
+    def _lay_leaps(self, piece: Piece) -> None:
+        """Find the extremes of inequalities over runs of the long lists that they are asked in."""
+        plan, every_key = self._walked()
+        rows = np.full((max(len(plan.steps), 1), at.X_WORDS), -1, np.int64)
+        names = [var.name for var in plan.program.bound.variables]
+        starts = self._arrays[at.D_STARTS]
+        self._runs: dict[int, list[Ints]] = {}
+        for j, number in plan.leaps.items():
+            keys, var = every_key[number], names.index(plan.steps[j].var)
+            here = starts[var * (piece.partitions + 1) : (var + 1) * (piece.partitions + 1)]
+            if keys is None or np.diff(here).max(initial=0) < LONG:
+                continue
+            op = at.OPS[plan.compared[number].op]
+            if number not in self._runs:
+                self._runs[number] = extremes(keys.right[self._arrays[at.D_LISTS][here[0] : here[-1]]], op)
+            runs = [each.ctypes.data for each in self._runs[number]]
+            left, right = keys.left.ctypes.data, keys.right.ctypes.data
+            rows[j] = [op, names.index(plan.compared[number].left.var), left, right, LONG, here[0], *runs]
+        self._put(at.D_LEAPS, rows)
+
+    def _walked(self) -> tuple[Plan, list[Keys | None]]:
+        """Return the plan whose automata are walked, and the keys of its comparisons."""
+        if self.plan.mirror is None:
+            return self.plan, self._keys
+        return self.plan.mirror, self._keys[len(self.plan.compared) :]
 
 
 def _free(tables: Tables) -> Ints:

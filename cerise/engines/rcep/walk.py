@@ -87,7 +87,9 @@ from cerise.engines.rcep.desk import (
     F_CURSOR,
     F_EDGE,
     F_END,
+    F_LEAP,
     F_LEAST,
+    F_LEFT,
     F_LIST,
     FULL,
     PATIENCE,
@@ -97,6 +99,7 @@ from cerise.engines.rcep.desk import (
     list_start,
 )
 from cerise.engines.rcep.free import write_subsets
+from cerise.engines.rcep.leaps import leap, prepare_leaps
 from cerise.engines.rcep.prune import prune
 from cerise.engines.rcep.steps import (
     begin_frame,
@@ -205,6 +208,7 @@ def open_list(m: int, w: int, d: int, p: int, low: int) -> None:
     if get(edge_row(m, get(frame, F_EDGE)), E_TERMINAL):
         newest = max(newest, p - 1)
     put(frame, F_CURSOR, first_after(get(frame, F_LIST), get(frame, F_CURSOR), get(frame, F_END), newest))
+    prepare_leaps(m, w, frame, d, newest + 1, p)
 
 
 @kernel()
@@ -244,6 +248,8 @@ def walk(edge: Any, m: int, w: int, p: int, low: int) -> int:
             next_edge(frame)
             continue
         c, way = get(frame, F_CURSOR), edge_row(m, j)
+        if get(frame, F_LEAP):
+            c = leap(get(frame, F_LEAP), get(frame, F_LIST), get(frame, F_LEFT), c, get(frame, F_END))
         e = get(get(frame, F_LIST), c) if c < get(frame, F_END) else p + 1
         if e >= p:
             if e == p and get(way, E_ACCEPTS) and (d > 0 or opens_alone(m, w, p)):
