@@ -3,7 +3,8 @@
 How many partial matches a query has depends on its events: on how many fit a Kleene variable within a
 window, and on how often predicates between them hold. So this is measured, not guessed: the engines run over
 the first events for some milliseconds, in ever longer goes, and the last go that two of them have made
-decides between them. One that falls far behind is stopped. No result is used.
+decides between them. The first go only warms them up. One that falls far behind is stopped, and no go is
+begun for which there should be no time. No result is used.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ log = logging.getLogger(__name__)
 
 WORTH_A_TRIAL = 10_000  # events: with fewer, the last of the engines, which is safe, runs the query
 TRIED = 1 << 17  # events, at most
-FIRST_STEP = 1 << 7  # events between two looks at the clock, at first
+FIRST_STEP = 1 << 8  # events of the first go: a feed of fewer costs as much
+GROWTH = 4  # times as many events has each go as the one before
 SECONDS = 0.02  # for each engine, of a first batch that has
 WHOLE = 50_000  # events; less for fewer
-MAX_RUNS = 100_000  # an engine that keeps more at a time has lost
+MAX_RUNS = 20_000  # an engine that keeps more at a time has lost
+BETTER = 0.8  # of the time of the last engine, which is safe: another must take less to be preferred
 BEATEN = 3  # times as long as another for the same events: an engine that takes more has lost
 
 
@@ -108,11 +111,11 @@ class TrialMatcher:
         self.report = self._matcher.report
 
     def _better(self, events: EventBatch) -> str:
-        """Return the engine that is faster over the first events; of equals the last, which is safe."""
+        """Return the engine that is faster over the first events; of near equals the last, which is safe."""
         safe, *others = reversed(self.engines)
         if len(events) < WORTH_A_TRIAL:
             return safe
-        best, record = safe, self._tried(self.engines[safe], events, [])
+        best, record = safe, [BETTER * each for each in self._tried(self.engines[safe], events, [])]
         for name in others:
             times = self._tried(self.engines[name], events, record)
             log.info("%s against %s: %s against %s", name, best, _shown(times), _shown(record))
@@ -133,13 +136,16 @@ class TrialMatcher:
         seconds = SECONDS * min(1.0, len(events) / WHOLE)
         matcher = engine.start(self.bound, careful)
         times: list[float] = []
-        done, begun = 0, time.thread_time()
-        while done < min(TRIED, len(events)) and (not times or time.thread_time() - begun <= seconds):
-            part = replace(events.slice(done, done + (FIRST_STEP << len(times))), opens=None)
+        done = 0
+        while done < min(TRIED, len(events)):
+            spent = sum(times[1:])
+            if len(times) > 1 and spent + times[-1] * GROWTH > seconds:
+                break
+            part = replace(events.slice(done, done + FIRST_STEP * GROWTH ** len(times)), opens=None)
             now = time.thread_time()
             try:
                 for _ in matcher.feed(part):
-                    if time.thread_time() - begun > seconds:  # one event may complete any number of matches
+                    if spent + time.thread_time() - now > seconds:  # one event may complete any number
                         return [*times, math.inf]
             except PlanError:
                 return [*times, math.inf]
