@@ -144,11 +144,20 @@ def matches(table: Any) -> Found:
 
 
 def written(folder: Path) -> Found:
-    """Return what names the matches that were written, and remove them."""
-    import pyarrow.parquet as pq
+    """Return what names the matches that were written, and remove them; ids are added up, as they may be many."""
+    import numpy as np
+    import pyarrow.dataset as ds
 
-    named = "match_id" in pq.ParquetDataset(folder).schema.names
-    found = matches(pq.read_table(folder, columns=["match_id"] if named else None))
+    held = ds.dataset(folder)
+    found: Found
+    if "match_id" in held.schema.names:
+        count = total = 0
+        for batch in held.to_batches(columns=["match_id"]):
+            ids = batch.column(0).to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
+            count, total = count + len(ids), total + int(ids.sum(dtype=np.uint64))
+        found = "match_id", {"count": count, "sum": total}
+    else:
+        found = matches(held.to_table())
     shutil.rmtree(folder)
     return found
 

@@ -13,7 +13,7 @@ from cerise.store.filtering.two_phase import Filtering, rarest
 from cerise.store.view import View
 
 COMMON = 1 << 20  # events: a variable with more is looked up in one stretch of time after another [ACER24 O2]
-WORTH_THREADS = 20_000  # events of the rarest variable, so that stretches of time are given to threads
+WORTH_THREADS = 200_000  # events of the rarest variable, so that stretches of time are given to threads
 WORTH_READING = 0.25  # of all events: where more are expected to be kept, all are read instead
 
 

@@ -48,6 +48,19 @@ def test_events_are_there_after_they_were_appended(table: EventTable) -> None:
     assert table.verify() == []
 
 
+def test_integers_and_times_of_many_values_are_written_as_differences(tmp_path: Path) -> None:
+    columns = {"t": range(9_000), "few": [i % 3 for i in range(9_000)], "many": [i * i for i in range(9_000)]}
+    made = pa.table({**columns, "kind": ["A"] * 9_000, "none": pa.nulls(9_000, pa.int64())})
+    table = EventTable.create(tmp_path / "table", made.schema, "t", "kind", index=[], pool_rows=10)
+    table.append(made)
+    (file,) = table.snapshot().files
+    group = pq.ParquetFile(Path(table.writing.root) / file.path).metadata.row_group(0)
+    chunks = {group.column(i).path_in_schema: group.column(i).encodings for i in range(group.num_columns)}
+    packed = {name for name, encodings in chunks.items() if "DELTA_BINARY_PACKED" in encodings}
+    assert packed == {"t", "many", "_seq.row"}
+    assert table.verify() == []
+
+
 def test_an_empty_append_is_no_version(table: EventTable) -> None:
     assert table.append(events([])) == 0
     assert table.append(events([1]).to_reader()) == 1

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from cerise.errors import StoreError
@@ -326,13 +327,20 @@ def test_a_damaged_synopsis_costs_only_time(
     assert bool(table.verify()) == (harm != "missing")
 
 
+def harm_data(file: Path) -> None:
+    """Flip the bits of the last byte of a page: what is before it may be a header, which has no checksum."""
+    chunk = pq.ParquetFile(file).metadata.row_group(0).column(0)
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    data = bytearray(file.read_bytes())
+    data[start + chunk.total_compressed_size - 1] ^= 255
+    file.write_bytes(data)
+
+
 def test_data_that_is_damaged_is_not_rewritten(table: EventTable) -> None:
     table.append(events(range(9)))
     table.append(events(range(9), 9))
     file = Path(table.writing.root) / table.snapshot().files[0].path
-    data = bytearray(file.read_bytes())
-    data[40] ^= 255
-    file.write_bytes(data)
+    harm_data(file)
     with pytest.raises(StoreError, match="cannot read"):
         table.compact()
     assert table.snapshot().version == 2
@@ -356,9 +364,7 @@ def test_data_that_is_gone_or_changed_is_found(table: EventTable) -> None:
     files = [Path(table.writing.root) / each.path for each in table.snapshot().files]
     files[0].unlink()
     files[1].write_bytes(files[1].read_bytes()[:-1])
-    data = bytearray(files[2].read_bytes())
-    data[40] ^= 255
-    files[2].write_bytes(data)
+    harm_data(files[2])
     found = {each.place: each.what for each in table.verify()}
     assert list(found) == [file.name for file in files[:3]]
     assert "is missing" in found[files[0].name]
