@@ -27,6 +27,8 @@ Work = dict[str, Any]
 Call = Callable[[], Any]
 Found = tuple[str, Any] | None
 
+HELD = 5_000_000  # matches whose names are held at once
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -144,20 +146,18 @@ def matches(table: Any) -> Found:
 
 
 def written(folder: Path) -> Found:
-    """Return what names the matches that were written, and remove them; ids are added up, as they may be many."""
+    """Return what names the matches that were written, and remove them; very many ids are added up."""
     import numpy as np
     import pyarrow.dataset as ds
 
     held = ds.dataset(folder)
-    found: Found
-    if "match_id" in held.schema.names:
-        count = total = 0
-        for batch in held.to_batches(columns=["match_id"]):
-            ids = batch.column(0).to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
-            count, total = count + len(ids), total + int(ids.sum(dtype=np.uint64))
-        found = "match_id", {"count": count, "sum": total}
+    columns = ["match_id"] if "match_id" in held.schema.names else None
+    count, found = held.count_rows(), None
+    if columns is None or count <= HELD:
+        found = matches(held.to_table(columns=columns))
     else:
-        found = matches(held.to_table())
+        ids = (batch.column(0).to_numpy().view(np.uint64) for batch in held.to_batches(columns=columns))
+        found = "match_id", {"count": count, "sum": sum(int(each.sum()) for each in ids)}
     shutil.rmtree(folder)
     return found
 
