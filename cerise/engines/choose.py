@@ -47,13 +47,13 @@ def reasons(bound: Bound, options: Options) -> str:
 
 def _cheapest(bound: Bound) -> tuple[tuple[str, ...], str]:
     """Return the name of the engine that should be fastest, and why; of several, the first events tell."""
+    able = ENGINES["rcep"].why_not(bound) is None
     if ENGINES["nfa"].why_not(bound) is not None:
-        return ("reference",), "the only one that can run the query"
+        return ("rcep",) if able else ("reference",), "the only one that can run the query"
     counts = bound.query.totals is not None and (bound.kleene or not bound.query.counts_only)
-    able = rcep.why_not(bound) is None
     if able and counts and rcep.why_enumerated(bound) is None:
         return ("rcep",), "matches are counted without making them"
-    if able and bound.kleene and not rcep.waits(bound):
+    if able and bound.kleene:
         return TRIED, "every subset of a window's events may be a run: they are tried on the first events"
     if (gain := nfa.gains_by_merging(bound)) is not None:
         return ("nfa-merge",), gain

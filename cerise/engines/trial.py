@@ -30,12 +30,17 @@ SECONDS = 0.02  # for each engine, of a first batch that has
 WHOLE = 50_000  # events; less for fewer
 MAX_RUNS = 20_000  # an engine that keeps more at a time has lost
 BETTER = 0.8  # of the time of the last engine, which is safe: another must take less to be preferred
+HOPELESS = 2  # times as long as another: engines that keep more runs than this one are not tried
 BEATEN = 3  # times as long as another for the same events: an engine that takes more has lost
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """An engine that is one of others; which one is known when the first events are there."""
+    """An engine that is one of others; which one is known when the first events are there.
+
+    Attributes:
+        engines: those that keep most runs first.
+    """
 
     engines: tuple[Engine, ...]
 
@@ -115,14 +120,25 @@ class TrialMatcher:
         safe, *others = reversed(self.engines)
         if len(events) < WORTH_A_TRIAL:
             return safe
-        best, record = safe, [BETTER * each for each in self._tried(self.engines[safe], events, [])]
+        best, record = safe, self._tried_safe(events)
         for name in others:
             times = self._tried(self.engines[name], events, record)
             log.info("%s against %s: %s against %s", name, best, _shown(times), _shown(record))
             last = min(len(times), len(record)) - 1
             if times[last] < record[last]:
                 best, record = name, times
-        return best
+            elif times[last] > HOPELESS * record[last]:
+                break
+        if best == safe:
+            return safe
+        again = self._tried_safe(events)  # it went first: what it shares with the others was not warm
+        last = min(len(again), len(record)) - 1
+        log.info("%s against %s: %s against %s", best, safe, _shown(record), _shown(again))
+        return best if record[last] < again[last] else safe
+
+    def _tried_safe(self, events: EventBatch) -> list[float]:
+        """Return what another engine must take less than, to be preferred to the last one."""
+        return [BETTER * each for each in self._tried(self.engines[next(reversed(self.engines))], events, [])]
 
     def _tried(self, engine: Engine, events: EventBatch, record: Sequence[float]) -> list[float]:
         """Return the seconds that an engine takes for each go over events; infinite where it gives up.

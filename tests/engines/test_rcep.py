@@ -150,7 +150,8 @@ def test_explain_shows_the_query_tree_and_what_prunes_it() -> None:
         "joins": "left-deep: about 6.1 partial matches per trigger if left-deep, 7.2 if right-deep",
         "pruned": "by the last event: b[1].x > c.x, a.s = c.s\n"
         "by the next event: b[i-1].x < b[i].x, b[1].x > c.x, 2 * b[b.LEN].y < c.y, a.x < b.x\n"
-        "found by value: a.s = c.s",
+        "found by value: a.s = c.s\n"
+        "found by order: a.x < b.x, b[i-1].x < b[i].x",
     }
 
 

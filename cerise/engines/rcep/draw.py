@@ -29,15 +29,19 @@ def draw(plan: Plan) -> dict[str, str]:
         or "none: WHERE can never hold",
         "joins": f"{plan.joins.value}: {plan.why}",
     }
+    walked = plan.mirror or plan
     pruning = {
-        "by the last event": [number for numbers in plan.judged.values() for number in numbers],
-        "by the next event": list(plan.links.values()),
-        "found by value": list(plan.equal.values()),
+        "by the last event": [
+            plan.compared[number] for numbers in plan.judged.values() for number in numbers
+        ],
+        "by the next event": [plan.compared[number] for number in plan.links.values()],
+        "found by value": [walked.compared[number] for number in walked.equal.values()],
+        "found by order": [walked.compared[number] for number in walked.leaps.values()],
     }
     pruned = [
-        f"{name}: {', '.join(dict.fromkeys(_shown(plan.compared[number]) for number in numbers))}"
-        for name, numbers in pruning.items()
-        if numbers
+        f"{name}: {', '.join(dict.fromkeys(map(_shown, compared)))}"
+        for name, compared in pruning.items()
+        if compared
     ]
     if pruned:
         said["pruned"] = "\n".join(pruned)

@@ -32,11 +32,6 @@ def why_enumerated(bound: Bound) -> str | None:
     return None
 
 
-def waits(bound: Bound) -> bool:
-    """Whether matches of a query that this engine can run are found late: a NOT looks beyond their end."""
-    return plan_of(bound).waits
-
-
 @dataclass(frozen=True, slots=True)
 class Rcep:
     """An engine that recomputes matches."""

@@ -68,6 +68,12 @@ class Plan:
     why: str = ""
 
     @property
+    def by_start(self) -> bool:
+        """Whether matches are found when their start is so far back that no NOT can forbid them any more."""
+        query = self.program.bound.query
+        return self.waits and query.output is not Output.NON_OVERLAPPING and query.limit is None
+
+    @property
     def joins(self) -> Joins:
         """Where joins begin."""
         return Joins.LEFT if self.mirror is None else Joins.RIGHT
@@ -223,11 +229,16 @@ class _Planner:
         for j in here:
             step = self.rows[j][1]
             before = automaton.states[step.edge.source].started
-            for each in known:
-                for way in (each, each.flipped()):
-                    usable = way.op in TRANSITIVE and way.left.var in before
-                    if usable and (ends or way.left.at is not At.LAST) and follows(way, step, self.kleene):
-                        found.setdefault(j, self._number(way))
+            ways = [way for each in known for way in (each, each.flipped()) if way.op in TRANSITIVE]
+            usable = [
+                way
+                for way in ways
+                if way.left.var in before
+                and (ends or way.left.at is not At.LAST)
+                and follows(way, step, self.kleene)
+            ]
+            if usable:  # what is compared with the event before tells most
+                found[j] = self._number(min(usable, key=lambda way: way.left.var != step.var))
         return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from cerise.engines.rcep.window import Piece, Window
 from cerise.errors import DataError
 from cerise.events import EventBatch
 from cerise.kernels import formulas
+from cerise.kinds import INT64_MAX, INT64_MIN
 from cerise.pattern.values import Fault
 
 Ints = npt.NDArray[np.int64]
@@ -42,7 +44,9 @@ class Recomputing(ABC):
     def _reset(self) -> None:
         self._window = Window(self.program)
         self._last: int | None = None
-        self._done = 0  # the number of the first event that has not been tried as the last of a match
+        # the number of the first event that has not been tried as the last of a match; or as the first, where
+        # that decides when a match is final
+        self._done = 0
 
     # ---- the interface of all engines
 
@@ -95,10 +99,13 @@ class Recomputing(ABC):
             points = np.ascontiguousarray(piece.points)
             self._fit(piece, points, masks)
             first = int(np.searchsorted(piece.numbers, self._done))
-            last = self._ready(piece, over=over)
+            ready = self._ready(piece, over=over)
             self.report.matching_seconds += time.perf_counter() - begun
-            yield from self._found(piece, masks, first, last)
-            self._done = int(piece.numbers[last]) if last < len(piece) else int(piece.numbers[-1]) + 1
+            if self.plan.by_start:
+                yield from self._started(piece, masks, first, ready)
+            else:
+                yield from self._found(piece, masks, first, ready)
+            self._done = int(piece.numbers[ready]) if ready < len(piece) else int(piece.numbers[-1]) + 1
             begun = time.perf_counter()
             self.report.uncomputable += int(self._columns.words[COL_FAULTS])
             self._columns.words[COL_FAULTS] = 0
@@ -119,12 +126,25 @@ class Recomputing(ABC):
             columns.words[COL_FAULTS] = faults - columns.words[COL_FAULTS]
 
     def _ready(self, piece: Piece, *, over: bool) -> int:
-        """Return up to which event all is known that matches which it completes depend on."""
+        """Return up to which event all is known that matches with it as their last, or first, depend on."""
         if over or not self.plan.waits:
             return len(piece)
+        return int(np.searchsorted(piece.points, max(int(piece.points[-1]) - self._reach, INT64_MIN)))
+
+    @property
+    def _reach(self) -> int:
         within = self.program.bound.within
         assert within is not None  # a NOT at the end needs one (S6.4)
-        return int(np.searchsorted(piece.points, int(piece.points[-1]) - int(str(within.size))))
+        return int(str(within.size))
+
+    def _started(self, piece: Piece, masks: Ints, first: int, ready: int) -> Iterator[Finding]:
+        """Find the matches that start with some events; all that could end or forbid them is there (S6.2)."""
+        opens = piece.opens.copy()
+        opens[:first], opens[ready:] = 0, 0
+        if opens.any():
+            until = min(int(piece.points[ready - 1]) + self._reach, INT64_MAX)
+            last = int(np.searchsorted(piece.points, until, "right"))
+            yield from self._found(replace(piece, opens=opens), masks, first, last)
 
     @abstractmethod
     def _found(self, piece: Piece, masks: Ints, first: int, last: int) -> Iterator[Finding]:
