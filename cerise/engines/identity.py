@@ -38,13 +38,17 @@ def match_ids(matches: Matches, bound: Bound) -> pa.Array:
 
 def event_ids(events: EventBatch, bound: Bound) -> UInts:
     """Return a 64-bit name for each event."""
-    ids = _content_ids(events, bound)
+    ids = _content_ids(events, _told_by(bound))
     return _mix(ids + (_number_among_equals(ids) if events.equals is None else events.equals) * STEP_EVENT)
 
 
-def _content_ids(events: EventBatch, bound: Bound) -> UInts:
+def _told_by(bound: Bound) -> tuple[Path, ...]:
+    """Return the attributes in which equal events are equal."""
+    return tuple(dict.fromkeys((*((name,) for name in bound.schema.order), *bound.reads)))
+
+
+def _content_ids(events: EventBatch, paths: Iterable[Path]) -> UInts:
     """Return a name for each event that equal events share."""
-    paths = dict.fromkeys((*((name,) for name in bound.schema.order), *bound.reads))
     return _mix(events.times.view(np.uint64) + hash_rows(events.table, events.schema, paths))
 
 
@@ -55,7 +59,7 @@ class Ties:
     """
 
     def __init__(self, bound: Bound) -> None:
-        self.bound = bound
+        self._paths = _told_by(bound)
         self.time: int | None = None
         self._seen: dict[int, int] = {}
         self._tails: list[EventBatch] = []  # not in `_seen` yet: hardly ever is one asked for
@@ -64,7 +68,7 @@ class Ties:
     def seen(self) -> dict[int, int]:
         """How often each event at the last time has occurred."""
         for tail in self._tails:
-            for each in _content_ids(tail, self.bound).tolist():
+            for each in _content_ids(tail, self._paths).tolist():
                 self._seen[each] = self._seen.get(each, 0) + 1
         self._tails.clear()
         return self._seen
@@ -82,8 +86,10 @@ class Ties:
             tied |= times[rows] == self.time
         if not tied.any():
             return numbers
-        there = _candidates(batch, rows[tied], self.bound)
-        ids = _content_ids(_taken(batch, there), self.bound)
+        there, differ = _candidates(batch, rows[tied], self._paths)
+        if differ and times[there[0]] != self.time:
+            return numbers
+        ids = _content_ids(_taken(batch, there), self._paths)
         found = _number_among_equals(ids)
         if self.time is not None and times[there[0]] == self.time:
             seen = self.seen
@@ -101,18 +107,23 @@ class Ties:
         self._tails.append(_taken(batch, np.arange(np.searchsorted(batch.times, last), len(batch))))
 
 
-def _candidates(batch: EventBatch, rows: npt.NDArray[np.int64], bound: Bound) -> npt.NDArray[np.int64]:
-    """Return the rows, ascending, that may equal one of some rows and are not after it."""
+def _candidates(
+    batch: EventBatch, rows: npt.NDArray[np.int64], paths: Iterable[Path]
+) -> tuple[npt.NDArray[np.int64], bool]:
+    """Return the rows, ascending, that may equal one of some rows and are not after it; and if all differ."""
     starts = np.searchsorted(batch.times, batch.times[rows])
     changes = np.flatnonzero(np.diff(starts, prepend=-1))
     first, last = starts[changes], np.maximum.reduceat(rows, changes)
     lengths = last - first + 1
     there = np.repeat(first - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
-    for path in bound.reads:  # one column tells most of them apart; all are looked at only in the rest
+    for path in paths:  # one column tells most of them apart; all are looked at only in the rest
         codes = _codes(batch.table, path)
         if codes is not None:
-            return there[np.isin(codes[there], codes[rows])]
-    return there
+            there = there[np.isin(codes[there], codes[rows])]
+            order = np.lexsort((codes[there], batch.times[there]))
+            values, times = codes[there][order], batch.times[there][order]
+            return there, not bool(np.any((values[1:] == values[:-1]) & (times[1:] == times[:-1])))
+    return there, False
 
 
 def _codes(table: pa.Table, path: Path) -> npt.NDArray[np.int64] | None:

@@ -68,13 +68,18 @@ class RcepMatcher(Recomputing):
         self._desk = Desk(plan, counts=program.counts_only, limit=limit, alone=alone)
         self._desk.w[at.D_MOST] = MAX if program.counts_only else options.max_runs
 
+    def _wanted(self, piece: Piece, masks: Ints, first: int, last: int) -> Ints:
+        """Return the variables that events fit, without those events that no trigger has in its window."""
+        if self._within is None:
+            return masks
+        near = masks.copy()
+        keep_near(near, piece.points, first, last, int(self._desk.w[at.D_TRIGGERS]), self._within)
+        return near
+
     def _found(self, piece: Piece, masks: Ints, first: int, last: int) -> Iterator[Matches]:
         """Find the matches that some events complete, and yield them as they fill the room for them."""
         begun = time.perf_counter()
         desk = self._desk
-        if self._within is not None:
-            masks = masks.copy()
-            keep_near(masks, piece.points, first, last, int(desk.w[at.D_TRIGGERS]), self._within)
         desk.lay(piece, masks, self._sides.keys(self._columns, masks, piece.fresh))
         edge, back = self._formulas.edge, 0
         if self._mirror is not None:

@@ -100,11 +100,13 @@ class Recomputing(ABC):
             self._fit(piece, points, masks)
             first = int(np.searchsorted(piece.numbers, self._done))
             ready = self._ready(piece, over=over)
+            wanted = self._wanted(piece, masks, first, ready)
+            piece = self._window.parted(piece, wanted != 0)
             self.report.matching_seconds += time.perf_counter() - begun
             if self.plan.by_start:
-                yield from self._started(piece, masks, first, ready)
+                yield from self._started(piece, wanted, first, ready)
             else:
-                yield from self._found(piece, masks, first, ready)
+                yield from self._found(piece, wanted, first, ready)
             self._done = int(piece.numbers[ready]) if ready < len(piece) else int(piece.numbers[-1]) + 1
             begun = time.perf_counter()
             self.report.uncomputable += int(self._columns.words[COL_FAULTS])
@@ -145,6 +147,10 @@ class Recomputing(ABC):
             until = min(int(piece.points[ready - 1]) + self._reach, INT64_MAX)
             last = int(np.searchsorted(piece.points, until, "right"))
             yield from self._found(replace(piece, opens=opens), masks, first, last)
+
+    def _wanted(self, _piece: Piece, masks: Ints, _first: int, _last: int) -> Ints:
+        """Return the variables that each event fits, as far as a match may end with events in some places."""
+        return masks
 
     @abstractmethod
     def _found(self, piece: Piece, masks: Ints, first: int, last: int) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ Ints = npt.NDArray[np.int64]
 Marks = npt.NDArray[np.bool_]
 MAX = np.iinfo(np.int64).max
 MANY = 1 << 16  # partitions that are worth forgetting
+UNKNOWN = -2  # a partition that nobody has asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class Piece:
     Attributes:
         events: all of them, in stream order.
         numbers: their numbers in the stream.
-        parts: the partition of each, -1 where it has none; numbers are good within the piece.
+        parts: the partition of each, -1 where it has none; numbers are good within the piece. UNKNOWN until
+            `Window.parted` says what it is.
         partitions: how many there are.
         points: what windows are measured in: times, or positions in the partition.
         opens: whether a match may start with each.
@@ -67,11 +69,9 @@ class Window:
         held = self.retained
         held.begin(fresh)
         events = _joined(held.kept, fresh)
+        parts, partitions = np.full(len(events), UNKNOWN, np.int64), 0
         if self.program.by_position:
-            parts, partitions = self._partitions.of(events), len(self._partitions)
-        else:
-            parts, partitions = self._partitions.among(events)
-        parts = np.zeros(len(events), np.int64) if parts is None else np.ascontiguousarray(parts)
+            parts, partitions = _or_one(self._partitions.of(events), events), len(self._partitions)
         kept = len(held.kept)
         points = self._points(fresh, parts[kept:])
         opens = np.ones(len(fresh), np.int64) if fresh.opens is None else fresh.opens.astype(np.int64)
@@ -80,6 +80,20 @@ class Window:
             events, np.concatenate([held.numbers, numbers]), parts, partitions,
             np.concatenate([self.points, points]), np.concatenate([self.opens, opens]), kept,
         )  # fmt: skip
+
+    def parted(self, piece: Piece, wanted: Marks) -> Piece:
+        """Return a piece whose wanted events have their partitions: to number all would cost the most."""
+        if self.program.by_position:
+            return piece
+        rows = np.flatnonzero(wanted)
+        some = EventBatch(
+            piece.events.schema, piece.events.table.take(pa.array(rows)), piece.events.times[rows],
+            piece.events.positions[rows],
+        )  # fmt: skip
+        found, partitions = self._partitions.among(some)
+        parts = piece.parts.copy()
+        parts[rows] = _or_one(found, some)
+        return replace(piece, parts=parts, partitions=partitions)
 
     def _points(self, fresh: EventBatch, parts: Ints) -> Ints:
         if not self.program.by_position:
@@ -97,7 +111,7 @@ class Window:
         Returns:
             Which events were kept.
         """
-        kept = fits & (piece.parts >= 0)
+        kept: Marks = fits & (piece.parts != -1)
         if self._within is not None and len(piece):
             now = self._counts[piece.parts] - 1 if self.program.by_position else int(piece.events.times[-1])
             reach = windows * self._within
@@ -147,6 +161,10 @@ class Window:
             self._counts = arrays["counts"]
             if self._partitions.paths:
                 self._partitions.restore(tuple(key) for key in plain["partitions"])
+
+
+def _or_one(parts: Ints | None, events: EventBatch) -> Ints:
+    return np.zeros(len(events), np.int64) if parts is None else np.ascontiguousarray(parts)
 
 
 def _joined(kept: EventBatch, fresh: EventBatch) -> EventBatch:
