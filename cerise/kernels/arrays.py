@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.kernels.jit import Ints, Marks, Table, boolean, get, int64, kernel, void
-
-GREATEST = 2**63 - 1
+from cerise.kernels.jit import Ints, Marks, Table, get, int64, kernel, void
 
 
 @kernel(int64(Table, Ints, int64, Marks, Ints, Ints))
@@ -70,38 +68,3 @@ def hash_lists(rows: int, lengths: Any, hashes: Any, words: Any, sums: Any) -> N
             x = (x ^ ((x >> 27) & 0x1F_FFFF_FFFF)) * other
             sums[i] += x ^ ((x >> 31) & 0x1_FFFF_FFFF)
             at += 1
-
-
-@kernel(void(int64, int64, int64, boolean, Ints))
-def find_places(numbers: int, count: int, wanted: int, after: bool, places: Any) -> None:
-    """Find where wanted numbers come, or those after them, among sorted ones: quick where both ascend.
-
-    Args:
-        numbers: where the sorted numbers lie.
-        count: how many they are.
-        wanted: where the wanted numbers lie, as many as there are places.
-        after: whether the place is that of the first number above, not of the first as large.
-        places: room for the places.
-    """
-    low = 0
-    for i in range(len(places)):
-        number = get(wanted, i)
-        if after and number == GREATEST:
-            places[i] = count
-            continue
-        number += 1 if after else 0
-        if i > 0 and low > 0 and get(numbers, low - 1) >= number:
-            low = 0  # they do not ascend
-        high, step = low, 1
-        while high < count and get(numbers, high) < number:
-            low = high + 1
-            high += step
-            step <<= 1
-        high = min(high, count)
-        while low < high:
-            middle = (low + high) >> 1
-            if get(numbers, middle) < number:
-                low = middle + 1
-            else:
-                high = middle
-        places[i] = low

@@ -160,7 +160,8 @@ class Bound:
 
     def _all_conjuncts(self) -> list[Conjunct]:
         tests = [test for branch in self.branches for each in branch.negations for test in each.tests]
-        return [*self.conjuncts, *(c for branch in self.branches for c in branch.conjuncts), *tests]
+        every = [*self.conjuncts, *(c for branch in self.branches for c in branch.conjuncts), *tests]
+        return list({id(each): each for each in every}.values())  # most are in several places
 
 
 def _attributes_of(column: OutColumn) -> tuple[Attr, ...]:

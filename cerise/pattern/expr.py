@@ -150,16 +150,16 @@ AGGREGATES = frozenset({"avg", "sum", "min", "max", "count", "stddev"})
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Return the direct operands of an expression."""
     match expr:
-        case Unary(arg=arg) | Agg(arg=arg) | IsNull(arg=arg) | Like(arg=arg) | Cast(arg=arg):
-            return (arg,)
+        case Literal() | Param() | Attr() | Same():  # the most of them, so first
+            return ()
         case Binary(left=left, right=right):
             return (left, right)
+        case Unary(arg=arg) | Agg(arg=arg) | IsNull(arg=arg) | Like(arg=arg) | Cast(arg=arg):
+            return (arg,)
         case In(arg=arg, items=items):
             return (arg, *items)
         case Call(args=args):
             return args
-        case Literal() | Param() | Attr() | Same():
-            return ()
 
 
 def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
@@ -179,9 +179,11 @@ def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """Yield an expression and everything in it, parents first."""
-    yield expr
-    for child in children(expr):
-        yield from walk(child)
+    left = [expr]
+    while left:
+        each = left.pop()
+        yield each
+        left += reversed(children(each))
 
 
 def attributes(expr: Expr) -> tuple[Attr, ...]:

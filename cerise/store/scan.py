@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -84,6 +84,18 @@ class Reading:
         return sum(file.deleted for file in self.files.values())
 
 
+class _Opened(NamedTuple):
+    """A file that is open, and where the parts of each column are in it."""
+
+    source: pq.ParquetFile
+    columns: dict[str, list[int]]
+
+    def size(self, row_group: int, names: Sequence[str]) -> int:
+        """Return how many bytes some columns have in a row group."""
+        group = self.source.metadata.row_group(row_group)
+        return sum(group.column(i).total_compressed_size for name in names for i in self.columns[name])
+
+
 @dataclass(slots=True)
 class _Piece:
     """Events in stream order, with the numbers of their rows where these are needed."""
@@ -107,7 +119,7 @@ class Scan:
     counts: Counts = field(default_factory=Counts)
     _sieve: Sieve | None = None
     _filters: bool = True
-    _open: OrderedDict[int, pq.ParquetFile] = field(default_factory=OrderedDict)
+    _open: OrderedDict[int, _Opened] = field(default_factory=OrderedDict)
     _kept: OrderedDict[int, pa.Table] = field(default_factory=OrderedDict)
     _by_place: dict[int, Group] = field(default_factory=dict)
 
@@ -212,16 +224,16 @@ class Scan:
 
     def fetched(self, rows: Ints) -> pa.Table:
         """Return the late columns of some events, by the numbers of their rows."""
-        places = rows >> BITS
-        found, order = [], []
-        for place in np.unique(places).tolist():
-            at = np.flatnonzero(places == place)
-            found.append(self._late(place).take(pa.array(rows[at] & ((1 << BITS) - 1))))
-            order.append(at)
+        order = np.argsort(rows)
+        places, inside = rows[order] >> BITS, rows[order] & ((1 << BITS) - 1)
+        cuts = np.flatnonzero(np.diff(places, prepend=-1)).tolist()
+        found = [
+            self._late(int(places[start])).take(pa.array(inside[start:stop]))
+            for start, stop in pairwise([*cuts, len(rows)])
+        ]
         joined = pa.concat_tables(found) if found else self._empty(self.reading.late)
         back = np.empty(len(rows), np.int64)
-        if order:
-            back[np.concatenate(order)] = np.arange(len(rows))
+        back[order] = np.arange(len(rows))
         return joined.take(pa.array(back))
 
     def _late(self, place: int) -> pa.Table:
@@ -235,23 +247,23 @@ class Scan:
         return self._kept[place]
 
     def _read(self, group: Group, names: Sequence[str], *, late: bool) -> pa.Table:
-        source = self._file(group.file)
-        held = [name for name in names if name in source.schema_arrow.names]
+        file = self._file(group.file)
+        held = [name for name in names if name in file.columns]
         kept = None if late else self.kept_rows(group)  # late columns are taken by row, so all rows stay
 
         def rows() -> pa.Table:
-            table = source.read_row_group(group.number, columns=held, use_threads=False)
+            table = file.source.read_row_group(group.number, columns=held, use_threads=False)
             return table if kept is None or not held else table.filter(kept)
 
         table = _guarded(self._named(group), rows)
-        described = source.metadata.row_group(group.number)
         self.counts.groups += not late
         self.counts.rows += 0 if late else len(table) if held else group.span.rows
-        size = _size(described, held)
+        size = file.size(group.number, held)
         if late:
             self.counts.late_bytes += size
         else:
             self.counts.bytes += size
+        described = file.source.metadata.row_group(group.number)
         return self._shaped(table, names, group, described.num_rows if late else group.span.rows)
 
     def kept_rows(self, group: Group) -> pa.BooleanArray | None:
@@ -259,7 +271,7 @@ class Scan:
         kept = self.reading.files[group.file].kept
         if kept is None:
             return None
-        footer = self._file(group.file).metadata
+        footer = self._file(group.file).source.metadata
         sizes = [footer.row_group(i).num_rows for i in range(group.number + 1)]
         return kept.slice(sum(sizes[:-1]), sizes[-1])
 
@@ -287,13 +299,12 @@ class Scan:
     def _empty(self, names: Sequence[str]) -> pa.Table:
         return pa.schema([self.reading.columns.field(name) for name in names]).empty_table()
 
-    def _file(self, number: int) -> pq.ParquetFile:
+    def _file(self, number: int) -> _Opened:
         if number not in self._open:
             path = self.reading.files[number].path
-            source = _guarded(path, lambda: self._opened(path))
-            self._open[number] = source
+            self._open[number] = _guarded(path, lambda: _described(self._opened(path)))
             while len(self._open) > OPEN_FILES:
-                self._open.popitem(last=False)[1].close()
+                self._open.popitem(last=False)[1].source.close()
         self._open.move_to_end(number)
         return self._open[number]
 
@@ -330,10 +341,11 @@ def _guarded(what: str, action: Callable[[], Any]) -> Any:
         ) from error
 
 
-def _size(row_group: Any, names: Sequence[str]) -> int:
-    wanted = set(names)
-    columns = (row_group.column(i) for i in range(row_group.num_columns))
-    return sum(c.total_compressed_size for c in columns if c.path_in_schema.split(".")[0] in wanted)
+def _described(source: pq.ParquetFile) -> _Opened:
+    columns: dict[str, list[int]] = {name: [] for name in source.schema_arrow.names}
+    for i in range(len(source.schema)):
+        columns[source.schema.column(i).path.split(".")[0]].append(i)
+    return _Opened(source, columns)
 
 
 def _before(times: Ints, stop: int) -> npt.NDArray[np.bool_]:

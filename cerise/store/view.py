@@ -259,7 +259,7 @@ class View:
         count = min(os.cpu_count() or 1, len(groups) // WORTH_A_THREAD)
         if count <= 1:
             return Scan(reading, self._groups).fetched(rows)
-        turn = np.searchsorted(groups, rows >> BITS) % count
+        turn = np.searchsorted(groups, rows >> BITS) * count // len(groups)
         some = [np.flatnonzero(turn == i) for i in range(count)]
         with ThreadPoolExecutor(count) as pool:
             tables = list(pool.map(lambda at: Scan(reading, self._groups).fetched(rows[at]), some))

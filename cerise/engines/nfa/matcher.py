@@ -67,6 +67,7 @@ class NfaMatcher:
 
     def _reset(self) -> None:
         program = self.program
+        self._over = False
         self._columns = Columns(program, self._on_fault)
         self._partitions = Partitions(program)
         self._memory = Memory(program, self.options.max_runs, backtracks=self.backtracking)
@@ -77,12 +78,18 @@ class NfaMatcher:
         self._retained = Retained.empty(program.bound)
         self._limits = dict.fromkeys(("runs", "nodes", "cands", "partitions"), FEWEST)
 
+    def _begin_again(self) -> None:
+        """Forget a stream that is over; not at its end, as few matchers see another."""
+        if self._over:
+            self._reset()
+
     # ---- the interface of all engines
 
     def feed(self, events: EventBatch) -> Iterator[Matches]:
         """Take the next events in stream order; yield the matches that become final, some at a time."""
         if not len(events):
             return
+        self._begin_again()
         if self._last is not None and events.times[0] < self._last:
             self._refuse_going_back(events)
         self._last = int(events.times[-1])
@@ -99,13 +106,14 @@ class NfaMatcher:
             yield from self._counted()
 
     def flush(self) -> Iterator[Matches]:
-        """Yield the matches that the end of the stream makes final, and forget everything."""
+        """Yield the matches that the end of the stream makes final; what comes next is another stream."""
+        self._begin_again()
         self._retained.begin(self._retained.kept.slice(0, 0))
         self._sweep(over=True)
         yield from self._written()
         if self.program.counts_only:
             yield from self._counted()
-        self._reset()
+        self._over = True
 
     def compress(self, events: EventBatch) -> Compressed:
         """Return all matches of some events without spelling them."""
@@ -145,6 +153,7 @@ class NfaMatcher:
 
     def save(self) -> bytes:
         """Return the state, for `load` in another process."""
+        self._begin_again()
         held, ties = self._retained, self._retained.ties
         self._texts_pruned()
         return state.write(

@@ -9,7 +9,6 @@ replay interval of the paper. Events of equal time may stand in any order here, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,8 @@ import numpy.typing as npt
 
 from cerise.pattern.nodes import And, Kleene, Node, Seq, Var, variables
 from cerise.plan.overlap import MAX_TIME, MIN_TIME
-from cerise.store.filtering.intervals import Ints, places_among, shifted
+from cerise.store.filtering.intervals import ALWAYS, Intervals, Ints, places_among, shifted, union
+from cerise.store.filtering.passes import enclose, find_neighbours
 from cerise.store.index.lookup import Events
 
 
@@ -29,18 +29,10 @@ class Points(NamedTuple):
     found: npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class Hulls:
-    """For each anchor that may be in a match, the time that all such matches lie in."""
-
-    starts: Ints
-    ends: Ints
-
-
 def hulls(
     pattern: Node, anchor: str, events: Mapping[str, Events], window: int, *, reaches: bool = False
-) -> Hulls:
-    """Return where matches may lie, one interval for each event that fits the anchor.
+) -> Intervals:
+    """Return the time that matches may lie in, around the events that fit the anchor.
 
     Args:
         pattern: the variables.
@@ -49,16 +41,19 @@ def hulls(
         window: how much time a match spans at most.
         reaches: whether the query looks up to a window beyond the match.
     """
+    if window > MAX_TIME:
+        return ALWAYS
     anchors = events[anchor]
     here = Points(anchors.times, anchors.places, np.ones(len(anchors.times), bool))
     first, last, there = _around(pattern, anchor, here, events, window)
-    fits = there & first.found & last.found & (last.times <= shifted(first.times, window))
-    starts, ends = shifted(last.times[fits], -window), shifted(first.times[fits], window)
-    if not reaches and is_first(pattern, anchor):
-        starts = anchors.times[fits]
-    if not reaches and is_last(pattern, anchor):
-        ends = anchors.times[fits]
-    return Hulls(starts, ends)
+    there = there & first.found & last.found
+    before = -1 if not reaches and is_first(pattern, anchor) else window
+    after = -1 if not reaches and is_last(pattern, anchor) else window
+    starts, ends = np.empty((2, len(there)), np.int64)
+    least, most = np.ascontiguousarray(first.times), np.ascontiguousarray(last.times)
+    where = (least.ctypes.data, most.ctypes.data)
+    count = enclose(*where, there.view(np.uint8), window, before, after, starts, ends)
+    return union(starts[:count], ends[:count])
 
 
 def is_first(pattern: Node, name: str) -> bool:
@@ -175,37 +170,20 @@ def _apart(items: tuple[Node, ...], events: Mapping[str, Events]) -> list[Node]:
 
 def _next(events: Events, after: Points) -> Points:
     """Return the first event that is not before a given one, and is another."""
-    at = places_among(events.times, after.times, after=False)
-    at += _is(events, at, after.places)
-    return _taken(events, at, after, at < len(events.times), MAX_TIME)
+    return _neighbours(events, after, back=False)
 
 
 def _previous(events: Events, before: Points) -> Points:
     """Return the last event that is not after a given one, and is another."""
-    at = places_among(events.times, before.times, after=True) - 1
-    at -= _is(events, at, before.places)
-    return _taken(events, at, before, at >= 0, MIN_TIME)
+    return _neighbours(events, before, back=True)
 
 
-def _is(events: Events, at: Ints, places: Ints) -> npt.NDArray[np.bool_]:
-    """Tell whether the event at an index is a given one."""
-    if not len(events.times):
-        return np.zeros(len(at), bool)
-    inside = np.clip(at, 0, len(events.times) - 1)
-    found: npt.NDArray[np.bool_] = (events.places[inside] == places) & (inside == at)
-    return found
-
-
-def _taken(events: Events, at: Ints, given: Points, exists: npt.NDArray[np.bool_], beyond: int) -> Points:
-    found = given.found & exists
-    if not len(events.times):
-        return Points(np.full(len(at), beyond), given.places, found)
-    inside = np.clip(at, 0, len(events.times) - 1)
-    times, final = events.times[inside], len(events.times) - 1
-    tied = (inside > 0) & (events.times[np.maximum(inside - 1, 0)] == times)
-    tied |= (inside < final) & (events.times[np.minimum(inside + 1, final)] == times)
-    # Of several events of one time another may be meant, so that this one is still free for what follows.
-    return Points(np.where(found, times, beyond), np.where(tied, -1, events.places[inside]), found)
+def _neighbours(events: Events, given: Points, *, back: bool) -> Points:
+    near = Points(*(each.copy() for each in given))
+    times, places = np.ascontiguousarray(events.times), np.ascontiguousarray(events.places)
+    where = (times.ctypes.data, places.ctypes.data, len(times))
+    find_neighbours(*where, back, MIN_TIME if back else MAX_TIME, *near[:2], near.found.view(np.uint8))
+    return near
 
 
 def _last(points: list[Points]) -> Points:

@@ -27,9 +27,13 @@ class Intervals:
         """Tell of each time whether an interval holds it."""
         if not len(self):
             return np.zeros(len(times), bool)
-        at = places_among(self.starts, times, after=True) - 1
-        found: npt.NDArray[np.bool_] = (at >= 0) & (times <= self.ends[np.maximum(at, 0)])
-        return found
+        from cerise.store.filtering.passes import mark_inside  # this brings numba
+
+        times, inside = np.ascontiguousarray(times), np.empty(len(times), bool)
+        starts, ends = np.ascontiguousarray(self.starts), np.ascontiguousarray(self.ends)
+        where = (starts.ctypes.data, ends.ctypes.data, len(starts), times.ctypes.data)
+        mark_inside(*where, inside.view(np.uint8))
+        return inside
 
     def coalesced(self, gap: int, most: int | None = None) -> Intervals:
         """Return intervals with those joined that are at most `gap` apart, then, while more, the nearest."""
@@ -56,14 +60,15 @@ NEVER = Intervals(NONE, NONE)
 
 def union(starts: Ints, ends: Ints) -> Intervals:
     """Return the time that some stretches cover; they may overlap, and come in any order."""
-    if not len(starts):
-        return NEVER
+    from cerise.store.filtering.passes import merge  # this brings numba
+
     if np.any(starts[1:] < starts[:-1]):
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], ends[order]
-    reach = np.maximum.accumulate(ends)
-    cut = _apart(starts[1:], reach[:-1]) > 0
-    return Intervals(starts[np.append(True, cut)], reach[np.append(cut, True)])
+    else:
+        starts, ends = starts.copy(), ends.copy()
+    count = merge(starts, ends)
+    return Intervals(starts[:count], ends[:count])
 
 
 def joined(parts: list[Intervals]) -> Intervals:
@@ -84,6 +89,10 @@ def _apart(later: Ints, earlier: Ints) -> npt.NDArray[np.uint64]:
 
 def shifted(times: Ints, by: int) -> Ints:
     """Return times moved, but not beyond the least and the greatest time."""
+    if not len(times):
+        return times
+    if MIN_TIME <= int(times.min()) + by and int(times.max()) + by <= MAX_TIME:
+        return times + by
     if abs(by) > MAX_TIME:
         return np.full(len(times), MAX_TIME if by > 0 else MIN_TIME)
     if by >= 0:
@@ -95,7 +104,7 @@ def shifted(times: Ints, by: int) -> Ints:
 
 def places_among(numbers: Ints, wanted: Ints, *, after: bool) -> Ints:
     """Return where wanted numbers come among sorted ones, before or after equals; quick where they ascend."""
-    from cerise.kernels.arrays import find_places  # this brings numba
+    from cerise.store.filtering.passes import find_places  # this brings numba
 
     numbers, wanted = np.ascontiguousarray(numbers), np.ascontiguousarray(wanted)
     places = np.empty(len(wanted), np.int64)

@@ -150,7 +150,7 @@ def _first_phase(
         anchor = anchor or name
         if window is not None and (name == anchor or not _hopeless(found[anchor], intervals)):
             around = hulls(branch.pattern, anchor, found, window, reaches=branch.reaches)
-            intervals = known.limited(union(around.starts, around.ends))
+            intervals = known.limited(around)
         if not len(found[name].times):
             intervals = NEVER
         trace.intervals.append(len(intervals))

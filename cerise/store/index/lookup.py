@@ -27,6 +27,7 @@ from cerise.store.index.search import (
     J_COUNT,
     J_WORDS,
     T_WORDS,
+    close_contexts,
     count_events,
     gather,
     judge,
@@ -169,13 +170,14 @@ class Index:
         jobs = np.zeros((len(words), J_WORDS), np.int64)
         columns = (
             address, facts["count"], *parts.lists["times"].frame, selection.soonest, selection.latest,
-            np.cumsum(words) - words, 0, 0, selection.clusters,
+            np.cumsum(words) - words, 0, 0, selection.clusters, 0,
         )  # fmt: skip
         for i, column in enumerate(columns):
             jobs[:, i] = column
         context = np.zeros(int(words.sum()), np.int64)
         open_contexts(jobs, *intervals, context)
         self._judge(selection, jobs, parts, context)
+        close_contexts(jobs, *intervals, context)
         self._count(selection, facts, parts)
         return _gathered(jobs, context)
 
@@ -187,8 +189,7 @@ class Index:
             for i, column in enumerate((jobs[:, 0] + slices.offset, slices.width, slices.marked, each.done)):
                 tests[:, i] = column
             empty = each.lows > each.highs
-            with np.errstate(over="ignore"):
-                lows, highs = each.lows - slices.base[:, None], each.highs - slices.base[:, None]
+            lows, highs = each.lows - slices.base[:, None], each.highs - slices.base[:, None]  # may wrap
             lows[empty], highs[empty] = -1, 0
             judge(jobs, tests, lows, highs, each.nulls, context, room)
 

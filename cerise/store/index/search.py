@@ -16,10 +16,11 @@ from cerise.store.index.packed import at
 J_ADDRESS, J_COUNT, J_BASE, J_STEP, J_WIDTH = 0, 1, 2, 3, 4  # of its list of times
 J_SOONEST, J_LATEST = 5, 6  # the intervals that it touches: from, up to; from -1: all of it is asked for
 J_CONTEXT, J_FROM, J_TO = 7, 8, 9  # its context: where it starts, and which words may have ones
-J_NUMBER, J_WORDS = 10, 11
+J_NUMBER, J_LATE, J_WORDS = 10, 11, 12  # late: the times of its events are judged last
 
 T_ADDRESS, T_WIDTH, T_MARKED, T_DONE, T_WORDS = 0, 1, 2, 3, 4  # done: all events of the cluster pass
 
+DENSE = 8  # where an interval has fewer events than this, on average, the times of all that pass are read
 SPARSE = 16  # where fewer than one of so many words have ones, words are judged one by one
 
 R_ADDRESS, R_BASE, R_STEP, R_WIDTH, R_COUNT, R_MARKED, R_EMPTY, R_WORDS = 0, 1, 2, 3, 4, 5, 6, 7
@@ -70,6 +71,8 @@ def fill(context: Any, start: int, low: int, high: int) -> None:
 def open_contexts(jobs: Any, starts: Any, ends: Any, context: Any) -> None:
     """Put the events of clusters into question that lie in intervals.
 
+    Where intervals are many, all events are put there, for `close_contexts` to judge what other tests leave.
+
     Args:
         jobs: the clusters; which words of their contexts have ones is written there.
         starts: when each interval starts.
@@ -78,7 +81,8 @@ def open_contexts(jobs: Any, starts: Any, ends: Any, context: Any) -> None:
     """
     for c in range(len(jobs)):
         start, count = jobs[c, J_CONTEXT], jobs[c, J_COUNT]
-        if jobs[c, J_SOONEST] < 0:
+        jobs[c, J_LATE] = DENSE * (jobs[c, J_LATEST] - jobs[c, J_SOONEST]) > count and jobs[c, J_SOONEST] >= 0
+        if jobs[c, J_SOONEST] < 0 or jobs[c, J_LATE]:
             fill(context, start, 0, count)
             jobs[c, J_FROM] = 0
             jobs[c, J_TO] = (count + 63) >> 6
@@ -96,6 +100,26 @@ def open_contexts(jobs: Any, starts: Any, ends: Any, context: Any) -> None:
             low = high
         jobs[c, J_FROM] = least >> 6
         jobs[c, J_TO] = (most + 63) >> 6
+
+
+@kernel(void(Table, Ints, Ints, Ints))
+def close_contexts(jobs: Any, starts: Any, ends: Any, context: Any) -> None:
+    """Take events out of question that lie in no interval, where that was left for later."""
+    for c in range(len(jobs)):
+        if not jobs[c, J_LATE]:
+            continue
+        start, k, stop = jobs[c, J_CONTEXT], jobs[c, J_SOONEST], jobs[c, J_LATEST]
+        for word in range(jobs[c, J_FROM], jobs[c, J_TO]):
+            live, passed = context[start + word], 0
+            while live != 0:
+                bit = lowest(live)
+                live = without_lowest(live)
+                time = time_at(jobs, c, 64 * word + bit)
+                while k < stop and ends[k] < time:
+                    k += 1
+                if k < stop and starts[k] <= time:
+                    passed |= 1 << bit
+            context[start + word] = passed
 
 
 @kernel()
