@@ -22,6 +22,7 @@ from cerise.events import EventBatch, Schema, read_times
 from cerise.events import Path as Attribute
 from cerise.plan.filters import Needed, Sieve
 from cerise.plan.overlap import MAX_TIME, MIN_TIME, Halo, Slice
+from cerise.store import pages
 from cerise.store.lake import File, Group, opened
 
 Ints = npt.NDArray[np.int64]
@@ -30,6 +31,7 @@ BITS = 32
 OPEN_FILES = 8
 AT_ONCE = 1 << 18  # events that are matched at once, where row groups are smaller
 WORTH_A_FILTER = 0.5  # of the events are kept at most, or the matcher may judge them itself
+FEW = 16  # of one in so many rows integers are read without decoding the others
 KEPT_GROUPS = 2  # row groups whose returned columns stay in memory
 
 
@@ -85,10 +87,12 @@ class Reading:
 
 
 class _Opened(NamedTuple):
-    """A file that is open, and where the parts of each column are in it."""
+    """A file that is open; its columns; their parts by number; and its bytes, where it is mapped."""
 
     source: pq.ParquetFile
+    schema: pa.Schema
     columns: dict[str, list[int]]
+    mapped: pa.Buffer | None
 
     def size(self, row_group: int, names: Sequence[str]) -> int:
         """Return how many bytes some columns have in a row group."""
@@ -112,15 +116,16 @@ class _Piece:
 
 @dataclass(slots=True)
 class Scan:
-    """One task's reading."""
+    """One task's reading; with the footers of all files, where they are known."""
 
     reading: Reading
     groups: Sequence[Group]
+    footers: Sequence[Any] = ()
     counts: Counts = field(default_factory=Counts)
     _sieve: Sieve | None = None
     _filters: bool = True
     _open: OrderedDict[int, _Opened] = field(default_factory=OrderedDict)
-    _kept: OrderedDict[int, pa.Table] = field(default_factory=OrderedDict)
+    _kept: OrderedDict[tuple[int, tuple[str, ...]], pa.Table] = field(default_factory=OrderedDict)
     _by_place: dict[int, Group] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -228,23 +233,52 @@ class Scan:
         places, inside = rows[order] >> BITS, rows[order] & ((1 << BITS) - 1)
         cuts = np.flatnonzero(np.diff(places, prepend=-1)).tolist()
         found = [
-            self._late(int(places[start])).take(pa.array(inside[start:stop]))
-            for start, stop in pairwise([*cuts, len(rows)])
+            self._late(int(places[start]), inside[start:stop]) for start, stop in pairwise([*cuts, len(rows)])
         ]
         joined = pa.concat_tables(found) if found else self._empty(self.reading.late)
         back = np.empty(len(rows), np.int64)
         back[order] = np.arange(len(rows))
         return joined.take(pa.array(back))
 
-    def _late(self, place: int) -> pa.Table:
-        if place not in self._kept:
-            if not self._by_place:
-                self._by_place = {each.place: each for each in self.groups}
-            self._kept[place] = self._read(self._by_place[place], self.reading.late, late=True)
-            while len(self._kept) > KEPT_GROUPS:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(place)
-        return self._kept[place]
+    def _late(self, place: int, rows: Ints) -> pa.Table:
+        """Return the late columns of some rows of a row group, ascending."""
+        group, names = self._of(place), self.reading.late
+        picked = self._picked(group, rows) if len(rows) * FEW <= group.span.rows else {}
+        rest = tuple(name for name in names if name not in picked)
+        if rest or not names:
+            if (place, rest) not in self._kept:
+                self._kept[place, rest] = self._read(group, rest, late=True)
+                while len(self._kept) > KEPT_GROUPS:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end((place, rest))
+            picked |= dict(zip(rest, self._kept[place, rest].take(pa.array(rows)).columns, strict=True))
+        return pa.table([picked[name] for name in names], names=list(names))
+
+    def picks(self, rows: Ints) -> bool:
+        """Tell whether the late columns of some events can be had without decoding all; by one row group."""
+        group = self._of(int(rows[0] >> BITS))
+        few = len(rows) * FEW <= group.span.rows * len(np.unique(rows >> BITS))
+        return few and set(self._picked(group, np.zeros(1, np.int64))) == set(self.reading.late)
+
+    def _picked(self, group: Group, rows: Ints) -> dict[str, pa.Array]:
+        """Return those late columns of some rows that can be had without decoding all rows."""
+        file = self._file(group.file)
+        found = {}
+        for name in self.reading.late:
+            parts, kind = file.columns.get(name, []), self.reading.columns.field(name).type
+            if file.mapped is None or len(parts) != 1 or file.schema.field(name).type != kind:
+                continue
+            chunk = file.source.metadata.row_group(group.number).column(parts[0])
+            column = pages.pick(file.mapped, chunk, file.source.schema.column(parts[0]), kind, rows)
+            if column is not None:
+                found[name] = column
+                self.counts.late_bytes += chunk.total_compressed_size
+        return found
+
+    def _of(self, place: int) -> Group:
+        if not self._by_place:
+            self._by_place = {each.place: each for each in self.groups}
+        return self._by_place[place]
 
     def _read(self, group: Group, names: Sequence[str], *, late: bool) -> pa.Table:
         file = self._file(group.file)
@@ -301,17 +335,27 @@ class Scan:
 
     def _file(self, number: int) -> _Opened:
         if number not in self._open:
-            path = self.reading.files[number].path
-            self._open[number] = _guarded(path, lambda: _described(self._opened(path)))
+            self._open[number] = _guarded(self.reading.files[number].path, lambda: self._opened(number))
             while len(self._open) > OPEN_FILES:
                 self._open.popitem(last=False)[1].source.close()
         self._open.move_to_end(number)
         return self._open[number]
 
-    def _opened(self, path: str) -> pq.ParquetFile:
-        local = "://" not in self.reading.root
-        source = pa.memory_map(path) if local else opened(self.reading.root).open_input_file(path)
-        return pq.ParquetFile(source, read_dictionary=list(self.reading.coded), pre_buffer=not local)
+    def _opened(self, number: int) -> _Opened:
+        path = self.reading.files[number].path
+        mapped = pa.memory_map(path) if "://" not in self.reading.root else None
+        source = mapped if mapped is not None else opened(self.reading.root).open_input_file(path)
+        file = pq.ParquetFile(
+            source,
+            metadata=self.footers[number] if self.footers else None,
+            read_dictionary=list(self.reading.coded),
+            pre_buffer=mapped is None,
+        )
+        schema = file.schema_arrow
+        columns: dict[str, list[int]] = {name: [] for name in schema.names}
+        for i in range(len(file.schema)):
+            columns[file.schema.column(i).path.split(".")[0]].append(i)
+        return _Opened(file, schema, columns, None if mapped is None else mapped.read_buffer())
 
     def _named(self, group: Group) -> str:
         return f"{self.reading.files[group.file].path}, row group {group.number}"
@@ -339,13 +383,6 @@ def _guarded(what: str, action: Callable[[], Any]) -> Any:
         raise StoreError(
             f"cannot read {what}: {reason}", hint="is the file whole, and still there?"
         ) from error
-
-
-def _described(source: pq.ParquetFile) -> _Opened:
-    columns: dict[str, list[int]] = {name: [] for name in source.schema_arrow.names}
-    for i in range(len(source.schema)):
-        columns[source.schema.column(i).path.split(".")[0]].append(i)
-    return _Opened(source, columns)
 
 
 def _before(times: Ints, stop: int) -> npt.NDArray[np.bool_]:

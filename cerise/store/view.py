@@ -256,13 +256,18 @@ class View:
 
     def _fetched(self, rows: Ints, names: tuple[str, ...]) -> pa.Table:
         reading, groups = self.reading((), names), np.unique(rows >> BITS)
+
+        def scan() -> Scan:
+            return Scan(reading, self._groups, self.lake.footers)
+
         count = min(os.cpu_count() or 1, len(groups) // WORTH_A_THREAD)
-        if count <= 1:
-            return Scan(reading, self._groups).fetched(rows)
+        alone = scan()
+        if count <= 1 or alone.picks(rows):
+            return alone.fetched(rows)
         turn = np.searchsorted(groups, rows >> BITS) * count // len(groups)
         some = [np.flatnonzero(turn == i) for i in range(count)]
         with ThreadPoolExecutor(count) as pool:
-            tables = list(pool.map(lambda at: Scan(reading, self._groups).fetched(rows[at]), some))
+            tables = list(pool.map(lambda at: scan().fetched(rows[at]), some))
         back = np.empty(len(rows), np.int64)
         back[np.concatenate(some)] = np.arange(len(rows))
         return pa.concat_tables(tables).take(pa.array(back))

@@ -179,7 +179,7 @@ def _previous(events: Events, before: Points) -> Points:
 
 
 def _neighbours(events: Events, given: Points, *, back: bool) -> Points:
-    near = Points(*(each.copy() for each in given))
+    near = Points(given.times.copy(), given.places.copy(), given.found.copy())
     times, places = np.ascontiguousarray(events.times), np.ascontiguousarray(events.places)
     where = (times.ctypes.data, places.ctypes.data, len(times))
     find_neighbours(*where, back, MIN_TIME if back else MAX_TIME, *near[:2], near.found.view(np.uint8))

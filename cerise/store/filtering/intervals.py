@@ -91,7 +91,7 @@ def shifted(times: Ints, by: int) -> Ints:
     """Return times moved, but not beyond the least and the greatest time."""
     if not len(times):
         return times
-    if MIN_TIME <= int(times.min()) + by and int(times.max()) + by <= MAX_TIME:
+    if int(times.min()) + by >= MIN_TIME and int(times.max()) + by <= MAX_TIME:
         return times + by
     if abs(by) > MAX_TIME:
         return np.full(len(times), MAX_TIME if by > 0 else MIN_TIME)

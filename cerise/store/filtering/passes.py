@@ -83,8 +83,8 @@ def find_neighbours(
         back: whether others are looked for that are not after; those not before otherwise.
         beyond: the time to write where there is none.
         when: the times of the events.
-        who: who they are. Of several others of one time any may be meant: then this becomes -1, so that the one
-            found is free for what follows.
+        who: who they are. Of several others of one time any may be meant: then this becomes -1, so that the
+            one found is free for what follows.
         found: whether there is such an event; becomes whether there is another, too.
     """
     low = 0
@@ -139,7 +139,7 @@ def enclose(
 
 @kernel(int64(Ints, Ints))
 def merge(starts: Any, ends: Any) -> int:
-    """Replace stretches of time, in the order of their starts, by what they cover; return how many are left."""
+    """Replace stretches of time, in the order of their starts, by what they cover; return how many it is."""
     count = 0
     for i in range(len(starts)):
         if count > 0 and starts[i] <= ends[count - 1]:

@@ -218,19 +218,20 @@ def write_data(groups: Iterable[pa.Table], writing: Writing, name: str, *, new: 
     """Write a Parquet file; return what a commit must know of it, and how many rows it has."""
     folder = Folder.of(writing.root)
     described: list[Any] = []
+    leaves = list(_leaves(writing.columns))
     groups = iter(groups)
     first = next(groups, writing.columns.empty_table())
-    packed = {ROWS, *_packed(first)}
+    packed = dict(_packed(first))
     with (
         folder.writing(name) as sink,
         pq.ParquetWriter(
             sink,
             writing.columns,
             metadata_collector=described,
-            compression="zstd",
+            compression={each: packed.get(each, "zstd") for each in leaves},
             write_page_checksum=True,
-            use_dictionary=[each for each in _leaves(writing.columns) if each not in packed],
-            column_encoding=dict.fromkeys(sorted(packed), "DELTA_BINARY_PACKED"),
+            use_dictionary=[each for each in leaves if each not in packed],
+            column_encoding={each: "DELTA_BINARY_PACKED" for each in leaves if each in packed},
         ) as writer,
     ):
         for group in chain([first] if len(first) else [], groups):
@@ -243,14 +244,25 @@ def write_data(groups: Iterable[pa.Table], writing: Writing, name: str, *, new: 
     return NewFile(name, found.size, milliseconds(found), facts, new), described[0].num_rows
 
 
-def _packed(events: pa.Table) -> Iterator[str]:
-    """Yield the columns of integers and times that have many values: packed differences are read sooner."""
+def _packed(events: pa.Table) -> Iterator[tuple[str, str]]:
+    """Yield the columns whose differences are packed, and how they are compressed then.
+
+    These are integers and times that have many values: packed differences are read sooner. Where differences
+    are as many, nothing is left to compress, and single values can be read (`pages`).
+    """
+    yield ROWS, "zstd"
     some = events.take(pa.array(np.arange(0, len(events), len(events) // SAMPLED + 1)))
     for field, column in zip(events.schema, some.columns, strict=True):
         kind = field.type
         whole = pa.types.is_integer(kind) or pa.types.is_temporal(kind)
-        if whole and kind.bit_width >= 32 and pc.count_distinct(column).as_py() > len(some) * MANY_VALUES:
-            yield field.name
+        if whole and kind.bit_width >= 32 and _has_many(column):
+            near = events.column(field.name)[:SAMPLED].drop_null()
+            steps = near.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+            yield field.name, "none" if _has_many(pc.subtract(steps[1:], steps[:-1])) else "zstd"
+
+
+def _has_many(values: pa.ChunkedArray) -> bool:
+    return bool(pc.count_distinct(values).as_py() > len(values) * MANY_VALUES)
 
 
 def _leaves(columns: Iterable[pa.Field], before: str = "") -> Iterator[str]:
