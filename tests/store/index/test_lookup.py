@@ -226,13 +226,14 @@ def test_times_at_the_ends_of_what_fits(tmp_path: Path) -> None:
     assert index.column("x", found.places).to_pylist() == [BIG, 0]
 
 
-def test_many_intervals_in_one_cluster(tmp_path: Path) -> None:
+@pytest.mark.parametrize("apart", [7, 200])  # more intervals than that are judged after other tests
+def test_many_intervals_in_one_cluster(tmp_path: Path, apart: int) -> None:
     times = np.sort(np.random.default_rng(0).integers(0, 10_000, 5_000))
     index = small(tmp_path, t=times, x=np.arange(5_000))
-    starts = np.arange(0, 10_000, 7)
+    starts = np.arange(0, 10_000, apart)
     found = index.look_up(Wanted(None), (starts, starts + 2))
-    assert found.times.tolist() == times[times % 7 <= 2].tolist()
-    assert index.column("x", found.places).to_pylist() == np.flatnonzero(times % 7 <= 2).tolist()
+    assert found.times.tolist() == times[times % apart <= 2].tolist()
+    assert index.column("x", found.places).to_pylist() == np.flatnonzero(times % apart <= 2).tolist()
 
 
 @pytest.mark.parametrize(("mapped", "compress"), [(1, True), (10, True), (10, False)])
