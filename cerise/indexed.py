@@ -31,7 +31,7 @@ from cerise.store.index.layout import SEQUENCE
 from cerise.store.running import gathered, run_rows_view, run_view
 from cerise.store.upkeep.verification import Finding
 from cerise.store.view import Held, View
-from cerise.store.ways import Wants, Way, way_for, way_of
+from cerise.store.ways import Wants, Way, situation, way_for, way_of
 from cerise.store.writing.in_place import Built
 from cerise.store.writing.settings import Settings
 from cerise.store.writing.sources import Progress as Reading
@@ -282,12 +282,12 @@ class Store:
         if is_sql(query):
             clause = self._clause(str(query), view)
             way = way_for(view, asked_rows(clause, _roles(view), view.known), Filtering())
-            facts = {**_facts(view, way), **explained_rows(clause, options)}
+            facts = {**situation(view, way), **explained_rows(clause, options)}
             return "\n".join(f"{name:<10} {text}" for name, text in facts.items())
         (bound,) = self._bound(query, view, params, options)
         chosen = choose(bound, options)
         facts = {
-            **_facts(view, way_of(view, [bound])),
+            **situation(view, way_of(view, [bound])),
             "engine": f"{chosen.name} ({reasons(bound, options)})",
             **chosen.explain(bound),
         }
@@ -379,23 +379,6 @@ def _check(bound: Bound, options: Options) -> None:
         if options.strict:
             raise UnsupportedError(text, hint="Options(strict=True) makes this warning an error")
         warnings.warn(text, CeriseWarning, stacklevel=4)
-
-
-def _facts(view: View, way: Way) -> dict[str, str]:
-    """Say how events are got at."""
-    held = view.held
-    fresh = view.rows - held.synopsis.rows
-    files, clusters = (
-        f"{count:,} {what}{'' if count == 1 else 's'}"
-        for count, what in ((len(held.snapshot.files), "file"), (len(held.synopsis.clusters), "cluster"))
-    )
-    facts = {"store": f"{view.rows:,} events in {files}, {clusters}"}
-    if fresh > 0:
-        facts["fresh"] = f"{fresh:,} events that are not indexed"
-    facts["by index" if way.query is not None else "reads all"] = way.why
-    if way.query is not None and way.query.why_all is not None:
-        facts["keeps"] = f"all events of intervals: {way.query.why_all}"
-    return facts
 
 
 def _options(options: Options | None, engine: str | None) -> Options:

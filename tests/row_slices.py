@@ -22,7 +22,7 @@ from cerise.spark.row_plan import RowSlices, plan_exchange, plan_files
 from cerise.spark.row_slices import RowCandidatesTask, RowChainTask, SliceRowsTask, TimeRowsTask
 from cerise.spark.rows import CutRows, handed_columns, in_full_order
 from cerise.store.lake import open_lake
-from cerise.store.scan import Reading
+from cerise.store.reader import Reading
 from tests.row_strategies import TIMES, Family, Writer, table_of
 
 Rows = Counter[tuple[str, ...]]

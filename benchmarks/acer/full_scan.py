@@ -23,7 +23,8 @@ from cerise.pattern.bound import Bound
 from cerise.plan import filters
 from cerise.plan.overlap import Halo, Slice, halo, slices
 from cerise.store.lake import Group, open_lake
-from cerise.store.scan import Reading, Scan
+from cerise.store.reader import Reading
+from cerise.store.scan import Scan
 
 
 @dataclass(slots=True)

@@ -28,7 +28,8 @@ from cerise.plan.filters import Sieve
 from cerise.plan.overlap import Halo, Slice
 from cerise.spark.report import Note, Records
 from cerise.store.lake import Group
-from cerise.store.scan import Reading, Scan
+from cerise.store.reader import Reading
+from cerise.store.scan import Scan
 
 Ints = npt.NDArray[np.int64]
 Place = tuple[int, int]  # of an event: its time, and its number among the events of that time

@@ -22,7 +22,8 @@ from cerise.spark.exchange import Cutter, gathered, in_stream_order
 from cerise.spark.frames import quoted
 from cerise.spark.report import Note, Records, count, exchanged
 from cerise.store.lake import Group
-from cerise.store.scan import Reading, Scan
+from cerise.store.reader import Reading
+from cerise.store.scan import Scan
 
 ROWS_AT_ONCE = 65_536
 

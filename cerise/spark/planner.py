@@ -14,7 +14,7 @@ from cerise.plan.nodes import Estimate, Exchange, FramePlan, LakePlan, Slices
 from cerise.plan.overlap import Halo, Slice, Targets, common_partition, halo, slices, targets
 from cerise.spark.chain import unchained
 from cerise.store.lake import Group, Lake
-from cerise.store.scan import Reading
+from cerise.store.reader import Reading
 
 SMALL = 2_000_000  # events that one task may as well have alone
 PER_TARGET = 1_500_000  # events that are exchanged to one task

@@ -18,7 +18,8 @@ from cerise.plan.overlap import MAX_TIME, MIN_TIME, SHARE, Halo, Slice, Targets,
 from cerise.plan.row_slices import is_chained
 from cerise.spark.planner import MOST_TASKS, PER_TARGET, SLICES_PER_TASK, SMALL
 from cerise.store.lake import Group, Lake
-from cerise.store.scan import ROW, Reading, Scan
+from cerise.store.reader import Reading
+from cerise.store.scan import ROW, Scan
 
 TASKS_PER_CORE = 2
 ONE = Targets(1, None, Halo())

@@ -42,7 +42,8 @@ from cerise.spark.row_slices import CANDIDATES, RowCandidatesTask, RowChainTask,
 from cerise.spark.scans import lake_behind
 from cerise.spark.session import parallelism, session
 from cerise.store.lake import Lake
-from cerise.store.scan import ROW, Reading, Scan
+from cerise.store.reader import Reading
+from cerise.store.scan import ROW, Scan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

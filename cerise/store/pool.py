@@ -19,7 +19,8 @@ from cerise.store.index.codes import encode
 from cerise.store.index.lookup import Events, Wanted
 from cerise.store.index.ranges import holds, intervals_of
 from cerise.store.lake import Group
-from cerise.store.scan import Reading, Scan
+from cerise.store.reader import Reading
+from cerise.store.scan import Scan
 
 KEPT_ROWS = 1 << 20  # events of small row groups that stay in memory
 SMALL = 1 << 17

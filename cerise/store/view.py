@@ -27,7 +27,7 @@ from cerise.store.index.lookup import Events, Index, Wanted
 from cerise.store.index.synopsis import Synopsis
 from cerise.store.lake import File, Group, Lake, lake_of
 from cerise.store.pool import Pool
-from cerise.store.scan import BITS, Reading, Scan
+from cerise.store.reader import BITS, Reader, Reading
 from cerise.store.writing.places import Folder
 from cerise.store.writing.snapshots import Snapshot
 from cerise.store.writing.synopses import indexed
@@ -189,10 +189,10 @@ class View:
         rows = self._rows(events.places)
         keep = np.ones(len(rows), bool)
         groups = {group.place: group for group in self._groups}
-        scan = Scan(self.reading((), self.known), list(groups.values()))
+        reader = Reader(self.reading((), self.known), list(groups.values()))
         for place in np.unique(rows >> BITS).tolist():
             at = np.flatnonzero(rows >> BITS == place)
-            kept = scan.kept_rows(groups[place]) if place in groups else pa.array(np.zeros(0, bool))
+            kept = reader.kept_rows(groups[place]) if place in groups else pa.array(np.zeros(0, bool))
             if kept is not None:
                 keep[at] = np.asarray(kept)[rows[at] & ROWS] if len(kept) else False
         return Events(events.times[keep], events.places[keep])
@@ -257,17 +257,17 @@ class View:
     def _fetched(self, rows: Ints, names: tuple[str, ...]) -> pa.Table:
         reading, groups = self.reading((), names), np.unique(rows >> BITS)
 
-        def scan() -> Scan:
-            return Scan(reading, self._groups, self.lake.footers)
+        def reader() -> Reader:
+            return Reader(reading, self._groups, self.lake.footers)
 
         count = min(os.cpu_count() or 1, len(groups) // WORTH_A_THREAD)
-        alone = scan()
+        alone = reader()
         if count <= 1 or alone.picks(rows):
             return alone.fetched(rows)
         turn = np.searchsorted(groups, rows >> BITS) * count // len(groups)
         some = [np.flatnonzero(turn == i) for i in range(count)]
         with ThreadPoolExecutor(count) as pool:
-            tables = list(pool.map(lambda at: scan().fetched(rows[at]), some))
+            tables = list(pool.map(lambda at: reader().fetched(rows[at]), some))
         back = np.empty(len(rows), np.int64)
         back[np.concatenate(some)] = np.arange(len(rows))
         return pa.concat_tables(tables).take(pa.array(back))

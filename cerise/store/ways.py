@@ -93,3 +93,20 @@ def way_for(view: View, query: Asked | str, filtering: Filtering) -> Way:
     how = "stretch by stretch, with the others" if blockwise else "everywhere, then the others around it"
     said = f"{names} is looked up {how}: about {expected:,.0f} events"
     return Way(query, said, blockwise, expected >= WORTH_THREADS, filtering)
+
+
+def situation(view: View, way: Way) -> dict[str, str]:
+    """Return what `explain` says of a table and of how a query gets at its events."""
+    held = view.held
+    fresh = view.rows - held.synopsis.rows
+    files, clusters = (
+        f"{count:,} {what}{'' if count == 1 else 's'}"
+        for count, what in ((len(held.snapshot.files), "file"), (len(held.synopsis.clusters), "cluster"))
+    )
+    facts = {"store": f"{view.rows:,} events in {files}, {clusters}"}
+    if fresh > 0:
+        facts["fresh"] = f"{fresh:,} events that are not indexed"
+    facts["by index" if way.query is not None else "reads all"] = way.why
+    if way.query is not None and way.query.why_all is not None:
+        facts["keeps"] = f"all events of intervals: {way.query.why_all}"
+    return facts

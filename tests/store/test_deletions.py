@@ -16,7 +16,8 @@ from cerise.errors import DataError, StoreError
 from cerise.events import Schema
 from cerise.plan.overlap import Halo
 from cerise.store.lake import Lake, open_lake
-from cerise.store.scan import Reading, Scan
+from cerise.store.reader import Reading
+from cerise.store.scan import Scan
 from cerise.store.table import fitted, read
 from tests.deletions import FEATURE, delete, paths, protocol, write
 

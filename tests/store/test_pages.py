@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import cerise
+from cerise.indexed import Store
 from cerise.store import pages
-from tests.test_agreement import examples
+from tests.test_agreement import examples, rows
 
 WIDE = st.integers(-(2**63), 2**63 - 1)
 NUMBERS = st.one_of(
@@ -95,3 +99,40 @@ def test_damage_is_never_read_beyond(where: int, byte: int, width: int) -> None:
     found = picked(bytes(content), [0, 500, 2_999], footer=footer)
     assert found is None or len(found) == 3
     assert picked(bytes(content[: size // 2]), [0], footer=footer) is None
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+def test_a_store_picks_what_it_has_not_indexed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, nulls: bool
+) -> None:
+    dice = np.random.default_rng(3)
+    jobs = dice.integers(0, 2**40, 400)[dice.integers(0, 400, 40_000)]
+    events = pa.table(
+        {
+            "t": np.sort(dice.integers(0, 10**7, 40_000)),
+            "kind": pa.array(np.array(["A", "B", "C"])[dice.choice(3, 40_000, p=[0.01, 0.01, 0.98])]),
+            "job": pa.array(jobs, mask=dice.random(40_000) < 0.1 if nulls else None),
+            "seen": pa.array(dice.integers(0, 10**15, 40_000), pa.timestamp("us", "UTC")),
+            "x": dice.random(40_000),
+        }
+    )
+    store = Store.create(
+        tmp_path / "store", schema=events.schema, time="t", type="kind", block_rows=4_096, pool_rows=1
+    )
+    store.append(events)
+    picks = Counter[bool]()
+
+    pick = pages.pick
+
+    def counted(*args: Any) -> pa.Array | None:
+        found = pick(*args)
+        picks[found is not None] += 1
+        return found
+
+    monkeypatch.setattr(pages, "pick", counted)
+    query = "PATTERN SEQ(A a, B b) WHERE a.job <= b.job AND a.seen < b.seen WITHIN 20000"
+    found = store.find_local(query)
+    assert found.num_rows > 50
+    assert rows(found) == rows(cerise.find(events, query, time="t", type="kind"))
+    assert picks[True] > 0  # of `seen`, at least
+    assert (picks[False] > 0) == nulls

@@ -20,7 +20,8 @@ from cerise.plan.overlap import Span
 from cerise.store import table as delta
 from cerise.store.index.file import DataFile, write_index
 from cerise.store.lake import File, Group, NotDirect, open_lake
-from cerise.store.scan import ROW, Reading, Scan
+from cerise.store.reader import Reading
+from cerise.store.scan import ROW, Scan
 from cerise.store.table import HeldFile
 from cerise.store.types import spark_type
 from cerise.store.writing import settings

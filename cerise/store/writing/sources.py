@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from cerise.errors import StoreError
 from cerise.store.lake import NotDirect, open_lake
-from cerise.store.scan import ROW, Reading, Scan
+from cerise.store.reader import Reading
+from cerise.store.scan import ROW, Scan
 
 STEP = 1 << 16  # events between two reports of progress
 Progress = Callable[[int, int | None], None]
