@@ -113,7 +113,6 @@ def test_a_store_picks_what_it_has_not_indexed(
             "kind": pa.array(np.array(["A", "B", "C"])[dice.choice(3, 40_000, p=[0.01, 0.01, 0.98])]),
             "job": pa.array(jobs, mask=dice.random(40_000) < 0.1 if nulls else None),
             "seen": pa.array(dice.integers(0, 10**15, 40_000), pa.timestamp("us", "UTC")),
-            "x": dice.random(40_000),
         }
     )
     store = Store.create(
