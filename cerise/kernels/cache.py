@@ -21,7 +21,10 @@ from pathlib import Path
 from cerise.errors import CeriseWarning
 
 PACKAGE = Path(__file__).parents[1]
-SOURCES = ("kernels", "engines/nfa", "engines/rows", "engines/rcep", "engines/chains", "store/index")
+SOURCES = (
+    "kernels", "engines/nfa", "engines/rows", "engines/rcep", "engines/chains",
+    "store/index", "store/filtering",
+)  # fmt: skip
 
 
 @functools.cache

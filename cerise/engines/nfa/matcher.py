@@ -63,25 +63,20 @@ class NfaMatcher:
         self.backtracking = backtracking
         self._advance: Callable[..., int] = backtrack.retrace if backtracking else basic.advance
         self._formulas = formulas.load(program.source)
+        self._mask, self._zeros, self._positions = np.zeros((3, CHUNK), np.int64)
+        self._nothing = Retained.empty(program.bound).kept
         self._reset()
 
     def _reset(self) -> None:
         program = self.program
-        self._over = False
         self._columns = Columns(program, self._on_fault)
         self._partitions = Partitions(program)
         self._memory = Memory(program, self.options.max_runs, backtracks=self.backtracking)
         self._memory.m[A_COLS] = self._columns.address
-        self._mask, self._zeros, self._positions = np.zeros((3, CHUNK), np.int64)
         self._last: int | None = None
         self._now = np.full(1, np.iinfo(np.int64).min)
-        self._retained = Retained.empty(program.bound)
+        self._retained = Retained(program.bound, self._nothing)
         self._limits = dict.fromkeys(("runs", "nodes", "cands", "partitions"), FEWEST)
-
-    def _begin_again(self) -> None:
-        """Forget a stream that is over; not at its end, as few matchers see another."""
-        if self._over:
-            self._reset()
 
     # ---- the interface of all engines
 
@@ -89,7 +84,6 @@ class NfaMatcher:
         """Take the next events in stream order; yield the matches that become final, some at a time."""
         if not len(events):
             return
-        self._begin_again()
         if self._last is not None and events.times[0] < self._last:
             self._refuse_going_back(events)
         self._last = int(events.times[-1])
@@ -106,14 +100,13 @@ class NfaMatcher:
             yield from self._counted()
 
     def flush(self) -> Iterator[Matches]:
-        """Yield the matches that the end of the stream makes final; what comes next is another stream."""
-        self._begin_again()
+        """Yield the matches that the end of the stream makes final, and forget everything."""
         self._retained.begin(self._retained.kept.slice(0, 0))
         self._sweep(over=True)
         yield from self._written()
         if self.program.counts_only:
             yield from self._counted()
-        self._over = True
+        self._reset()
 
     def compress(self, events: EventBatch) -> Compressed:
         """Return all matches of some events without spelling them."""
@@ -153,7 +146,6 @@ class NfaMatcher:
 
     def save(self) -> bytes:
         """Return the state, for `load` in another process."""
-        self._begin_again()
         held, ties = self._retained, self._retained.ties
         self._texts_pruned()
         return state.write(
