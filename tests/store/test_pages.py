@@ -135,3 +135,18 @@ def test_a_store_picks_what_it_has_not_indexed(
     assert rows(found) == rows(cerise.find(events, query, time="t", type="kind"))
     assert picks[True] > 0  # of `seen`, at least
     assert (picks[False] > 0) == nulls
+
+
+WHOLE = [pa.uint64(), pa.uint32(), pa.int64(), pa.int32(), pa.date32(), pa.timestamp("us", "UTC")]
+
+
+@pytest.mark.parametrize("kind", WHOLE, ids=str)
+def test_whole_numbers_of_every_type_are_written_and_read_back(tmp_path: Path, kind: pa.DataType) -> None:
+    top = {"uint64": 2**64 - 1, "uint32": 2**32 - 1}.get(str(kind), 100_000)
+    dice = np.random.default_rng(5)
+    numbers = [top, None, *(int(each) % (top + 1) for each in dice.integers(0, 2**64 - 1, 500, np.uint64))]
+    events = pa.table({"t": range(len(numbers)), "x": pa.array(numbers, kind)})
+    store = Store.create(tmp_path / "store", schema=events.schema, time="t", pool_rows=1, block_rows=100)
+    store.append(events)
+    found = store.find_local("PATTERN SEQ(a) WITHIN 1 RETURN a.x AS x")
+    assert found.column("x").to_pylist() == events.column("x").to_pylist()

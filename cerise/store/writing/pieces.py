@@ -256,12 +256,12 @@ def _packed(events: pa.Table) -> Iterator[tuple[str, str]]:
         kind = field.type
         whole = pa.types.is_integer(kind) or pa.types.is_temporal(kind)
         if whole and kind.bit_width >= 32 and _has_many(column):
-            near = events.column(field.name)[:SAMPLED].drop_null()
-            steps = near.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
-            yield field.name, "none" if _has_many(pc.subtract(steps[1:], steps[:-1])) else "zstd"
+            near = events.column(field.name)[:SAMPLED].drop_null().combine_chunks()
+            bits = near.view(pa.int32() if kind.bit_width == 32 else pa.int64())  # large ones have no sign
+            yield field.name, "none" if _has_many(pc.subtract(bits[1:], bits[:-1])) else "zstd"
 
 
-def _has_many(values: pa.ChunkedArray) -> bool:
+def _has_many(values: pa.Array | pa.ChunkedArray) -> bool:
     return bool(pc.count_distinct(values).as_py() > len(values) * MANY_VALUES)
 
 
