@@ -203,15 +203,28 @@ def _number(value: Any, kind: Callable[[Any], Any]) -> Any:
 
 
 def like(pattern: str) -> Callable[[str], bool]:
-    """Return the test that a text is LIKE a pattern."""
-    parts, escaped = [], False
+    """Return the test that a text is LIKE a pattern.
+
+    The parts between `%` are looked for from left to right. The first place of a part leaves the most text
+    for the next parts, so the group is atomic: no test goes back for another place. Cost: pattern times text.
+    """
+    first, *parts = _parts_of_like(pattern)
+    middle = "".join(f"(?>.*?{part})" for part in parts[:-1] if part)
+    compiled = re.compile(first + middle + (f".*{parts[-1]}" if parts else ""), re.DOTALL)
+    return lambda text: compiled.fullmatch(text) is not None
+
+
+def _parts_of_like(pattern: str) -> list[str]:
+    """Return the parts between the `%` of a pattern as regular expressions of fixed length."""
+    parts, escaped = [""], False
     for char in pattern:
         if escaped or char not in "%_\\":
-            parts.append(re.escape(char))
+            parts[-1] += re.escape(char)
             escaped = False
         elif char == "\\":
             escaped = True
+        elif char == "%":
+            parts.append("")
         else:
-            parts.append(".*" if char == "%" else ".")
-    compiled = re.compile("".join(parts), re.DOTALL)
-    return lambda text: compiled.fullmatch(text) is not None
+            parts[-1] += "."
+    return parts

@@ -159,7 +159,7 @@ def _value(expr: Expr, scope: Scope) -> Any:
                 else _computed(op, *operands)
             )
         case Like(_, pattern):
-            return _like(operands[0], pattern)
+            return like(operands[0], pattern)
         case Call(function, _):
             return _called(function, operands)
         case Cast(_, kind):
@@ -337,16 +337,17 @@ def _cast(known: Any, kind: Kind) -> Any:
         raise Uncomputable from None
 
 
-def _like(text: str, pattern: str) -> bool:
+def like(text: str, pattern: str) -> bool:
+    """Whether a text is LIKE a pattern, by trying every place for every part."""
     if not pattern:
         return not text
     head, rest = pattern[0], pattern[1:]
     if head == "%":
-        return any(_like(text[start:], rest) for start in range(len(text) + 1))
+        return any(like(text[start:], rest) for start in range(len(text) + 1))
     if head == "\\" and rest:
         head, rest = rest[0], rest[1:]
-        return text[:1] == head and _like(text[1:], rest)
-    return bool(text) and (head == "_" or text[0] == head) and _like(text[1:], rest)
+        return text[:1] == head and like(text[1:], rest)
+    return bool(text) and (head == "_" or text[0] == head) and like(text[1:], rest)
 
 
 def doubles(expr: Expr, scope: Scope) -> bool:

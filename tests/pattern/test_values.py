@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import cerise
 from cerise.events import Schema
@@ -15,6 +18,7 @@ from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
 from cerise.pattern.evaluate import compiled
 from cerise.pattern.values import AGGREGATES, Fault, cast, greatest, least, like
+from tests.engines.brute_values import like as tried_like
 
 NAN, INF = math.nan, math.inf
 BIG = 2**53
@@ -236,6 +240,30 @@ LIKES = [
 @pytest.mark.parametrize(("pattern", "text", "expected"), LIKES)
 def test_like(pattern: str, text: str, expected: bool) -> None:
     assert like(pattern)(text) is expected
+
+
+LIKE_SIGNS = ["a", "b", "%", "%", "_", "\\%", "\\_", "\\\\"]
+
+
+@settings(max_examples=2000)
+@given(st.lists(st.sampled_from(LIKE_SIGNS), max_size=8).map("".join), st.text("aab%_\\\n", max_size=8))
+def test_like_agrees_with_one_that_tries_everything(pattern: str, text: str) -> None:
+    assert like(pattern)(text) is tried_like(text, pattern)
+
+
+SLOW_LIKES = [
+    ("%a" * 10 + "b", "a" * 30), ("%a" * 30 + "b", "a" * 30), ("%a" * 30 + "%b", "a" * 100_000),
+    ("%_" * 1000 + "b", "a" * 100_000), ("%" * 10_000 + "b", "a" * 100_000),
+    ("%" + "a" * 500 + "b%", "a" * 100_000), ("%ab" * 2000 + "c", "ab" * 50_000),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pattern", "text"), SLOW_LIKES, ids=range(len(SLOW_LIKES)))
+def test_like_takes_no_more_than_pattern_times_text(pattern: str, text: str) -> None:
+    started = time.process_time()
+    assert not like(pattern)(text)
+    assert like(pattern + "%")(text + text[:1] + "bc" + pattern.replace("%", ""))
+    assert time.process_time() - started < 5
 
 
 def test_least_and_greatest_skip_nulls_only() -> None:
