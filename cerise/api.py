@@ -337,7 +337,9 @@ def _explained(given: Given, bound: Bound) -> str:
         "engine": f"{choose(bound, options).name} ({reasons(bound, options)})",
         **_totals(bound),
         **choose(bound, options).explain(bound),
-        "options": ", ".join(f"{name}={getattr(options, name)}" for name in options.__slots__),
+        "options": ", ".join(
+            f"{name}={getattr(options, name)}" for name in options.__slots__ if name != "limits"
+        ),
     }
     return describe(bound, facts)
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cerise.engines import run as running
 from cerise.engines.base import Finding, Matcher, Matches, Options
 from cerise.engines.choose import ENGINES
+from cerise.engines.limits import Limits
 from cerise.engines.output import to_table
 from cerise.engines.run import run
 from cerise.engines.several import Queries
@@ -56,12 +56,12 @@ def in_batches_of(size: int, *, reload: bool = False) -> Runner:
         parts = []
         for start in range(0, len(events), size):
             batch = positions(events.slice(start, start + size))
-            parts += [_part(each, bound) for each in matcher.feed(batch)]
+            parts += [_part(each, bound, options.limits) for each in matcher.feed(batch)]
             if reload:
                 state = matcher.save()
                 matcher = _start(bound, options)
                 matcher.load(state)
-        parts += [_part(each, bound) for each in matcher.flush()]
+        parts += [_part(each, bound, options.limits) for each in matcher.flush()]
         return _joined(parts, bound)
 
     return run_batches
@@ -74,11 +74,7 @@ def in_threads(count: int) -> Runner:
 
 def filtered_first(bound: Bound, table: pa.Table, options: Options) -> pa.Table:
     """What fits no variable is left out before events are ordered, as it is where they are many."""
-    before, running.WORTH_A_FILTER = running.WORTH_A_FILTER, 0
-    try:
-        return run(bound, table, options)
-    finally:
-        running.WORTH_A_FILTER = before
+    return run(bound, table, replace(options, limits=replace(options.limits, filtered_events=1)))
 
 
 def exchanged(count: int) -> Runner:
@@ -186,12 +182,12 @@ def _start(bound: Bound, options: Options) -> Matcher:
     return ENGINES[options.engine or "reference"].start(bound, options)
 
 
-def _part(found: Finding, bound: Bound) -> pa.Table:
+def _part(found: Finding, bound: Bound, limits: Limits) -> pa.Table:
     """Matches as a table, or their part of the totals."""
     if bound.query.totals is None:
         assert isinstance(found, Matches)
         return to_table(found, bound)
-    ledger = Ledger(bound)
+    ledger = Ledger(bound, limits)
     ledger.add(found)
     return ledger.partial()
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cerise.engines.limits import DEFAULT, Limits
 from cerise.errors import PlanError
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
@@ -26,6 +27,7 @@ class Options:
         partitions: into how many parts, each a Spark task, the events are cut; None lets Cerise choose.
         threads: how many threads match a table in this process; None lets Cerise choose.
         strict: whether a warning about the query is an error.
+        limits: how much is done and held at a time; see `Limits`.
     """
 
     engine: str | None = None
@@ -34,6 +36,7 @@ class Options:
     partitions: int | None = None
     threads: int | None = None
     strict: bool = False
+    limits: Limits = DEFAULT
 
     def __post_init__(self) -> None:
         for name in ("max_runs", "max_steps", "partitions", "threads"):

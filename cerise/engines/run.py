@@ -27,9 +27,6 @@ from cerise.plan.overlap import AMPLIFIED, halo
 
 log = logging.getLogger(__name__)
 
-WORTH_A_THREAD = 500_000  # events
-WORTH_A_FILTER = 100_000
-
 
 def absent_types(bound: Bound, table: pa.Table) -> list[str]:
     """Say which types that the pattern asks for no event has."""
@@ -54,7 +51,7 @@ def run(bound: Bound, table: pa.Table, options: Options, report: Report | None =
     if bound.source is not None:
         table = run(bound.source, table, options)
     report = report if report is not None else Report()
-    table = _filtered(table.select(list(bound.needs)), bound, report)
+    table = _filtered(table.select(list(bound.needs)), bound, options, report)
     events = EventBatch.of(table, bound.schema, reads=bound.ties)
     parts = parts_of(events, bound, options)
     if bound.query.totals is not None:
@@ -70,7 +67,7 @@ def _totals(parts: Sequence[EventBatch], bound: Bound, options: Options, report:
     """Return the totals of a query; each thread keeps its own, and no matches."""
 
     def added(part: EventBatch) -> Ledger:
-        ledger = Ledger(bound)
+        ledger = Ledger(bound, options.limits)
         for found in _found(part, bound, options, report):
             ledger.add(found)
         return ledger
@@ -82,10 +79,11 @@ def _totals(parts: Sequence[EventBatch], bound: Bound, options: Options, report:
     return whole.result()
 
 
-def _filtered(table: pa.Table, bound: Bound, report: Report) -> pa.Table:
+def _filtered(table: pa.Table, bound: Bound, options: Options, report: Report) -> pa.Table:
     """Leave out events that fit no variable, where to order and to part all of them would cost more."""
     wanted = needed([bound])
-    if wanted is None or not (bound.schema.order or bound.partition) or len(table) < WORTH_A_FILTER:
+    ordered = bound.schema.order or bound.partition
+    if wanted is None or not ordered or len(table) < options.limits.filtered_events:
         return table
     read_times(table, bound.schema)  # an event without a time is an error, needed or not
     filtered = table.filter(pa.array(Sieve(wanted, bound.schema).kept(table)))
@@ -107,7 +105,7 @@ def run_several(
 def parts_of(events: EventBatch, bound: Bound, options: Options) -> list[EventBatch]:
     """Cut events into parts that threads can match apart; one part where they cannot, or are few."""
     needs = halo([bound])
-    count = options.threads or min(os.cpu_count() or 1, len(events) // WORTH_A_THREAD)
+    count = options.threads or min(os.cpu_count() or 1, len(events) // options.limits.thread_events)
     if count <= 1 or isinstance(needs, str) or len(events) < count:
         return [events]
     times = events.times

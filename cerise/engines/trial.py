@@ -22,9 +22,7 @@ from cerise.pattern.bound import Bound
 
 log = logging.getLogger(__name__)
 
-WORTH_A_TRIAL = 10_000  # events: with fewer, the last of the engines, which is safe, runs the query
 TRIED = 1 << 17  # events, at most
-FIRST_STEP = 1 << 8  # events of the first go: a feed of fewer costs as much
 GROWTH = 4  # times as many events has each go as the one before
 SECONDS = 0.02  # for each engine, of a first batch that has
 WHOLE = 50_000  # events; less for fewer
@@ -118,7 +116,7 @@ class TrialMatcher:
     def _better(self, events: EventBatch) -> str:
         """Return the engine that is faster over the first events; of near equals the last, which is safe."""
         safe, *others = reversed(self.engines)
-        if len(events) < WORTH_A_TRIAL:
+        if len(events) < self.options.limits.raced_events:
             return safe
         best, record = safe, self._tried_safe(events)
         for name in others:
@@ -157,7 +155,9 @@ class TrialMatcher:
             spent = sum(times[1:])
             if len(times) > 1 and spent + times[-1] * GROWTH > seconds:
                 break
-            part = replace(events.slice(done, done + FIRST_STEP * GROWTH ** len(times)), opens=None)
+            part = replace(
+                events.slice(done, done + self.options.limits.first_race * GROWTH ** len(times)), opens=None
+            )
             now = time.thread_time()
             try:
                 for _ in matcher.feed(part):

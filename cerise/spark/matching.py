@@ -141,7 +141,8 @@ def matched(
     """
     matchers = [choose(bound, queries.options).start(bound, queries.options) for bound in queries.bounds]
     positions = [Positions(bound) for bound in queries.bounds]
-    ledgers = [None if bound.query.totals is None else Ledger(bound) for bound in queries.bounds]
+    limits = queries.options.limits
+    ledgers = [None if bound.query.totals is None else Ledger(bound, limits) for bound in queries.bounds]
     counts = [0] * len(matchers)
 
     def found() -> Iterator[tuple[int, Finding]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pytest
 
 from cerise.engines.base import Options
 from cerise.engines.choose import ENGINES
-from cerise.engines.nfa import matcher as nfa_matcher
+from cerise.engines.limits import Limits
 from cerise.engines.nfa.machine import G_CANDS, G_LIVE, G_NODES, G_RUNS
 from cerise.engines.nfa.matcher import NfaMatcher
 from cerise.errors import PlanError
@@ -23,13 +24,13 @@ SCHEMA = Schema(
     pa.schema([("t", pa.int64()), ("type", pa.string()), ("k", pa.int64()), ("x", pa.int64())]), "t", "type"
 )
 EVENTS, BATCH = 300_000, 10_000
-FEWEST = 4_000  # so small a pool is tidied often
+POOL = Limits(pool_rows=4_000)  # so small a pool is tidied often
 ANY = "USE skip_till_any_match"
 engines = pytest.mark.parametrize("engine", NFA)
 
 
-def start(engine: str, query: str, **options: int) -> NfaMatcher:
-    matcher = ENGINES[engine].start(bind(parse(query), SCHEMA, {}), Options(**options))  # type: ignore[arg-type]
+def start(engine: str, query: str, **options: Any) -> NfaMatcher:
+    matcher = ENGINES[engine].start(bind(parse(query), SCHEMA, {}), Options(**options))
     assert isinstance(matcher, NfaMatcher)
     return matcher
 
@@ -131,10 +132,9 @@ def sizes(matcher: NfaMatcher) -> dict[str, int]:
 
 @engines
 @pytest.mark.parametrize("name", QUERIES)
-def test_memory_is_bounded_by_the_window(engine: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded_by_the_window(engine: str, name: str) -> None:
     """After a third of the stream nothing grows any more."""
-    monkeypatch.setattr(nfa_matcher, "FEWEST", FEWEST)
-    matcher = start(engine, QUERIES[name])
+    matcher = start(engine, QUERIES[name], limits=POOL)
     seen = []
     for begin in range(0, EVENTS, BATCH):
         drain(matcher, batch(begin, BATCH))
@@ -146,7 +146,7 @@ def test_memory_is_bounded_by_the_window(engine: str, name: str, monkeypatch: py
     last = seen[-1]
     assert last["events"] < 500
     assert last["used nodes"] < 2_000
-    assert last["used cands"] <= 2 * FEWEST + BATCH
+    assert last["used cands"] <= 2 * POOL.pool_rows + BATCH
 
 
 @engines
@@ -163,9 +163,10 @@ def test_what_has_expired_is_freed_also_when_no_event_matches(engine: str, name:
 
 
 @engines
-def test_keys_that_keep_being_new_leave_nothing_behind(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nfa_matcher, "FEWEST", 1_000)
-    matcher = start(engine, "PATTERN SEQ(A a, B b, C c) PARTITION BY k WITHIN 12")
+def test_keys_that_keep_being_new_leave_nothing_behind(engine: str) -> None:
+    matcher = start(
+        engine, "PATTERN SEQ(A a, B b, C c) PARTITION BY k WITHIN 12", limits=Limits(pool_rows=1_000)
+    )
     seen = []
     for begin in range(0, EVENTS, BATCH):
         times = np.arange(begin, begin + BATCH)

@@ -16,7 +16,7 @@ import pytest
 import cerise
 from cerise.engines.base import Options
 from cerise.engines.choose import ENGINES
-from cerise.engines.nfa import matcher, tables
+from cerise.engines.limits import Limits
 from cerise.events import Schema
 from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
@@ -70,24 +70,19 @@ def rows(table: pa.Table) -> Counter[str]:
     return Counter(map(repr, table.to_pylist()))
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matcher, "FEWEST", 2)
-    monkeypatch.setattr(tables, "MATCHES_AT_ONCE", 3)
-
-
-@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("engine", ["nfa", "nfa-merge", "nfa-backtrack"])
 @pytest.mark.parametrize("name", QUERIES)
-def test_small_rooms_change_nothing(name: str, engine: str) -> None:
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_small_rooms_change_nothing(name: str, engine: str, size: int) -> None:
     query = bound(name)
     if (reason := ENGINES[engine].why_not(query)) is not None:
         pytest.skip(reason)
-    for seed in range(3):
+    small = Options(engine=engine, limits=Limits.all(size))
+    for seed in range(2):
         table = events(seed)
         expected = rows(RUNNERS["whole"](query, table, Options(engine="reference")))
         for runner in (in_batches_of(7), in_batches_of(20, reload=True)):
-            assert rows(runner(query, table, Options(engine=engine))) == expected
+            assert rows(runner(query, table, small)) == expected
 
 
 @pytest.mark.parametrize("name", ["any", "kleene any", "kleene", "keyed", "or"])

@@ -15,7 +15,7 @@ import pytest
 from cerise.engines.base import Matches, Options
 from cerise.engines.choose import ENGINES
 from cerise.engines.identity import match_ids
-from cerise.engines.nfa import columns, matcher, tables
+from cerise.engines.limits import Limits
 from cerise.events import EventBatch, Schema
 from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
@@ -102,16 +102,14 @@ def whole(engine: str, bound: Bound, events: EventBatch) -> Ids:
 
 def in_pieces(engine: str, bound: Bound, events: EventBatch, rng: random.Random) -> Ids:
     """With pools so small that runs are swept, nodes collected and matches written out all the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        chunk = rng.choice((64, 250, 1_000))
-        patch.setattr(matcher, "CHUNK", chunk)
-        patch.setattr(columns, "CHUNK", chunk)
-        patch.setattr(matcher, "FEWEST", rng.choice((8, 100, 1_000)))
-        patch.setattr(matcher, "AT_ONCE", rng.choice((70, 500)))
-        patch.setattr(tables, "MATCHES_AT_ONCE", rng.choice((20, 300)))
-        running = ENGINES[engine].start(bound, Options())
-        parts = (running.feed(part) for part in batches(events, rng))
-        return ids(chain(*parts, running.flush()), bound)
+    limits = Limits(
+        chunk_events=rng.choice((64, 250, 1_000)),
+        pool_rows=rng.choice((8, 100, 1_000)),
+        matches=rng.choice((1, 20, 300)),
+    )
+    running = ENGINES[engine].start(bound, Options(limits=limits))
+    parts = (running.feed(part) for part in batches(events, rng))
+    return ids(chain(*parts, running.flush()), bound)
 
 
 def bound_and_events(query: str, table: pa.Table) -> tuple[Bound, EventBatch]:

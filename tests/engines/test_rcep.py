@@ -15,7 +15,7 @@ import cerise
 from cerise.engines.base import Matches, Options
 from cerise.engines.choose import ENGINES
 from cerise.engines.identity import match_ids
-from cerise.engines.rcep.desk import PATIENCE
+from cerise.engines.limits import DEFAULT, Limits
 from cerise.errors import DataError, UnsupportedError
 from cerise.events import EventBatch, Schema
 from cerise.kernels import jit
@@ -42,9 +42,9 @@ def bound_of(query: str) -> Bound:
     return bind(parse(query), SCHEMA, {})
 
 
-def start(bound: Bound) -> Any:
+def start(bound: Bound, **limits: int) -> Any:
     """A matcher; what it has inside is looked at too."""
-    return ENGINES["rcep"].start(bound, Options())
+    return ENGINES["rcep"].start(bound, Options(limits=Limits(**limits)))
 
 
 def events(types: str, begin: int = 0, **columns: Any) -> EventBatch:
@@ -79,8 +79,10 @@ def found(matches: Iterable[Matches], bound: Bound) -> Counter[int]:
     return Counter(chain.from_iterable(match_ids(each, bound).to_pylist() for each in matches))
 
 
-def answer(bound: Bound, batch: EventBatch, engine: str = "reference") -> Counter[int]:
-    matcher = ENGINES[engine].start(bound, Options())
+def answer(
+    bound: Bound, batch: EventBatch, engine: str = "reference", limits: Limits = DEFAULT
+) -> Counter[int]:
+    matcher = ENGINES[engine].start(bound, Options(limits=limits))
     return found(chain(matcher.feed(batch), matcher.flush()), bound)
 
 
@@ -256,10 +258,10 @@ def test_a_long_walk_lets_the_caller_have_a_say(counted: bool) -> None:
     batch = events("A" + 23 * "B" + "C", x=[1] * 25)
     sizes = list(map(len, start(bound).feed(batch)))
     assert sum(sizes) == 23
-    assert len(sizes) >= 2**23 // PATIENCE
+    assert len(sizes) >= 2**23 // DEFAULT.tested_events
     stopped = start(bound)
     next(iter(stopped.feed(batch)))
-    assert stopped.report.reread_events <= PATIENCE
+    assert stopped.report.reread_events <= DEFAULT.tested_events
 
 
 # ---- what it keeps

@@ -9,6 +9,7 @@ import pytest
 
 from cerise.engines.base import Options
 from cerise.engines.choose import ENGINES
+from cerise.engines.limits import DEFAULT
 from cerise.engines.rcep import tables
 from cerise.engines.rcep.plan import plan_of
 from cerise.errors import PlanError
@@ -70,7 +71,7 @@ def test_more_subsets_than_are_written_at_a_time() -> None:
     assert made.total() == len(made) == 3 * (2**17 - 1) - (2**17 - 1) == 2 * (2**17 - 1)
     sizes = list(map(len, start(bound).feed(events("A" + 18 * "B" + "C"))))
     assert sum(sizes) == 2**18 - 1
-    assert max(sizes) <= tables.ROWS
+    assert max(sizes) <= DEFAULT.matches
 
 
 def test_a_subset_longer_than_there_is_room_at_first() -> None:

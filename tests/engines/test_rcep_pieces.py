@@ -9,9 +9,7 @@ import pytest
 
 from cerise.engines.base import Options
 from cerise.engines.choose import ENGINES
-from cerise.engines.nfa import matcher as nfa_matcher
-from cerise.engines.rcep import tables, window
-from cerise.engines.rcep.matcher import RcepMatcher
+from cerise.engines.limits import Limits
 from cerise.engines.run import run
 from cerise.errors import DataError
 from tests.engines.test_rcep import ANY, KLEENE, answer, bound_of, events, found, start, stream
@@ -36,39 +34,32 @@ QUERIES = {
     "limit": f"{KLEENE} WHERE b.x > a.x WITHIN 9 LIMIT 3 PER EVENT",
     "count": f"{KLEENE} WHERE b.x > a.x WITHIN 9 RETURN COUNT(*)",
 }
-READ = f"{RcepMatcher.feed.__module__}.READ"
+SMALL = {"joined_events": 1, "matches": 2}
 CUTS = (0, 1, 2, 17, 18, 60, 61, 100, 140)
 names = pytest.mark.parametrize("name", QUERIES)
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(READ, 1)
-    monkeypatch.setattr(tables, "ROWS", 2)
 
 
 # ---- small rooms
 
 
-@pytest.mark.usefixtures("small")
 @names
-def test_small_rooms_change_nothing(name: str) -> None:
+@pytest.mark.parametrize("limits", [Limits(**SMALL), *map(Limits.all, (1, 2, 3))])
+def test_small_rooms_change_nothing(name: str, limits: Limits) -> None:
     """As many new events as are kept are read at a time, and no more than two matches are written."""
     bound, batch = bound_of(QUERIES[name]), stream(1, CUTS[-1])
     expected = answer(bound, batch)
     assert expected.total() > 5
-    assert answer(bound, batch, "rcep") == expected
+    assert answer(bound, batch, "rcep", limits) == expected
 
 
 @pytest.mark.parametrize("rows", [1, 7, 1_000])
-def test_matches_leave_in_bounded_chunks(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_matches_leave_in_bounded_chunks(rows: int) -> None:
     """One event completes 2^7 - 1 matches for each of two a's: the walk is resumed where it stopped."""
-    monkeypatch.setattr(tables, "ROWS", rows)
     bound, batch = bound_of(KLEENE), events("AA" + 7 * "B" + "C")
     sizes: list[int] = []
     taken: list[int] = []
     names: Counter[int] = Counter()
-    for each in start(bound).feed(batch):
+    for each in start(bound, matches=rows).feed(batch):
         sizes.append(len(each))
         taken.append(len(each.rows["b"].flatten()))
         names += found([each], bound)
@@ -86,25 +77,23 @@ def test_a_match_of_five_hundred_events() -> None:
     assert matcher.report.most_runs == 501
 
 
-@pytest.mark.usefixtures("small")
 def test_long_matches_in_small_rooms() -> None:
     """Growing deeper and running full take turns."""
     bound = bound_of(f"PATTERN SEQ(A a, B+ b[]) {ANY} WHERE b[i].x = b[i-1].x + 1 AND FIRST(b.x) = 1")
     batch = events("A" + 200 * "B", x=range(201))
     lengths = [
         len(bound_b)
-        for each in start(bound).feed(batch)
+        for each in start(bound, **SMALL).feed(batch)
         for bound_b in each.rows["b"].to_pylist()
     ]  # fmt: skip
     assert lengths == list(range(1, 201))
 
 
 @pytest.mark.parametrize("query", [QUERIES["count window"], QUERIES["slide of events"]])
-def test_partitions_that_hold_nothing_are_forgotten(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_that_hold_nothing_are_forgotten(query: str) -> None:
     """Unless a slide counts on them; keys come, go, and come again."""
-    monkeypatch.setattr(window, "MANY", 2)
     bound, kept, got = bound_of(query), [], Counter[int]()
-    current, expected = start(bound), ENGINES["reference"].start(bound, Options())
+    current, expected = start(bound, pool_rows=2), ENGINES["reference"].start(bound, Options())
     for number in range(60):
         key = number % 25
         batch = events("ABBC" + 9 * "D", 13 * number, k=[key] * 13, x=[key % 3, 2, 1, *[0] * 10])
@@ -120,27 +109,23 @@ def test_partitions_that_hold_nothing_are_forgotten(query: str, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("engine", [name for name in ENGINES if name != "reference"])
-def test_matches_stay_as_they_were_when_more_are_found(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "ROWS", 4)
-    monkeypatch.setattr(nfa_matcher, "AT_ONCE", 4)
+def test_matches_stay_as_they_were_when_more_are_found(engine: str) -> None:
     bound, batch = bound_of(KLEENE + " WITHIN 9"), events("ABBBCABBBC" * 2)
     expected = answer(bound, batch)
-    late = ENGINES[engine].start(bound, Options())
+    late = ENGINES[engine].start(bound, Options(limits=Limits(matches=4)))
     held = [each for begin in (0, 10) for each in late.feed(batch.slice(begin, begin + 10))]
     assert found(held, bound) == expected
 
 
 @pytest.mark.parametrize("engine", [name for name in ENGINES if name != "reference"])
-def test_threads_that_find_many_matches_keep_them_all(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(READ, 16)
-    monkeypatch.setattr(tables, "ROWS", 8)
-    monkeypatch.setattr(nfa_matcher, "AT_ONCE", 8)
+def test_threads_that_find_many_matches_keep_them_all(engine: str) -> None:
+    limits = Limits(joined_events=16, matches=8)
     bound = bound_of(
         f"{KLEENE} WHERE b.x > a.x WITHIN 9 RETURN a.t AS a, FIRST(b.t) AS b, c.t AS c, sum(b.x) AS n"
     )
     table = stream(5, 200).table
     one, two = (
-        Counter(map(str, run(bound, table, Options(engine=each, threads=count)).to_pylist()))
+        Counter(map(str, run(bound, table, Options(engine=each, threads=count, limits=limits)).to_pylist()))
         for each, count in (("reference", 1), (engine, 2))
     )
     assert one.total() > 100

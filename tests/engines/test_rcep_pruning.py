@@ -17,9 +17,9 @@ import pytest
 from cerise.engines.base import Matcher, Options
 from cerise.engines.choose import ENGINES
 from cerise.engines.identity import match_ids
+from cerise.engines.limits import Limits
 from cerise.engines.nfa.columns import Partitions
 from cerise.engines.nfa.program import compile_program
-from cerise.engines.rcep import tables
 from cerise.engines.rcep.prune import keep_near
 from cerise.events import EventBatch, Schema
 from cerise.kinds import INT64_MAX, INT64_MIN
@@ -63,7 +63,7 @@ WINDOWS = ("", "", "WITHIN 12", "WITHIN 9", "WITHIN 9 EVENTS", "WITHIN 14 SLIDE 
 CUTS = ("", "PARTITION BY k")
 GOES = range(5)  # tests, so that workers share them
 QUERIES, STREAMS, SIZE = 6, 10, 15
-WHOLE = tables.LONG  # events: a list that short is walked whole
+WHOLE = Limits().skipped_events  # events: a list that short is walked whole
 
 
 def side(rng: random.Random, var: str, kinds: tuple[str, ...]) -> str:
@@ -111,17 +111,17 @@ def found(matcher: Matcher, events: EventBatch, bound: Bound) -> Counter[int]:
 
 
 @pytest.mark.parametrize("go", GOES)
-def test_pruning_never_loses_a_match(go: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pruning_never_loses_a_match(go: int) -> None:
     """Nor does finding events by value or by order: the matches are those of the reference, one for one."""
     asked = int(os.environ.get("CERISE_EXAMPLES", "0"))
     queries, total = max(QUERIES, asked // (STREAMS * len(GOES))), 0
     for number in range(queries):
         rng = random.Random(f"{go}, {number}")
-        monkeypatch.setattr(tables, "LONG", 1 if number % 2 else WHOLE)
+        options = Options(limits=Limits(skipped_events=1 if number % 2 else WHOLE))
         text = query(rng)
         bound = bind(parse(text), SCHEMA, {})
         engines = [ENGINES[name] for name in ("rcep", "rcep-right") if ENGINES[name].why_not(bound) is None]
-        matchers = [engine.start(bound, Options()) for engine in engines]
+        matchers = [engine.start(bound, options) for engine in engines]
         for _ in range(STREAMS):
             events = stream(rng)
             expected = found(ENGINES["reference"].start(bound, Options()), events, bound)

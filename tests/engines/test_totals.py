@@ -17,6 +17,7 @@ from hypothesis import given
 import cerise
 from cerise.engines.base import Matches, Options, Tally
 from cerise.engines.choose import ENGINES
+from cerise.engines.limits import Limits
 from cerise.engines.totals import Ledger, Positions, ledger
 from cerise.engines.totals.exact import number_of, text_of
 from cerise.errors import BindError, DataError, UnsupportedError
@@ -206,12 +207,11 @@ def test_what_is_kept_grows_with_the_groups() -> None:
     assert book.result().to_pylist() == [{"n": 2_000, "s": 20_000}]
 
 
-def test_groups_are_joined_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "SPARE", 2)
-    monkeypatch.setattr(ledger, "AT_ONCE", 3)
+def test_groups_are_joined_now_and_then() -> None:
+    small = Options(limits=Limits(spare_groups=2, window_pairs=3))
     query = f"PATTERN SEQ(A a, B b) {ANY} WITHIN 6 SLIDE 1 RETURN COUNT(*) AS n, SUM(a.t) AS s PER WINDOW"
     table = pa.table({"type": ["A", "B"] * 20, "t": range(40)})
-    found = cerise.find(table, query, **ROLES).to_pylist()
+    found = cerise.find(table, query, **ROLES, options=small).to_pylist()
     spelled = cerise.find(table, query.split(" RETURN", maxsplit=1)[0], **ROLES).to_pylist()
     for row in found:
         start, end = row["window_start"], row["window_end"]

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ import cerise
 from cerise.engines import trial
 from cerise.engines.base import Engine, Matches, Options
 from cerise.engines.choose import ENGINES, TRIED, choose
+from cerise.engines.limits import Limits
 from cerise.engines.trial import Trial, TrialMatcher
 from cerise.errors import DataError, PlanError
 from cerise.events import EventBatch
@@ -24,7 +26,7 @@ from tests.engines.test_rcep import ANY, KLEENE, SCHEMA, answer, bound_of, found
 RISING = f"{KLEENE} WHERE b[i].x >= b[i-1].x AND a.x < b.x WITHIN 9"
 
 
-def start(bound: Bound, **options: int) -> TrialMatcher:
+def start(bound: Bound, **options: Any) -> TrialMatcher:
     matcher = choose(bound, Options(**options)).start(bound, Options(**options))
     assert isinstance(matcher, TrialMatcher)
     return matcher
@@ -38,11 +40,8 @@ def events(types: str, size: int) -> EventBatch:
     return EventBatch.of(pa.table(arrays, schema=SCHEMA.columns), SCHEMA)
 
 
-@pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few events are worth a trial, and they are fed to it in small steps."""
-    monkeypatch.setattr(trial, "WORTH_A_TRIAL", 40)
-    monkeypatch.setattr(trial, "FIRST_STEP", 4)
+# few events are worth a trial, and they are fed to it in small steps
+SOON = Limits(raced_events=40, first_race=4)
 
 
 TRY = TrialMatcher._tried
@@ -112,7 +111,7 @@ def test_where_runs_explode_events_are_recomputed() -> None:
     """40 b's make 2^40 runs, and no c ever comes."""
     bound = bound_of(f"{KLEENE} WHERE b[i].x != sum(b[..i-1].x) WITHIN 100")
     matcher = start(bound)
-    assert list(matcher.feed(events("A" + 40 * "B", trial.WORTH_A_TRIAL))) == []
+    assert list(matcher.feed(events("A" + 40 * "B", Limits().raced_events))) == []
     assert matcher.chosen == "rcep"
 
 
@@ -120,7 +119,7 @@ def test_where_every_engine_is_slow_that_is_taken_which_does_not_give_up() -> No
     """Each of sixty c's completes 2^13 - 1 matches, for which a trial has no time; 2^14 runs are too many."""
     bound = bound_of(f"{KLEENE} WHERE b[i].x != sum(b[..i-1].x) AND LAST(b.x) <= {2**13} WITHIN 100")
     matcher = start(bound, max_runs=10_000)
-    batch = events("A" + 14 * "B" + 60 * "C", trial.WORTH_A_TRIAL)
+    batch = events("A" + 14 * "B" + 60 * "C", Limits().raced_events)
     assert sum(map(len, matcher.feed(batch))) == 60 * (2**13 - 1)
     assert matcher.chosen == "rcep"
 
@@ -129,17 +128,16 @@ def test_where_runs_are_few_and_triggers_many_runs_are_kept() -> None:
     """One run, which waits for a b that never comes; every other event looks back over the window."""
     bound = bound_of(f"{KLEENE} WHERE a.x + b.x < 0 WITHIN 50000")
     matcher = start(bound)
-    list(matcher.feed(events("A" + 5_000 * "BC", trial.WORTH_A_TRIAL + 1)))
+    list(matcher.feed(events("A" + 5_000 * "BC", Limits().raced_events + 1)))
     assert matcher.chosen in ("nfa", "nfa-merge")
 
 
-def test_an_engine_that_gives_up_loses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_gives_up_loses() -> None:
     """Its error is not the caller's, whatever the caller's own budget."""
-    monkeypatch.setattr(trial, "WORTH_A_TRIAL", 100)
     bound = bound_of(f"{KLEENE} WHERE b[i].x != sum(b[..i-1].x) WITHIN 50")
     batch = events("A" + 20 * "B", 100)
     for budget in (500, 1_000_000):
-        matcher = start(bound, max_runs=budget)
+        matcher = start(bound, max_runs=budget, limits=Limits(raced_events=100))
         assert list(matcher.feed(batch)) == []
         assert matcher.chosen == "rcep"
     with pytest.raises(PlanError, match="more than 500"):
@@ -148,17 +146,15 @@ def test_an_engine_that_gives_up_loses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_budget_for_trials_does_not_bind_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is the only one, an engine that lost has all the runs that the caller allows."""
-    monkeypatch.setattr(trial, "WORTH_A_TRIAL", 100)
     monkeypatch.setattr(trial, "MAX_RUNS", 50)
     bound, batch = bound_of(f"{KLEENE} WITHIN 50"), events("A" + 10 * "B" + "C", 100)
-    matcher = Trial((ENGINES["nfa"],)).start(bound, Options())
+    matcher = Trial((ENGINES["nfa"],)).start(bound, Options(limits=Limits(raced_events=100)))
     assert sum(map(len, matcher.feed(batch))) == 1023
 
 
 # ---- no trace
 
 
-@pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize(
     "query",
     [
@@ -177,7 +173,7 @@ def test_a_trial_leaves_no_trace(query: str, monkeypatch: pytest.MonkeyPatch) ->
     assert expected.total() > 5
     for winner in TRIED:
         favour(winner, monkeypatch)
-        matcher = start(bound)
+        matcher = start(bound, limits=SOON)
         assert found(all_of(matcher, batch, 60), bound) == expected
         assert matcher.chosen == winner
         assert matcher.report.events == len(batch)
@@ -191,14 +187,13 @@ def all_of(matcher: TrialMatcher, batch: EventBatch, size: int) -> Iterator[Matc
     yield from matcher.flush()
 
 
-@pytest.mark.usefixtures("soon")
 def test_events_that_may_not_open_a_run_do_not() -> None:
     """They are tried as all others are, but that is not how they are run."""
     bound, batch = bound_of(RISING), stream(3, 100)
     opens = np.arange(len(batch)) >= 50
     expected = ENGINES["nfa"].start(bound, Options())
     wanted = found(chain(expected.feed(replace(batch, opens=opens)), expected.flush()), bound)
-    matcher = start(bound)
+    matcher = start(bound, limits=SOON)
     assert found(chain(matcher.feed(replace(batch, opens=opens)), matcher.flush()), bound) == wanted
     assert Counter() < wanted < answer(bound, batch)
 
@@ -225,14 +220,13 @@ def test_saved_before_its_first_event_it_still_has_the_choice() -> None:
     assert found(chain(later.feed(batch), later.flush()), bound) == answer(bound, batch)
 
 
-@pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("winner", TRIED)
 def test_saved_after_the_choice_it_goes_on_with_the_same_engine(
     winner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     favour(winner, monkeypatch)
     bound, batch = bound_of(RISING), stream(4, 120)
-    matcher, later = start(bound), start(bound)
+    matcher, later = start(bound, limits=SOON), start(bound, limits=SOON)
     names = found(matcher.feed(batch.slice(0, 60)), bound)
     later.load(matcher.save())
     assert later.chosen == matcher.chosen == winner

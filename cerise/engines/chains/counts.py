@@ -17,14 +17,12 @@ from cerise.engines.chains.lanes import (
     shared,
     views_of,
 )
-from cerise.engines.chains.machine import Machine, Room
+from cerise.engines.chains.machine import ROOM, Machine, Room
 from cerise.engines.chains.model import Chains, Floats, Ints
 from cerise.engines.chains.numbers import Objects
 from cerise.engines.chains.program import Gate, Places, Program, placed, program_of
 from cerise.engines.chains.terms import terms_and_links
 
-MOST_LANES = 1 << 20  # laid out at a time
-MOST_SHOWN = 1 << 20  # places of all lanes, whose numbers are held at a time
 LANE_STEPS = 200  # that a lane takes, however few its places
 
 
@@ -45,24 +43,24 @@ class Standing:
     chains: Objects
 
 
-def count(chains: Chains, room: Room | None = None) -> list[int]:
+def count(chains: Chains, room: Room = ROOM) -> list[int]:
     """Return how many chains each trigger completes."""
     totals = np.zeros(len(chains.at), np.object_)
     places, anchors, gates = _laid_out(chains)
     program = program_of(chains, places, gates, mirrored=False)
-    for views in views_of(chains, places, anchors, most=MOST_LANES):
+    for views in views_of(chains, places, anchors, most=room.lanes):
         lanes = shared(views, anchors, gates)
-        for found in Machine(program, lanes, room or Room()).run():
+        for found in Machine(program, lanes, room).run():
             np.add.at(totals, lanes.reader[found.who], found.number)
     return [int(each) for each in totals]
 
 
-def standings(chains: Chains, layers: Sequence[int], room: Room | None = None) -> Iterator[Standing]:
+def standings(chains: Chains, layers: Sequence[int], room: Room = ROOM) -> Iterator[Standing]:
     """Yield in how many chains the events of some layers stand, for some triggers at a time."""
     places, anchors, gates = _laid_out(chains)
     ways = [program_of(chains, places, gates, mirrored=each) for each in (False, True)]
-    for views in views_of(chains, places, anchors, most=MOST_SHOWN, by_places=True):
-        before, after = (_shown(program, views, layers, room or Room()) for program in ways)
+    for views in views_of(chains, places, anchors, most=room.shown, by_places=True):
+        before, after = (_shown(program, views, layers, room) for program in ways)
         yield _standing(places, views, before, after)
 
 
@@ -76,7 +74,7 @@ def work(chains: Chains) -> float:
     first, stop = np.searchsorted(places.events, chains.low), np.searchsorted(places.events, chains.at)
     lengths = np.maximum(stop - first, 0).astype(np.float64)
     if not anchors:
-        lanes = [shared(views, (), gates) for views in views_of(chains, places, (), most=MOST_LANES)]
+        lanes = [shared(views, (), gates) for views in views_of(chains, places, (), most=ROOM.lanes)]
         lengths = np.concatenate([np.zeros(0), *(each.last - each.first for each in lanes)])
         return float(np.sum(_steps(chains, lengths)))
     rows = rows_by_trigger(anchors, first, stop)

@@ -14,6 +14,7 @@ from cerise.engines.chains.model import OPS, Ints
 from cerise.engines.chains.numbers import Objects, limb_bits, to_ints
 from cerise.engines.chains.program import Program
 from cerise.engines.chains.trees import cut
+from cerise.engines.limits import Progress
 
 MOST_WORDS = 1 << 25  # for the trees of lanes side by side
 MOST_LIMBS = 1 << 24  # written at a time, unless one pass writes more
@@ -29,6 +30,8 @@ class Room:
         bits: of a limb, or the nearest to it that can be.
         limbs: written at a time.
         budget: places counted in one call of the kernel, so that it can be interrupted.
+        lanes: laid out at a time.
+        shown: places of all lanes whose numbers are held at a time.
     """
 
     words: int = 8
@@ -36,6 +39,11 @@ class Room:
     bits: int = 64
     limbs: int = 1 << 18
     budget: int = 1 << 26
+    lanes: int = 1 << 20
+    shown: int = 1 << 20
+
+
+ROOM = Room()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,9 +74,10 @@ class Machine:
 
     def run(self) -> Iterator[Found]:
         """Count; yield what is found, some at a time."""
-        words, why = self.words, at.PAUSED
+        words, why, progress = self.words, at.PAUSED, Progress()
         while why != at.DONE:
             why = count_sections(words.ctypes.data, self._kept[at.A_KEYS])
+            progress.check((why, words.tobytes()))
             if why == at.LONGER:
                 self._lay_numbers(2 * int(words[at.H_WORDS]) + 8)
             if why in (at.FULL, at.DONE):

@@ -27,8 +27,6 @@ Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.integer[Any]]
 Renumber = Callable[[Ints], None]  # told the new code of each old one
 
-CHUNK = 1 << 15
-
 
 class Texts:
     """The strings that codes stand for."""
@@ -82,16 +80,16 @@ class Texts:
 class Columns:
     """The attributes of one batch after another, where the kernels find them."""
 
-    def __init__(self, program: Program, on_fault: Callable[[Fault], None], *, whole: bool = False) -> None:
-        """Make room for the columns of a program; `whole` batches are looked at, not one chunk at a time."""
+    def __init__(self, program: Program, on_fault: Callable[[Fault], None], chunk: int | None = None) -> None:
+        """Make room for the columns of a program, for chunks of so many events or for whole batches."""
         self.program = program
-        self.whole = whole
+        self._chunk = chunk
         self.paths = list(program.layout.columns.items())
         self.texts = Texts(list(program.layout.texts), ordered=program.ordered)
         self.words = np.zeros(COLUMNS + len(self.paths), np.int64)
         self._on_fault = on_fault
         self._literals = Literals([word.encode() for word in program.layout.texts])
-        self._zeros = np.zeros(CHUNK, np.int64)
+        self._zeros = np.zeros(chunk or 0, np.int64)
         self._arrays: list[npt.NDArray[Any] | _Strings] = []
         self._nulls: Ints | None = None
 
@@ -110,11 +108,11 @@ class Columns:
         self._arrays = [
             numbers(column, kind) if kind is not Kind.STRING
             else self._codes(column) if pa.types.is_dictionary(column.type)
-            else _Strings(column, np.empty(len(column) if self.whole else min(CHUNK, len(column)), np.int64))
+            else _Strings(column, np.empty(min(self._chunk or len(column), len(column)), np.int64))
             for column, (_, kind) in zip(coded, self.paths, strict=True)
         ]  # fmt: skip
         self._nulls = null_bits(coded, len(events))
-        if self.whole and len(self._zeros) < len(events):
+        if self._chunk is None and len(self._zeros) < len(events):
             self._zeros = np.zeros(len(events), np.int64)
 
     def at(self, start: int, seq: int, points: Ints) -> None:

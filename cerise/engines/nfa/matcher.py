@@ -10,9 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.engines.base import Matches, Options, Report
+from cerise.engines.limits import Progress
 from cerise.engines.nfa import backtrack, basic, state, upkeep
 from cerise.engines.nfa.choosing import limited
-from cerise.engines.nfa.columns import CHUNK, Columns, Partitions
+from cerise.engines.nfa.columns import Columns, Partitions
 from cerise.engines.nfa.compressed import Buffer, Compressed, reachable
 from cerise.engines.nfa.expand import X_DEPTH, X_MATCH, X_WORDS, expand
 from cerise.engines.nfa.layout import COL_FAULTS, JOIN, M_NODE, M_POINT, M_SEQ, SEQ, VAR
@@ -47,10 +48,7 @@ from cerise.pattern.show import show
 from cerise.pattern.values import Fault
 
 Ints = npt.NDArray[np.int64]
-FEWEST = 1 << 16  # a pool smaller than this is not worth tidying
 WAYS_OUT = "ask for RETURN COUNT(*), use cerise.compressed, shorten WITHIN, add predicates"
-READ = 1 << 17  # events whose columns are made ready at a time: in memory that is used again and again
-AT_ONCE = 1 << 17  # matches, or events of one variable, written out at a time
 
 
 class NfaMatcher:
@@ -59,24 +57,25 @@ class NfaMatcher:
     def __init__(self, program: Program, options: Options, *, backtracking: bool = False) -> None:
         self.program = program
         self.options = options
+        self.limits = options.limits
         self.report = Report()
         self.backtracking = backtracking
         self._advance: Callable[..., int] = backtrack.retrace if backtracking else basic.advance
         self._formulas = formulas.load(program.source)
-        self._mask, self._zeros, self._positions = np.zeros((3, CHUNK), np.int64)
+        self._mask, self._zeros, self._positions = np.zeros((3, self.limits.chunk_events), np.int64)
         self._nothing = Retained.empty(program.bound).kept
         self._reset()
 
     def _reset(self) -> None:
         program = self.program
-        self._columns = Columns(program, self._on_fault)
+        self._columns = Columns(program, self._on_fault, self.limits.chunk_events)
         self._partitions = Partitions(program)
-        self._memory = Memory(program, self.options.max_runs, backtracks=self.backtracking)
+        self._memory = Memory(program, self.options, backtracks=self.backtracking)
         self._memory.m[A_COLS] = self._columns.address
         self._last: int | None = None
         self._now = np.full(1, np.iinfo(np.int64).min)
         self._retained = Retained(program.bound, self._nothing)
-        self._limits = dict.fromkeys(("runs", "nodes", "cands", "partitions"), FEWEST)
+        self._tidy_at = dict.fromkeys(("runs", "nodes", "cands", "partitions"), self.limits.pool_rows)
 
     # ---- the interface of all engines
 
@@ -89,8 +88,9 @@ class NfaMatcher:
         self._last = int(events.times[-1])
         self.report.events += len(events)
         self._retained.begin(events)
-        for start in range(0, len(events), READ):
-            yield from self._read(events.slice(start, start + READ), start)
+        step = self.limits.read_events
+        for start in range(0, len(events), step):
+            yield from self._read(events.slice(start, start + step), start)
         self._sweep(over=False)
         yield from self._written()
         self._collect()
@@ -195,8 +195,8 @@ class NfaMatcher:
         self._memory.spread(len(self._partitions))
         self._columns.read(events, self._renumber)
         self.report.matching_seconds += time.perf_counter() - started
-        for start in range(0, len(events), CHUNK):
-            stop = min(start + CHUNK, len(events))
+        for start in range(0, len(events), self.limits.chunk_events):
+            stop = min(start + self.limits.chunk_events, len(events))
             inside = self._zeros[: stop - start] if part is None else part[start:stop]
             points = self._points(events, start, inside)
             self._columns.at(start, self._retained.start + first + start, points)
@@ -215,7 +215,7 @@ class NfaMatcher:
             links = backtrack.Links(mask, part, self._memory, contiguous=self.program.mode == 0)
             backtrack.keep_all(self._formulas.edge, self._memory.address, len(mask), *given, seq)
             addresses = (*addresses, links.nexts.ctypes.data, links.firsts.ctypes.data)
-        done = 0
+        done, progress = 0, Progress()
         while done < len(mask) or self._memory.unfinished:
             begun = time.perf_counter()
             with np.errstate(all="ignore"):
@@ -226,6 +226,7 @@ class NfaMatcher:
             if self._memory.m[G_LIVE] > self.options.max_runs:
                 raise self._too_many(start + self._memory.stopped_at(done))
             if done < len(mask) or self._memory.unfinished:
+                progress.check((done, self._memory.position()))
                 if self._memory.m[G_MATCHES] > self._memory.m[H_FULL]:
                     yield from self._written()
                 self._memory.make_room()
@@ -257,14 +258,14 @@ class NfaMatcher:
     def _tidy(self) -> Iterator[Matches]:
         """Free what has expired, where a pool has doubled since last time."""
         m = self._memory.m
-        if m[G_RUNS] > self._limits["runs"] or m[G_NODES] > self._limits["nodes"]:
+        if m[G_RUNS] > self._tidy_at["runs"] or m[G_NODES] > self._tidy_at["nodes"]:
             self._sweep(over=False)
             yield from self._written()
             self._collect()
-            self._limits["runs"] = max(FEWEST, 2 * int(m[G_LIVE]))
-        if m[G_CANDS] > self._limits["cands"]:
+            self._tidy_at["runs"] = max(self.limits.pool_rows, 2 * int(m[G_LIVE]))
+        if m[G_CANDS] > self._tidy_at["cands"]:
             self._memory.forget_candidates(self._points_now())
-            self._limits["cands"] = max(FEWEST, 2 * int(m[G_CANDS]))
+            self._tidy_at["cands"] = max(self.limits.pool_rows, 2 * int(m[G_CANDS]))
 
     def _forget_partitions(self) -> None:
         """Let go of the partitions that hold nothing, where they have become many.
@@ -272,7 +273,7 @@ class NfaMatcher:
         Positions of a partition that holds nothing may count from 0 again, unless SLIDE counts them.
         """
         slides = self.program.by_position and self.program.bound.slide is not None
-        if len(self._partitions) <= self._limits["partitions"] or slides:
+        if len(self._partitions) <= self._tidy_at["partitions"] or slides:
             return
         if self._memory.m[H_KINDS]:
             self._memory.forget_candidates(self._points_now())
@@ -280,7 +281,7 @@ class NfaMatcher:
         self._partitions.keep(busy)
         self._memory.keep_partitions(busy)
         self._memory.spread(1)
-        self._limits["partitions"] = max(FEWEST, 2 * len(self._partitions))
+        self._tidy_at["partitions"] = max(self.limits.pool_rows, 2 * len(self._partitions))
 
     def _sweep(self, *, over: bool) -> None:
         self._memory.make_room(matches=int(self._memory.m[G_LIVE]))
@@ -289,7 +290,7 @@ class NfaMatcher:
     def _collect(self) -> None:
         if self._memory.m[H_NODES]:
             upkeep.collect(self._memory.address, self._memory.lists, self._points_now())
-            self._limits["nodes"] = max(FEWEST, 2 * int(self._memory.m[G_NODES]))
+            self._tidy_at["nodes"] = max(self.limits.pool_rows, 2 * int(self._memory.m[G_NODES]))
             self._retained.prune(self._held())
 
     def _held(self) -> Ints:
@@ -319,6 +320,8 @@ class NfaMatcher:
         regs = self._memory.m
         self._read_registers()
         if self.program.counts_only and self.program.bound.query.limit is None:
+            regs[G_COUNT] += regs[G_MATCHES]  # matches that do not overlap; the others are never noted
+            regs[G_MATCHES] = 0
             return
         if not regs[G_MATCHES]:
             return
@@ -333,8 +336,8 @@ class NfaMatcher:
         at[X_DEPTH] = -1
         path, stack = np.empty((longest, 2), np.int64), np.empty((longest, 2), np.int64)
         variables = len(self.program.bound.variables)
-        lengths = np.empty((AT_ONCE, variables), np.int64)
-        events = np.empty((variables, max(AT_ONCE, longest)), np.int64)
+        lengths = np.empty((self.limits.matches, variables), np.int64)
+        events = np.empty((variables, max(self.limits.matches, longest)), np.int64)
         spelled = 0  # matches in a row that one run ends in: many, where runs were merged
         while at[X_MATCH] < count:
             fill = np.zeros(variables, np.int64)

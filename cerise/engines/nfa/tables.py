@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from cerise.engines.base import Options
 from cerise.engines.nfa import machine as at
 from cerise.engines.nfa import upkeep
 from cerise.engines.nfa.layout import AT, CAND_VALUES, KEY, MATCH_WORDS, NODE, NULLS
@@ -14,19 +15,19 @@ from cerise.kinds import Kind
 from cerise.pattern.query import Output
 
 Ints = npt.NDArray[np.int64]
-MATCHES_AT_ONCE = 1 << 17
 
 
 class Memory:
     """All tables of one matcher. They move when they grow: the machine is told where to."""
 
-    def __init__(self, program: Program, max_runs: int, *, backtracks: bool) -> None:
+    def __init__(self, program: Program, options: Options, *, backtracks: bool) -> None:
+        rows = options.limits.first_rows
         layout, tables = program.layout, program.tables
         self.m = np.zeros(at.MACHINE_WORDS, np.int64)
-        self.runs = np.zeros((256, layout.run_width), np.int64)
-        self.nodes = np.zeros((256, layout.node_width), np.int64)
-        self.cands = np.zeros((64, layout.candidate_width), np.int64)
-        self.matches = np.zeros((1 << 12, MATCH_WORDS), np.int64)
+        self.runs = np.zeros((rows, layout.run_width), np.int64)
+        self.nodes = np.zeros((rows, layout.node_width), np.int64)
+        self.cands = np.zeros((max(rows // 4, 1), layout.candidate_width), np.int64)
+        self.matches = np.zeros((16 * rows, MATCH_WORDS), np.int64)
         self.heads = np.zeros((0, at.LIST_WORDS), np.int64)
         self.cand_heads = np.zeros(0, np.int64)
         self.counts = np.zeros(0, np.int64)
@@ -38,7 +39,7 @@ class Memory:
         self.m[at.G_RUNS] = self.m[at.G_CANDS] = 1  # run 0 has bound nothing; candidate 0 is scratch
         self.runs[0, NODE] = self.runs[0, KEY] = -1
         self.runs[0, NULLS] = (1 << len(layout.slots)) - 1
-        self._settle(program, max_runs)
+        self._settle(program, options)
         self.spread(1)
 
     @property
@@ -55,6 +56,12 @@ class Memory:
     def unfinished(self) -> bool:
         """Whether backtracking has stopped half-way."""
         return bool(self.m[at.G_POSTPONED] >= 0 or self.m[at.G_CURSOR] != -1)
+
+    def position(self) -> tuple[bytes, tuple[int, ...]]:
+        """Return where a kernel stands: the registers, and the room of each table."""
+        return self.m[: at.H_MODE].tobytes(), tuple(
+            map(len, (self.runs, self.nodes, self.cands, self.matches))
+        )
 
     def stopped_at(self, done: int) -> int:
         """Return the event at which a kernel stopped: that of the run it put back, or the last done."""
@@ -168,7 +175,7 @@ class Memory:
         m[at.A_MATCH_ROOM] = len(self.matches)
         m[at.A_TABLE_MASK] = len(self.table) - 1
 
-    def _settle(self, program: Program, max_runs: int) -> None:
+    def _settle(self, program: Program, options: Options) -> None:
         """Write how the query is to be run."""
         m, tables, bound = self.m, program.tables, program.bound
         m[at.H_MODE] = program.mode
@@ -178,7 +185,7 @@ class Memory:
         m[at.H_ALONE] = bound.query.output is Output.NON_OVERLAPPING
         m[at.H_COUNTS] = program.counts_only and bound.query.limit is None
         m[at.H_MERGES] = 0 if not program.merging else at.COUNTING if program.counts_only else 1
-        m[at.H_MAX_RUNS] = max_runs
+        m[at.H_MAX_RUNS] = options.max_runs
         needed = not m[at.H_COUNTS] or program.history or len(tables.negated) > 0
         m[at.H_NODES] = 1 if needed else 2 if program.merging else 0
         m[at.H_STATES], m[at.H_KINDS] = len(tables.states), len(tables.negated)
@@ -188,7 +195,7 @@ class Memory:
         widths = tables.states[:, S_LAST] - tables.states[:, S_FIRST]
         m[at.H_FAN] = 1 + max(tables.starts[1] - tables.starts[0], int(widths.max(initial=0)))
         chosen_later = bound.query.limit is not None or bool(m[at.H_ALONE])
-        m[at.H_FULL] = at.MAX if m[at.H_BACKTRACKS] and chosen_later else MATCHES_AT_ONCE
+        m[at.H_FULL] = at.MAX if m[at.H_BACKTRACKS] and chosen_later else options.limits.matches
         m[at.H_WAITS] = len(tables.states) - int((tables.branches[:, B_WAIT] >= 0).sum())
 
 

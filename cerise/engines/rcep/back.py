@@ -27,6 +27,7 @@ from cerise.engines.rcep.desk import (
     D_MADE,
     D_MOST,
     D_OPENS,
+    D_PATIENCE,
     D_POINTS,
     D_ROOM,
     D_STAMP,
@@ -41,7 +42,6 @@ from cerise.engines.rcep.desk import (
     F_LEFT,
     F_LIST,
     FULL,
-    PATIENCE,
     PAUSED,
     TOO_MANY,
     first_after,
@@ -111,7 +111,7 @@ def walk_back(edge: Any, m: int, w: int, p: int, low: int) -> int:
             continue
         if d + 2 >= get(w, D_ROOM):
             return DEEPER
-        if get(w, D_TESTS) >= PATIENCE:
+        if get(w, D_TESTS) >= get(w, D_PATIENCE):
             return PAUSED
         if get(frame, F_CURSOR) < 0:
             open_list_back(m, w, d, p, low)

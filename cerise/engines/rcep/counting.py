@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from cerise.engines.base import Finding, Matches, Options, Tally
 from cerise.engines.chains.counts import count, standings
+from cerise.engines.chains.machine import Room
 from cerise.engines.chains.model import AnchorTest, Chains, Compare, End, Layer, Step
 from cerise.engines.rcep.comparisons import Comparison
 from cerise.engines.rcep.layers import Layers, layers_for, places_of_argument
@@ -53,6 +54,10 @@ class CountingMatcher(Recomputing):
         super().__init__(plan, options, self._compared)
         self._names = [var.name for var in self.program.bound.variables]
         self._count = 0
+        limits = options.limits
+        self.room = Room(
+            limbs=limits.limbs, budget=limits.counted_places, lanes=limits.lanes, shown=limits.shown_places
+        )
 
     def _found(self, piece: Piece, masks: Ints, first: int, last: int) -> Iterator[Finding]:
         """Count the matches that some events complete."""
@@ -116,6 +121,7 @@ class _Chaining:
         self.events = [order.fitting(matcher.bit(place.var)) for place in layers.places]
         self.rows = [order.rows[events] for events in self.events]
         self.triggers = order.fitting(matcher.bit(layers.last))
+        self.room = matcher.room
         self.by_position = matcher.program.by_position
 
     # ---- triggers
@@ -184,7 +190,7 @@ class _Chaining:
 
     def counts(self, asked: Asked) -> list[int]:
         """Return how many matches each trigger completes."""
-        found = count(self.chains(asked)) if self.layers.places else [0] * len(asked.rows)
+        found = count(self.chains(asked), self.room) if self.layers.places else [0] * len(asked.rows)
         if not self.layers.alone:
             return found
         opens = (self.order.piece.opens[asked.rows] != 0) & (asked.low <= asked.at) & self._holds(asked)
@@ -219,7 +225,7 @@ class _Chaining:
         found: dict[int, dict[int, tuple[Ints, list[int]]]] = {}
         if not places:
             return found
-        for each in standings(self.chains(asked), places):
+        for each in standings(self.chains(asked), places, self.room):
             order = np.lexsort((each.layer, each.trigger))
             trigger, layer = each.trigger[order], each.layer[order]
             borders = np.flatnonzero((np.diff(trigger) != 0) | (np.diff(layer) != 0)) + 1

@@ -29,8 +29,10 @@ from cerise.kernels.jit import get, kernel
     D_TRIGGERS, D_LIMIT, D_MOST, D_ALONE, D_COUNTS,
     # what is found: where it is written, how much room there is, how much was written
     D_LENGTHS, D_ROWS, D_FOUND, D_FOUND_ROOM, D_FILL, D_WRITTEN, D_COUNTED, D_TESTS,
+    # tests after which the caller is asked whether to go on
+    D_PATIENCE,
     DESK_WORDS,
-) = range(50)  # fmt: skip
+) = range(51)  # fmt: skip
 
 # a frame of the walk: the edge tried, the least of its state, its list, a place in it, where the list ends,
 # how many events of a free variable there are in a subset; what finds the next event, 0 if nothing, and for
@@ -56,7 +58,6 @@ LESS, AT_MOST, MORE, AT_LEAST, EQUAL, UNEQUAL = range(6)
 OPS = {"<": LESS, "<=": AT_MOST, ">": MORE, ">=": AT_LEAST, "=": EQUAL, "!=": UNEQUAL}
 NULL = -(2**63)
 DONE, FULL, DEEPER, PAUSED, TOO_MANY = range(5)
-PATIENCE = 1 << 22  # events tried before the caller is asked whether to go on
 
 
 @kernel()

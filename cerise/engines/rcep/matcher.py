@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cerise.engines.base import Matches, Options
+from cerise.engines.limits import Progress
 from cerise.engines.nfa.columns import Columns
 from cerise.engines.nfa.layout import COL_FAULTS
 from cerise.engines.nfa.machine import A_COLS, G_NEED, G_NODES, G_RUNS, MAX
@@ -34,8 +35,8 @@ class _Mirror:
 
     def __init__(self, program: Program, options: Options, on_fault: Callable[[Fault], None]) -> None:
         self.edge = formulas.load(program.source).edge
-        self.memory = Memory(program, options.max_runs, backtracks=False)
-        self._columns = Columns(program, on_fault, whole=True)
+        self.memory = Memory(program, options, backtracks=False)
+        self._columns = Columns(program, on_fault)
         self.memory.m[A_COLS] = self._columns.address
 
     def read(self, piece: Piece) -> None:
@@ -58,14 +59,14 @@ class RcepMatcher(Recomputing):
     def __init__(self, plan: Plan, options: Options) -> None:
         super().__init__(plan, options, plan.compared + (plan.mirror.compared if plan.mirror else ()))
         program, query = self.program, self.program.bound.query
-        self._memory = Memory(program, options.max_runs, backtracks=False)
+        self._memory = Memory(program, options, backtracks=False)
         self._memory.m[A_COLS] = self._columns.address
         self._mirror = _Mirror(plan.mirror.program, options, self._on_fault) if plan.mirror else None
         within = None if program.by_position or plan.waits else program.bound.within
         self._within = None if within is None else int(str(within.size))  # nothing else leads to a trigger
         alone = query.output is Output.NON_OVERLAPPING
         limit = 1 if alone else query.limit or 0
-        self._desk = Desk(plan, counts=program.counts_only, limit=limit, alone=alone)
+        self._desk = Desk(plan, options.limits, counts=program.counts_only, limit=limit, alone=alone)
         self._desk.w[at.D_MOST] = MAX if program.counts_only else options.max_runs
 
     def _wanted(self, piece: Piece, masks: Ints, first: int, last: int) -> Ints:
@@ -87,13 +88,14 @@ class RcepMatcher(Recomputing):
             edge, back = self._mirror.edge, self._mirror.memory.address
         follow_kept(self._memory.address, desk.address, first)
         desk.w[at.D_NEXT], desk.w[at.D_DEPTH] = first, -1
-        status = at.FULL
+        status, progress = at.FULL, Progress()
         while status != at.DONE:
             with np.errstate(all="ignore"):
                 status = recompute(edge, self._memory.address, back, desk.address, last)
             if status == at.TOO_MANY:
                 point = int(piece.points[desk.w[at.D_NEXT]])
                 raise too_many_matches(self.program, self.options.max_runs, point)
+            progress.check((status, desk.w.tobytes(), desk.frames.tobytes()))
             if status == at.DEEPER:
                 self._deepen()
             self.report.matching_seconds += time.perf_counter() - begun
@@ -106,7 +108,7 @@ class RcepMatcher(Recomputing):
     def _written(self) -> Iterator[Matches]:
         """Yield the matches written so far; none where it takes long, so that the caller has a say."""
         desk, w = self._desk, self._desk.w
-        paused = w[at.D_TESTS] >= at.PATIENCE
+        paused = w[at.D_TESTS] >= w[at.D_PATIENCE]
         self.report.reread_events += int(w[at.D_TESTS])
         self.report.most_runs = max(self.report.most_runs, int(w[at.D_DEEPEST]))
         w[at.D_TESTS] = 0

@@ -26,7 +26,6 @@ from cerise.pattern.values import Fault
 
 Ints = npt.NDArray[np.int64]
 ENGINE = "rcep"
-READ = 1 << 16  # new events that are looked at together, or as many as are kept
 
 
 class Recomputing(ABC):
@@ -38,11 +37,11 @@ class Recomputing(ABC):
         self._formulas = formulas.load(self.program.source)
         bits = {var.name: 1 << number for number, var in enumerate(self.program.bound.variables)}
         self._sides = Sides(compared, self.program.layout, bits)
-        self._columns = Columns(self.program, self._on_fault, whole=True)
+        self._columns = Columns(self.program, self._on_fault)
         self._reset()
 
     def _reset(self) -> None:
-        self._window = Window(self.program)
+        self._window = Window(self.program, self.options.limits.pool_rows)
         self._last: int | None = None
         # the number of the first event that has not been tried as the last of a match; or as the first, where
         # that decides when a match is final
@@ -62,7 +61,7 @@ class Recomputing(ABC):
         self.report.events += len(events)
         start = 0
         while start < len(events):
-            stop = min(start + max(READ, len(self._window)), len(events))
+            stop = min(start + max(self.options.limits.joined_events, len(self._window)), len(events))
             yield from self._read(events.slice(start, stop), over=False)
             start = stop
         yield from self._counted()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from cerise.engines.limits import Limits
 from cerise.engines.nfa.rows import (
     B_NEGATES,
     E_ACCEPT_TEST,
@@ -28,21 +29,20 @@ from cerise.engines.rcep.window import Piece
 
 Ints = npt.NDArray[np.int64]
 TAKE_AND_END = 2  # edges
-ROWS = 1 << 17  # matches, or events of one variable, written at a time
-LONG = 32  # events: a list in which it is worth leaping over those that fail
 
 
 class Desk:
     """All that kernels read and write, but for the runs and nodes of the walk."""
 
-    def __init__(self, plan: Plan, *, counts: bool, limit: int, alone: bool) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, limits: Limits, *, counts: bool, limit: int, alone: bool) -> None:
+        self.plan, self._limits = plan, limits
         self.w = np.zeros(at.DESK_WORDS, np.int64)
         self.variables = len(plan.program.bound.variables)
         edges = plan.program.tables.edges
         w = self.w
         w[at.D_EDGES], w[at.D_VARS], w[at.D_DEPTH] = len(edges), self.variables, -1
         w[at.D_COUNTS], w[at.D_LIMIT], w[at.D_ALONE] = counts, limit, alone
+        w[at.D_PATIENCE] = limits.tested_events
         ends = edges[edges[:, E_ACCEPTS] != 0] if len(edges) else edges
         w[at.D_TRIGGERS] = np.bitwise_or.reduce(ends[:, E_BIT], initial=0)
         self._ways = np.zeros((len(edges), at.P_WORDS), np.int64)
@@ -53,10 +53,10 @@ class Desk:
             (at.P_LAST, states[:, S_LAST]),
         ):  # fmt: skip
             self._ways[:, word] = column
-        self.lengths = np.zeros((0 if counts else ROWS, self.variables), np.int64)
+        self.lengths = np.zeros((0 if counts else limits.matches, self.variables), np.int64)
         self.found = np.zeros((self.variables, 0), np.int64)
         self.fill = np.zeros(self.variables, np.int64)
-        self.frames = np.zeros((64, at.F_WORDS), np.int64)
+        self.frames = np.zeros((max(limits.first_rows // 4, 1), at.F_WORDS), np.int64)
         self._arrays: dict[int, Ints] = {}
         self._keys: list[Keys | None] = []
         self._put(at.D_WAYS, self._ways)
@@ -122,7 +122,7 @@ class Desk:
         self._lay_judged()
         self._lay_equals(piece)
         self._lay_leaps(piece)
-        room = max(ROWS, events + 2)
+        room = max(self._limits.matches, events + 2)
         if not w[at.D_COUNTS] and self.found.shape[1] < room:
             self.found = np.zeros((self.variables, room), np.int64)
             self._put(at.D_FOUND, self.found)
@@ -201,17 +201,18 @@ class Desk:
         names = [var.name for var in plan.program.bound.variables]
         starts = self._arrays[at.D_STARTS]
         self._runs: dict[int, list[Ints]] = {}
+        long = self._limits.skipped_events
         for j, number in plan.leaps.items():
             keys, var = every_key[number], names.index(plan.steps[j].var)
             here = starts[var * (piece.partitions + 1) : (var + 1) * (piece.partitions + 1)]
-            if keys is None or np.diff(here).max(initial=0) < LONG:
+            if keys is None or np.diff(here).max(initial=0) < long:
                 continue
             op = at.OPS[plan.compared[number].op]
             if number not in self._runs:
                 self._runs[number] = extremes(keys.right[self._arrays[at.D_LISTS][here[0] : here[-1]]], op)
             runs = [each.ctypes.data for each in self._runs[number]]
             left, right = keys.left.ctypes.data, keys.right.ctypes.data
-            rows[j] = [op, names.index(plan.compared[number].left.var), left, right, LONG, here[0], *runs]
+            rows[j] = [op, names.index(plan.compared[number].left.var), left, right, long, here[0], *runs]
         self._put(at.D_LEAPS, rows)
 
     def _walked(self) -> tuple[Plan, list[Keys | None]]:

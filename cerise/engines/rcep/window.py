@@ -17,7 +17,6 @@ from cerise.events import EventBatch
 Ints = npt.NDArray[np.int64]
 Marks = npt.NDArray[np.bool_]
 MAX = np.iinfo(np.int64).max
-MANY = 1 << 16  # partitions that are worth forgetting
 UNKNOWN = -2  # a partition that nobody has asked for
 
 
@@ -51,9 +50,9 @@ class Piece:
 class Window:
     """What is kept of a stream: memory is linear in the events of a window that fit some variable."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, pool_rows: int) -> None:
         bound = program.bound
-        self.program = program
+        self.program, self._pool_rows = program, pool_rows
         self.retained = Retained.empty(bound)
         self.points = np.zeros(0, np.int64)
         self.opens = np.zeros(0, np.int64)
@@ -127,7 +126,7 @@ class Window:
         """Let go of the partitions that hold nothing, where they have become many; SLIDE counts them all."""
         if not self.program.by_position or self.program.bound.slide is not None:
             return
-        if len(self._partitions) > max(MANY, 4 * len(busy)) and self._partitions.paths:
+        if len(self._partitions) > max(self._pool_rows, 4 * len(busy)) and self._partitions.paths:
             which = np.zeros(len(self._partitions), bool)
             which[busy] = True
             self._counts = self._counts[: len(which)][which]

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from cerise.engines.base import Finding, Matches, Tally
+from cerise.engines.limits import DEFAULT, Limits
 from cerise.engines.output import ends_of
 from cerise.engines.totals.arguments import Taken, values_at
 from cerise.engines.totals.cells import Asked, Cell, cell_of, columns_of
@@ -19,8 +20,6 @@ from cerise.engines.totals.result import result_table
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Per
 
-AT_ONCE = 1 << 18  # pairs of a match and a window, or weights of tallies, that are looked at together
-SPARE = 1 << 16  # rows that may be of the same groups as others before these are joined
 MANY = 64  # sheets
 MATCHES = "matches"
 
@@ -57,8 +56,8 @@ def partial_schema(bound: Bound) -> pa.Schema:
 class Ledger:
     """The totals of a query over all that was added."""
 
-    def __init__(self, bound: Bound) -> None:
-        self.bound = bound
+    def __init__(self, bound: Bound, limits: Limits = DEFAULT) -> None:
+        self.bound, self._limits = bound, limits
         self._asked = Asked.of(bound)
         self._sheets: list[Sheet] = []
         self._tallies: list[Tally] = []  # not yet added
@@ -78,14 +77,14 @@ class Ledger:
     def add(self, found: Finding) -> None:
         """Add matches, or a tally of them."""
         if isinstance(found, Matches):
-            for sheet in _sheets(found, self.bound, self._asked):
+            for sheet in _sheets(found, self.bound, self._asked, self._limits.window_pairs):
                 self._keep(sheet)
         elif found.count:
             if self._tallies and found.events is not self._tallies[0].events:
                 self._settle_tallies()
             self._tallies.append(found)
             self._weights += 1 + sum(len(rows) for rows, _ in found.weights.values())
-            if self._weights >= AT_ONCE:
+            if self._weights >= self._limits.window_pairs:
                 self._settle_tallies()
 
     def merge(self, partial: pa.Table) -> None:
@@ -120,7 +119,7 @@ class Ledger:
             return
         self._sheets.append(sheet)
         self._rows += len(sheet)
-        if self._rows > 2 * self._joined + SPARE:
+        if self._rows > 2 * self._joined + self._limits.spare_groups:
             self._join(0)
             self._joined = self._rows
         elif len(self._sheets) >= MANY:
@@ -179,26 +178,26 @@ class Members:
         return cls(match, last[match], low[match] + inside)
 
 
-def _sheets(matches: Matches, bound: Bound, asked: Sequence[Asked]) -> Iterator[Sheet]:
+def _sheets(matches: Matches, bound: Bound, asked: Sequence[Asked], pairs: int) -> Iterator[Sheet]:
     """Yield what is known from matches; of so many at a time that memory is bounded."""
     if not matches.count:
         return
     if matches.counted is not None:
         yield Sheet([], integers([matches.counted]), [])
         return
-    for some in _bounded(matches, bound):
+    for some in _bounded(matches, bound, pairs):
         members = Members.of(some, bound)
         groups = Groups.of(some.events, members.last, members.window, bound)
         yield _sheet(some, members, groups, bound, asked)
 
 
-def _bounded(matches: Matches, bound: Bound) -> Iterator[Matches]:
+def _bounded(matches: Matches, bound: Bound, pairs: int) -> Iterator[Matches]:
     """Yield matches so that those given together count in a bounded number of windows."""
     if not per(bound).window:
         yield matches
         return
     low, high = windows_of(matches, *ends_of(matches), bound)
-    portions = np.cumsum(high - low + 1) // AT_ONCE
+    portions = np.cumsum(high - low + 1) // pairs
     starts = [0, *(np.flatnonzero(np.diff(portions)) + 1), len(portions)]
     for start, stop in pairwise(starts):
         rows = {name: lists.slice(start, stop - start) for name, lists in matches.rows.items()}

@@ -1,0 +1,99 @@
+"""How much an engine does and holds at a time: sizes of pieces, pools and rooms, and thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, fields
+
+from cerise.errors import PlanError
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes that decide how a query is run, and never its result.
+
+    The defaults are measured. Tests make all of them 1, 2 or 3, so that every border is crossed by small
+    streams.
+
+    Args:
+        read_events: events whose columns an automaton makes ready at a time.
+        chunk_events: events that one call of an automaton's kernel moves over.
+        joined_events: new events that recomputation looks at together, unless its window holds more.
+        pool_rows: runs, nodes, candidates or partitions below which an engine does not tidy up.
+        first_rows: rows of the tables of runs, nodes and frames at the start; they grow by need.
+        matches: matches, or events of one variable, that an engine writes at a time.
+        tested_events: events that recomputation tests before it returns to its caller.
+        skipped_events: events of a list from which on recomputation skips those that fail an inequality.
+        counted_places: places of chains that one call of the counting kernel goes through.
+        limbs: words of counts that the counting kernel writes at a time, at the start.
+        lanes: lanes of chains that are counted at a time.
+        shown_places: places of lanes whose counts are held at a time.
+        window_pairs: pairs of a match and a window, or weights, that totals look at together.
+        spare_groups: rows of totals that may repeat a group before they are joined.
+        thread_events: events that are worth a thread.
+        filtered_events: events from which on those that fit no variable are dropped before sorting.
+        raced_events: events from which on engines race for a query.
+        first_race: events of the first lap of a race.
+    """
+
+    read_events: int = 1 << 17
+    chunk_events: int = 1 << 15
+    joined_events: int = 1 << 16
+    pool_rows: int = 1 << 16
+    first_rows: int = 256
+    matches: int = 1 << 17
+    tested_events: int = 1 << 22
+    skipped_events: int = 32
+    counted_places: int = 1 << 26
+    limbs: int = 1 << 18
+    lanes: int = 1 << 20
+    shown_places: int = 1 << 20
+    window_pairs: int = 1 << 18
+    spare_groups: int = 1 << 16
+    thread_events: int = 500_000
+    filtered_events: int = 100_000
+    raced_events: int = 10_000
+    first_race: int = 1 << 8
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if not isinstance(value, int) or value < 1:
+                raise PlanError(
+                    f"the limit {each.name} is {value!r}", hint="it must be a whole number from 1 on"
+                )
+
+    @classmethod
+    def all(cls, size: int) -> Limits:
+        """Return limits that are all of one size.
+
+        >>> Limits.all(3).matches
+        3
+        """
+        return cls(*(size for _ in fields(cls)))
+
+
+DEFAULT = Limits()
+
+
+class Progress:
+    """Ends a loop that calls a kernel again and again without moving on.
+
+    Kernels are deterministic: one that returns twice in the same state would do so for ever.
+    """
+
+    def __init__(self) -> None:
+        self._before: Hashable = None
+
+    def check(self, state: Hashable) -> None:
+        """Raise PlanError where a kernel returns in the state in which it returned before.
+
+        Args:
+            state: all that decides how the kernel goes on.
+        """
+        if state == self._before:
+            raise PlanError(
+                "the engine makes no progress: this is a fault of Cerise, and the query is ended",
+                hint="please report the query; another engine may run it: Options(engine=…)",
+            )
+        self._before = state
