@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cerise.engines.base import Options
+from cerise.engines.limits import Limits
 from cerise.engines.reference.rows import find_rows, to_matches
 from cerise.engines.rows.output import to_atoms
 from cerise.engines.rows.prepare import partitions, prepare
@@ -39,6 +40,9 @@ def rows_of(parts: Iterable[pa.RecordBatch | pa.Table]) -> Rows:
     return found
 
 
+SMALL = Limits(cut_events=2, blob_events=3, output_rows=2)
+
+
 def by_reference(bound: BoundRows, table: pa.Table) -> Rows:
     """What measures are to be computed from, by the law."""
     prepared = prepare(bound, table)
@@ -54,7 +58,7 @@ def from_files(bound: BoundRows, table: pa.Table, count: int, *, size: int = 2) 
             pq.write_table(table.slice(start, 5), Path(folder) / f"{number:06}.parquet", row_group_size=size)
         lake, names = open_lake(folder), handed_columns(bound)
         reading = Reading(lake.root, dict(enumerate(lake.files)), lake.columns, names)
-        way = plan_files(lake, bound, Options(partitions=count), reading, 2)
+        way = plan_files(lake, bound, Options(partitions=count, limits=SMALL), reading, 2)
         return rows_of(_tasks(way)) if isinstance(way, RowSlices) else None
 
 
@@ -77,9 +81,9 @@ def exchanged(bound: BoundRows, table: pa.Table, count: int) -> Rows | None:
     given = table.select(list(names)).cast(columns)
     by_task: dict[int, list[pa.RecordBatch]] = defaultdict(list)
     for batch in given.to_batches(max_chunksize=3)[::-1]:
-        for blob in CutRows(bound, columns, targets)([batch]):
+        for blob in CutRows(bound, columns, targets, limits=SMALL)([batch]):
             by_task[blob.column(0)[0].as_py()].append(blob)
-    task = TimeRowsTask(in_full_order(bound, names), Options(), targets)
+    task = TimeRowsTask(in_full_order(bound, names), Options(limits=SMALL), targets)
     return rows_of(each for blobs in by_task.values() for each in task(blobs))
 
 

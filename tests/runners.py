@@ -88,7 +88,7 @@ def exchanged(count: int) -> Runner:
             targets = overlap.Targets(1, None, overlap.Halo())
         rows = table.append_column(ROW, pa.array(range(len(table)), pa.int64()))
         shuffled = [rows.slice(i, 3) for i in range(0, len(rows), 3)][::-1]
-        cutter = Cutter(bound.schema, bound.partition, targets, needed([bound]))
+        cutter = Cutter(bound.schema, bound.partition, targets, needed([bound]), options.limits)
         blobs = list(cutter(shuffled))
         by_task: dict[int, list[pa.RecordBatch]] = {}
         for blob in blobs:
@@ -128,7 +128,7 @@ def _tasks_of(bound: Bound, plan: LakePlan, options: Options) -> Iterator[pa.Rec
         for number in range(len(plan.way.slices)):
             yield from task([pa.record_batch({"id": [number]})])
         return
-    cutter = Cutter(bound.schema, bound.partition, plan.way.targets, plan.needed)
+    cutter = Cutter(bound.schema, bound.partition, plan.way.targets, plan.needed, options.limits)
     read = ReadTask(cutter, reading, plan.way.reads, Records())
     numbers = [pa.record_batch({"id": list(range(len(plan.way.reads)))})]
     by_task: dict[int, list[pa.RecordBatch]] = {}

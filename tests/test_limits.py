@@ -33,6 +33,7 @@ from tests.test_agreement import COMPILED, bound_of, examples, rows, uncounted
 
 SIZES = (1, 2, 3)
 RUN_IN_PROCESS = ("whole", "batches of 3", "saved and loaded", "7 threads", "filtered first")
+AS_TASKS = ("exchanged to 7", "from files, 7 slices")
 
 
 def small(size: int, engine: str | None = None) -> Options:
@@ -47,9 +48,9 @@ def able(bound: Bound) -> list[str]:
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("runner", RUN_IN_PROCESS)
+@pytest.mark.parametrize("runner", RUN_IN_PROCESS + AS_TASKS)
 def test_the_smallest_limits_find_the_same_matches(runner: str, size: int) -> None:
-    @examples(25, len(SIZES) * len(RUN_IN_PROCESS), size)
+    @examples(25, len(SIZES) * len(RUN_IN_PROCESS + AS_TASKS), size)
     @given(pairs(returns=False))
     def agrees(pair: Pair) -> None:
         bound = bound_of(pair)
@@ -63,7 +64,7 @@ def test_the_smallest_limits_find_the_same_matches(runner: str, size: int) -> No
 @pytest.mark.parametrize("size", SIZES)
 def test_the_smallest_limits_count_the_same_matches(size: int) -> None:
     @examples(25, len(SIZES), size)
-    @given(pairs(), st.sampled_from(RUN_IN_PROCESS))
+    @given(pairs(), st.sampled_from(RUN_IN_PROCESS + AS_TASKS))
     def agrees(pair: Pair, runner: str) -> None:
         pair = uncounted(pair)
         counting = bound_of(pair, replace(pair.query, returns=Count()))
@@ -77,7 +78,7 @@ def test_the_smallest_limits_count_the_same_matches(size: int) -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_the_smallest_limits_give_the_same_totals(size: int) -> None:
     @examples(12, len(SIZES), size)
-    @given(totalled(), st.sampled_from(RUN_IN_PROCESS))
+    @given(totalled(), st.sampled_from(RUN_IN_PROCESS + AS_TASKS))
     def agrees(family: list[Pair], runner: str) -> None:
         bound = bound_of(family[0])
         for pair in family[:3]:

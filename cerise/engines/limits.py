@@ -32,7 +32,17 @@ class Limits:
         spare_groups: rows of totals that may repeat a group before they are joined.
         thread_events: events that are worth a thread.
         filtered_events: events from which on those that fit no variable are dropped before sorting.
-        raced_events: events from which on engines race for a query.
+        task_events: events that one Spark task takes alone, rather than exchange them.
+        exchanged_events: events that are exchanged to one Spark task.
+        cut_events: events that a Spark task cuts for other tasks together.
+        blob_events: events that travel from task to task in one piece.
+        output_rows: rows that a Spark task hands back at a time.
+        task_events: int = 2_000_000
+    exchanged_events: int = 1_500_000
+    cut_events: int = 1 << 20
+    blob_events: int = 1 << 18
+    output_rows: int = 1 << 16
+    raced_events: events from which on engines race for a query.
         first_race: events of the first lap of a race.
     """
 
@@ -52,6 +62,11 @@ class Limits:
     spare_groups: int = 1 << 16
     thread_events: int = 500_000
     filtered_events: int = 100_000
+    task_events: int = 2_000_000
+    exchanged_events: int = 1_500_000
+    cut_events: int = 1 << 20
+    blob_events: int = 1 << 18
+    output_rows: int = 1 << 16
     raced_events: int = 10_000
     first_race: int = 1 << 8
 

@@ -139,7 +139,7 @@ def _in_lake(
         task = SliceTask(queries, plan.reading, way.slices, way.needs, records)
         count = len(way.slices)
         return spark.range(0, count, 1, count).mapInArrow(task, schema)
-    cutter = Cutter(queries.schema, common_partition(bounds), way.targets, plan.needed)
+    cutter = Cutter(queries.schema, common_partition(bounds), way.targets, plan.needed, options.limits)
     read = ReadTask(cutter, plan.reading, way.reads, records)
     count = len(way.reads)
     blobs = spark.range(0, count, 1, count).mapInArrow(read, BLOBS)
@@ -170,7 +170,7 @@ def _in_frame(
     names = needs_of(bounds)
     columns = pa.schema([queries.schema.columns.field(name) for name in names])
     targets = plan.exchange.targets
-    cutter = Cutter(queries.schema, common_partition(bounds), targets, None)
+    cutter = Cutter(queries.schema, common_partition(bounds), targets, None, options.limits)
     blobs = _chosen(events, bounds, names, plan).mapInArrow(CutTask(cutter, columns, records), BLOBS)
     return blobs.repartition(targets.count, "place").mapInArrow(MatchTask(queries, records), schema)
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from cerise.engines.identity import hash_rows
+from cerise.engines.limits import DEFAULT, Limits
 from cerise.events import EventBatch, Path, Schema, read_times
 from cerise.plan.filters import Needed, Sieve
 from cerise.plan.overlap import Targets
@@ -22,8 +23,6 @@ from cerise.store.scan import ROW
 
 OPENS = "__cerise_opens"  # whether a match may start with an event: it is the target's own
 BLOBS = "place int, events binary"
-CUT_AT_ONCE = 1 << 20  # events that are cut into blobs together
-BLOB_ROWS = 1 << 18  # events in one blob at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +34,14 @@ class Cutter:
         partition: the columns that events are brought together by.
         targets: where events go.
         needed: which events are needed; None: all.
+        limits: how many events are cut, and travel, together.
     """
 
     schema: Schema
     partition: tuple[Path, ...]
     targets: Targets
     needed: Needed | None
+    limits: Limits = DEFAULT
 
     def __call__(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         """Yield blobs, with the number by which Spark brings them to their target."""
@@ -48,7 +49,7 @@ class Cutter:
         sieve = None if self.needed is None else Sieve(self.needed, self.schema)
         for table in tables:
             waiting.append(table if sieve is None else table.filter(pa.array(sieve.kept(table))))
-            if sum(map(len, waiting)) >= CUT_AT_ONCE:
+            if sum(map(len, waiting)) >= self.limits.cut_events:
                 yield from self._blobs(pa.concat_tables(waiting))
                 waiting = []
         if waiting:
@@ -66,9 +67,10 @@ class Cutter:
         cut = np.append(np.flatnonzero(np.diff(targets, prepend=-1)), len(rows))
         moved = table.take(pa.array(rows)).append_column(OPENS, pa.array(opens))
         numbers = NUMBERS(self.targets.count)
+        size = self.limits.blob_events
         for start, stop in pairwise(cut):
-            for first in range(int(start), int(stop), BLOB_ROWS):
-                part = moved.slice(first, min(BLOB_ROWS, int(stop) - first))
+            for first in range(int(start), int(stop), size):
+                part = moved.slice(first, min(size, int(stop) - first))
                 yield blob(numbers[int(targets[start])], part)
 
 

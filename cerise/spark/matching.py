@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from cerise.engines.base import Finding, Matches
 from cerise.engines.choose import choose
+from cerise.engines.limits import DEFAULT
 from cerise.engines.output import spelled, to_table
 from cerise.engines.several import Queries
 from cerise.engines.totals import Ledger, Positions
@@ -24,8 +25,6 @@ from cerise.spark.report import Note, Records, count, exchanged
 from cerise.store.lake import Group
 from cerise.store.reader import Reading
 from cerise.store.scan import Scan
-
-ROWS_AT_ONCE = 65_536
 
 
 class Completes(Protocol):
@@ -161,7 +160,7 @@ def matched(
         counts[number] += finding.count
         if ledger is not None:
             ledger.add(finding)
-            if ledger.leaves_early and len(ledger) >= ROWS_AT_ONCE:
+            if ledger.leaves_early and len(ledger) >= limits.output_rows:
                 yield from ledger.partial().to_batches()
         elif finding.count:
             (matches,) = spelled([finding])
@@ -192,11 +191,11 @@ class CombineTask:
         for batch in batches:
             rows = batch.column(0).flatten() if self.nested else batch.to_struct_array()
             ledger.merge(pa.Table.from_struct_array(rows))
-        yield from ledger.result().to_batches(max_chunksize=ROWS_AT_ONCE)
+        yield from ledger.result().to_batches(max_chunksize=DEFAULT.output_rows)
 
 
 def _tagged(table: pa.Table, number: int, queries: Queries) -> Iterator[pa.RecordBatch]:
-    yield from queries.tagged(table, number).to_batches(max_chunksize=ROWS_AT_ONCE)
+    yield from queries.tagged(table, number).to_batches(max_chunksize=queries.options.limits.output_rows)
 
 
 def _completed(matches: Matches, scan: Completes) -> Matches:

@@ -16,8 +16,6 @@ from cerise.spark.chain import unchained
 from cerise.store.lake import Group, Lake
 from cerise.store.reader import Reading
 
-SMALL = 2_000_000  # events that one task may as well have alone
-PER_TARGET = 1_500_000  # events that are exchanged to one task
 TARGET_BYTES = 64 << 20
 MOST_TASKS = 2_000
 SLICES_PER_TASK = 3  # more slices than cores, so that none waits long for the last
@@ -72,16 +70,16 @@ def _way(bounds: Sequence[Bound], groups: Sequence[Group], options: Options, tas
             cut = slices(spans, needs, options.partitions, amplified=math.inf)
         else:
             cut = slices(spans, needs, SLICES_PER_TASK * tasks)
-        if len(cut) > 1 or rows <= SMALL or needs.events or options.partitions == 1:
+        if len(cut) > 1 or rows <= options.limits.task_events or needs.events or options.partitions == 1:
             why = None if len(cut) > 1 or len(groups) <= 1 else "their row groups overlap in time"
             return Slices(_with_groups(cut, groups), needs, why)
         why = "row groups overlap in time"
-    elif not common_partition(bounds) or (rows <= SMALL and options.partitions is None):
+    elif not common_partition(bounds) or (rows <= options.limits.task_events and options.partitions is None):
         alone = slices([each.span for each in groups], Halo(), 1)
         return Slices(_with_groups(alone, groups), Halo(), needs)
     else:
         why = needs
-    count = options.partitions or min(MOST_TASKS, max(tasks, -(-rows // PER_TARGET)))
+    count = options.partitions or min(MOST_TASKS, max(tasks, -(-rows // options.limits.exchanged_events)))
     found = targets(bounds, count)
     assert isinstance(found, Targets)
     return Exchange(found, f"{_by(bounds, found)}: {why}", portions_of(groups, SLICES_PER_TASK * tasks))

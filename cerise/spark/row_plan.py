@@ -16,7 +16,7 @@ from cerise.engines.rows.slices import Stretch, stretch_of, times_of
 from cerise.pattern.rows import BoundRows
 from cerise.plan.overlap import MAX_TIME, MIN_TIME, SHARE, Halo, Slice, Targets, slices
 from cerise.plan.row_slices import is_chained
-from cerise.spark.planner import MOST_TASKS, PER_TARGET, SLICES_PER_TASK, SMALL
+from cerise.spark.planner import MOST_TASKS, SLICES_PER_TASK
 from cerise.store.lake import Group, Lake
 from cerise.store.reader import Reading
 from cerise.store.scan import ROW, Scan
@@ -104,7 +104,7 @@ def plan_files(
         with_groups = tuple((each, tuple(groups[i] for i in each.reads)) for each in cut)
         return RowSlices(bound, options, reading, with_groups, needs)
     why = "row groups are few, or overlap in time"
-    if lake.rows <= SMALL:
+    if lake.rows <= options.limits.task_events:
         return RowExchange(ONE, why)
     exchange = plan_exchange(bound, options, tasks)
     return RowExchange(exchange.targets, f"{why}; {exchange.why}")
@@ -114,7 +114,9 @@ def _cut(groups: list[Group], needs: Halo, options: Options, tasks: int) -> list
     spans = [each.span for each in groups]
     if options.partitions:
         return slices(spans, needs, options.partitions, amplified=math.inf)
-    most = max(SLICES_PER_TASK * tasks, -(-sum(each.rows for each in spans) // PER_TARGET))
+    most = max(
+        SLICES_PER_TASK * tasks, -(-sum(each.rows for each in spans) // options.limits.exchanged_events)
+    )
     return slices(spans, needs, min(MOST_TASKS, most))
 
 

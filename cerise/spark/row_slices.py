@@ -27,8 +27,7 @@ from cerise.errors import CeriseError
 from cerise.pattern.rows import BoundRows
 from cerise.plan.overlap import Targets
 from cerise.plan.row_slices import numbers
-from cerise.spark.exchange import BLOB_ROWS, NUMBERS, blob, placed
-from cerise.spark.matching import ROWS_AT_ONCE
+from cerise.spark.exchange import NUMBERS, blob, placed
 from cerise.spark.report import RESULT, Note, Records, count, exchanged
 from cerise.spark.row_plan import RowSlices
 from cerise.store.scan import ROW
@@ -72,7 +71,7 @@ class SliceRowsTask:
                 for matches in engine.search(_ground(bound, table), (own.low, own.high), options.max_steps):
                     found = to_atoms(bound, table, _offsets(table), matches)
                     count(note, RESULT, len(found))
-                    yield from found.to_batches(ROWS_AT_ONCE)
+                    yield from found.to_batches(options.limits.output_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ class TimeRowsTask:
                 for matches in search.starting_in(own == places.index(place)):
                     found = to_atoms(self.bound, prepared, _offsets(prepared), matches)
                     count(note, RESULT, len(found))
-                    yield from found.to_batches(ROWS_AT_ONCE)
+                    yield from found.to_batches(self.options.limits.output_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,7 @@ class RowCandidatesTask:
     def _rows(self, matches: RowMatches, table: pa.Table) -> list[pa.Table | None]:
         """Return what measures are made of, not too much in one table."""
         bound = self.sliced.bound
-        sizes = np.cumsum(matches.lengths + 1) // BLOB_ROWS
+        sizes = np.cumsum(matches.lengths + 1) // self.sliced.options.limits.blob_events
         tables: list[pa.Table | None] = []
         for size in np.unique(sizes).tolist():
             which = np.flatnonzero(sizes == size)
@@ -166,7 +165,7 @@ class RowChainTask:
         with self.records.noted("chain", self.records.task()) as note:
             for table in self._taken(batches):
                 count(note, RESULT, len(table))
-                yield from table.to_batches(ROWS_AT_ONCE)
+                yield from table.to_batches(self.sliced.options.limits.output_rows)
 
     def _taken(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         chain = Chain()

@@ -20,6 +20,7 @@ from pyspark.sql.types import StructField, StructType
 
 from cerise.engines.base import Options
 from cerise.engines.identity import hash_columns
+from cerise.engines.limits import DEFAULT, Limits
 from cerise.engines.rows.matches import Ints, joined
 from cerise.engines.rows.output import MATCHED, to_atoms
 from cerise.engines.rows.prepare import derived, needed_columns, prepare, read_by
@@ -34,7 +35,6 @@ from cerise.plan.overlap import Targets
 from cerise.plan.row_slices import is_chained
 from cerise.spark.exchange import BLOBS, NUMBERS, blob, gathered
 from cerise.spark.frames import quote_name
-from cerise.spark.matching import ROWS_AT_ONCE
 from cerise.spark.planner import portions_of
 from cerise.spark.report import RESULT, Records, SparkReport, count, exchanged
 from cerise.spark.row_plan import TASKS_PER_CORE, RowSlices, plan_exchange, plan_files
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cerise.store.lake import Group
-
-CUT_AT_ONCE = 1 << 20
 
 
 def found(
@@ -94,7 +92,8 @@ def _read(
     if isinstance(way, RowSlices):
         return _measured(_in_slices(spark, way, schema, report.records), bound)
     portions = portions_of(every, TASKS_PER_CORE * parallelism(spark))
-    read = ReadRows(CutRows(bound, columns, way.targets), reading, portions, report.records)
+    cut = CutRows(bound, columns, way.targets, limits=options.limits)
+    read = ReadRows(cut, reading, portions, report.records)
     blobs = spark.range(0, len(portions), 1, len(portions)).mapInArrow(read, BLOBS)
     return _measured(_gathered(blobs, bound, options, way.targets, schema, report.records), bound)
 
@@ -111,7 +110,7 @@ def matched(
         *(f"{sql.get(name) or quote_name(name)} AS c{i}" for i, name in enumerate(names))
     )
     targets = plan_exchange(bound, options, tasks).targets
-    blobs = handed.mapInArrow(CutRows(bound, columns, targets, records), BLOBS)
+    blobs = handed.mapInArrow(CutRows(bound, columns, targets, records, options.limits), BLOBS)
     schema = _schema(bound, columns, frame.schema)
     return _measured(_gathered(blobs, in_full_order(bound, names), options, targets, schema, records), bound)
 
@@ -220,6 +219,7 @@ class CutRows:
     columns: pa.Schema
     targets: Targets
     records: Records = Records()
+    limits: Limits = DEFAULT
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield blobs, with the number by which Spark brings them to their task."""
@@ -232,7 +232,7 @@ class CutRows:
         waiting: list[pa.Table] = []
         for batch in batches:
             waiting.append(self._settled(batch))
-            if sum(map(len, waiting)) >= CUT_AT_ONCE:
+            if sum(map(len, waiting)) >= self.limits.cut_events:
                 yield pa.concat_tables(waiting)
                 waiting = []
         if waiting:
@@ -315,4 +315,4 @@ class RowsTask:
                 names = [name for name in table.column_names if name != ROW]
                 for found in atoms_in(self.bound, table.select(names), self.options):
                     count(note, RESULT, len(found))
-                    yield from found.to_batches(ROWS_AT_ONCE)
+                    yield from found.to_batches(self.options.limits.output_rows)

@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from cerise.engines.base import Options
+from cerise.engines.limits import DEFAULT
 from cerise.engines.several import Queries
 from cerise.engines.totals import Ledger
 from cerise.errors import StoreError
@@ -25,7 +26,7 @@ from cerise.plan.overlap import Halo, Slice, slices
 from cerise.spark import rows
 from cerise.spark.batch import Made, combined, given_schema, result_schema_of
 from cerise.spark.frames import arrow_schema, quote_name
-from cerise.spark.matching import ROWS_AT_ONCE, matched
+from cerise.spark.matching import matched
 from cerise.spark.planner import SLICES_PER_TASK
 from cerise.spark.progress import progress
 from cerise.spark.report import Records, SparkReport
@@ -170,7 +171,7 @@ class CandidatesTask:
                 if self.arrived:
                     for name, numbers in zip(ARRIVED, _arrivals(finder, events), strict=True):
                         table = table.append_column(name, numbers)
-                yield from table.to_batches(max_chunksize=ROWS_AT_ONCE)
+                yield from table.to_batches(max_chunksize=DEFAULT.output_rows)
 
 
 def _arrivals(finder: Finder, events: EventBatch) -> list[pa.Array]:

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import cerise.spark.row_slices as tasks
 from cerise.engines.base import Options
 from cerise.engines.rows import chain, engine, run
 from cerise.engines.rows.run import run_rows
@@ -131,7 +130,6 @@ def test_slices_agree_with_the_reference(go: int) -> None:
             if number % 2:
                 patch.setattr(chain, "ROOM", -1)
                 patch.setattr(chain, "ROOM_PER_ROW", 0)
-                patch.setattr(tasks, "BLOB_ROWS", 3)
             for table in family.tables:
                 _compare(bound, table, family.shown(table), seen)
     if COMPILED:

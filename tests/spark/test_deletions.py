@@ -11,6 +11,7 @@ import pytest
 
 import cerise
 from cerise import Options
+from cerise.engines.limits import Limits
 from cerise.store import files
 from tests.deletions import delete, paths, write
 from tests.spark.test_lake import RISES, ROLES, ids, stream
@@ -60,12 +61,14 @@ def test_matches_are_those_of_what_is_left(tmp_path: Path, spark: SparkSession, 
         assert spelled(found) == spelled(cerise.find(left, query, **ROLES))
 
 
-def test_files_out_of_order(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cerise.spark.planner.SMALL", 100)
+def test_files_out_of_order(tmp_path: Path, spark: SparkSession) -> None:
+    options = Options(limits=Limits(task_events=100))
     shuffled = stream().take(pa.array(random.Random(1).sample(range(400), 400)))
     path, left = written(tmp_path / "events", shuffled)
-    assert "exchanged by time: row groups overlap in time" in cerise.explain(path, RISES, **ROLES)
-    found = cerise.run(path, RISES, **ROLES)
+    assert "exchanged by time: row groups overlap in time" in cerise.explain(
+        path, RISES, **ROLES, options=options
+    )
+    found = cerise.run(path, RISES, **ROLES, options=options)
     assert spelled(found.matches) == spelled(cerise.find(left, RISES, **ROLES))
     assert found.report.figures["events handed over"] == len(left)
 

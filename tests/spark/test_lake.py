@@ -15,6 +15,7 @@ import pytest
 
 import cerise
 from cerise import Options
+from cerise.engines.limits import Limits
 from cerise.store import lake
 
 if TYPE_CHECKING:
@@ -98,14 +99,14 @@ def test_matches_that_do_not_overlap_are_chained(tmp_path: Path, spark: SparkSes
     assert sorted(map(str, rows)) == sorted(map(str, cerise.find(table, query, **ROLES).to_pylist()))
 
 
-def test_a_large_unordered_table_is_exchanged(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("cerise.spark.planner.SMALL", 100)
+def test_a_large_unordered_table_is_exchanged(tmp_path: Path, spark: SparkSession) -> None:
+    options = Options(limits=Limits(task_events=100))
     table = stream().take(pa.array(random.Random(1).sample(range(400), 400)))
     path = write(table, tmp_path / "events", group=100)
-    assert "exchanged by time: row groups overlap in time" in cerise.explain(path, RISES, **ROLES)
-    found = cerise.run(path, RISES, **ROLES)
+    assert "exchanged by time: row groups overlap in time" in cerise.explain(
+        path, RISES, **ROLES, options=options
+    )
+    found = cerise.run(path, RISES, **ROLES, options=options)
     assert ids(found.matches) == ids(cerise.find(table, RISES, **ROLES))
     assert found.report.figures["bytes exchanged"] > 0
 
