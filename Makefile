@@ -12,7 +12,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check agree bench coverage lock clean
+.PHONY: help setup demo quick test nightly check agree bench coverage lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -23,9 +23,18 @@ demo: $(READY) ## Find patterns in generated events with Spark
 	@$(BIN)/cerise demo
 
 # Kernels are compiled once beside the checks, instead of by every process that the first tests start.
-test: $(READY) ## Check, then run all tests; this is what CI runs
+test: $(READY) ## Check, then test; this is what CI runs
 	@$(BIN)/python -c "import $(KERNELS)" & $(MAKE) --no-print-directory check || exit 1; wait; \
 		$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+quick: $(READY) ## Check, then run the tests that need no Spark; for every edit
+	@$(MAKE) --no-print-directory check
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not nightly and not spark" \
+		--ignore tests/spark --ignore tests/cli --ignore tests/kernels --ignore tests/test_docs.py
+
+nightly: $(READY) ## Run every test, also those that take long, and compare at length (hours)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup --timeout 900 -m "nightly or not nightly"
+	@$(MAKE) --no-print-directory agree
 
 check: $(READY) ## Formatting, lint and types
 	@$(BIN)/ruff format --check .

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
@@ -20,8 +23,15 @@ def spark() -> Iterator[SparkSession]:
     running.stop()
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep all tests with a session on one xdist worker: one JVM, and the other worker does the rest."""
+    """Keep all tests with a session on one xdist worker: one JVM, and the other worker does the rest.
+
+    The tests of the benchmarks run in `make nightly`: most of them start processes that run whole suites.
+    """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.spark)
+        if item.path.parent == HERE / "benchmarks":
+            item.add_marker(pytest.mark.nightly)

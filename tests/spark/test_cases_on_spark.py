@@ -1,8 +1,8 @@
 """Cases through `cerise.find` on Spark: on a DataFrame whose rows are shuffled, or on files by path.
 
-Here every fifth case runs, in one of these ways, with 1, 2 or 7 partitions or slices, in turn; with
-CERISE_EXAMPLES set every case runs in both. `tests/runners.py` has the same tasks in every way for every
-case, without Spark.
+`make test` runs every fifteenth case, in one of these ways, with 1, 2 or 7 partitions or slices, in turn;
+`make nightly` runs every fifth, and with CERISE_EXAMPLES set every case runs in both ways.
+`tests/runners.py` has the same tasks in every way for every case, without Spark.
 """
 
 from __future__ import annotations
@@ -30,7 +30,13 @@ ALL = "CERISE_EXAMPLES" in os.environ
 
 
 @pytest.mark.filterwarnings("ignore::cerise.errors.CeriseWarning")
-@pytest.mark.parametrize(("number", "case"), list(enumerate(GOOD))[:: 1 if ALL else 5], ids=str)
+@pytest.mark.parametrize(
+    ("number", "case"),
+    [
+        pytest.param(number, case, id=str(case), marks=[pytest.mark.nightly] if number % 15 else [])
+        for number, case in list(enumerate(GOOD))[:: 1 if ALL else 5]
+    ],
+)
 def test_case_on_spark(number: int, case: Case, spark: SparkSession, tmp_path: Path) -> None:
     rows = case.events.append_column(ARRIVAL, pa.array(range(len(case.events)), pa.int64()))
     options = Options(partitions=COUNTS[number % 3])
