@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -18,7 +17,7 @@ from cerise.engines.rows.run import explained as explained_rows
 from cerise.engines.rows.run import run_rows
 from cerise.engines.run import absent_types, run_several
 from cerise.engines.run import run as run_here
-from cerise.errors import BindError, CeriseWarning, UnsupportedError
+from cerise.errors import UnsupportedError, warn
 from cerise.events import EventBatch
 from cerise.given import (
     AnyQuery,
@@ -27,11 +26,11 @@ from cerise.given import (
     GivenRows,
     Params,
     Roles,
-    is_sql,
+    asks_sql,
     one,
     parse,
-    reject_roles,
     reject_schema,
+    require_session,
 )
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Query, Total, Totals
@@ -96,8 +95,7 @@ def find(
         StoreError: the files cannot be read.
     """
     roles = Roles(time, type, key, order, params)
-    if is_sql(query):
-        reject_roles(roles)
+    if asks_sql(query, roles, dialect):
         given = GivenRows.of(events, str(query), options, engine, version, dialect)
         return _matched(given, noted=False).matches
     return _found(Given.of(events, query, roles, options, engine, version), noted=False).matches
@@ -127,6 +125,7 @@ def sql(spark: Any, text: str, *, dialect: str = "standard", options: Options | 
     Raises:
         ParseError, BindError: the statement is wrong; the error points into it.
     """
+    require_session(spark)
     from cerise.spark import sql as statements
 
     return statements.sql(spark, text, dialect, options or Options())
@@ -153,8 +152,7 @@ def run(
         report fills with the first action on the matches.
     """
     roles = Roles(time, type, key, order, params)
-    if is_sql(query):
-        reject_roles(roles)
+    if asks_sql(query, roles, dialect):
         given = GivenRows.of(events, str(query), options, engine, version, dialect)
         return _matched(given, noted=True)
     return _found(Given.of(events, query, roles, options, engine, version), noted=True)
@@ -172,22 +170,24 @@ def count(
     engine: str | None = None,
     options: Options | None = None,
     version: int | None = None,
+    dialect: str = "standard",
 ) -> int:
     """Count the matches of a query without making them, as RETURN COUNT(*) does. Takes what `find` takes.
 
     The count is exact, however large. Of SQL the rows of the result are counted.
     """
-    if is_sql(query):
-        found = find(events, query, options=options, engine=engine, version=version)
+    roles = Roles(time, type, key, order, params)
+    if asks_sql(query, roles, dialect):
+        found = find(events, query, options=options, engine=engine, version=version, dialect=dialect)
         return len(found) if isinstance(found, pa.Table) else int(found.count())
-    given = Given.of(events, counting(query), Roles(time, type, key, order, params), options, engine, version)
+    given = Given.of(events, counting(query), roles, options, engine, version)
     bound = one(given)
     if not given.on_spark:
         return int(Decimal(_found(given, noted=False).matches.column(0)[0].as_py()))
     from cerise.spark import batch
 
     reject_schema(given.events)
-    _warn(bound.warnings, given.options)
+    warn(bound.warnings, strict=given.options.strict)
     return batch.count(given.events, bound, given.options, scan=given.scan)
 
 
@@ -210,15 +210,15 @@ def _found(given: Given, *, noted: bool) -> Found:
     if given.on_spark:
         from cerise.spark import batch
 
-        _warn(said, given.options)
+        warn(said, strict=given.options.strict)
         return Found(*batch.find(given.events, given.bounds, given.options, scan=given.scan, noted=noted))
     later = len(given.events) > LOOKED_THROUGH and not given.options.strict
-    _warn(said if later else [*said, *_absent(given)], given.options)
+    warn(said if later else [*said, *_absent(given)], strict=given.options.strict)
     report = Report()
     run_all = run_several if len(given.bounds) > 1 else lambda bounds, *rest: run_here(bounds[0], *rest)
     matches = run_all(given.bounds, given.events, given.options, report)
     if later and not report.matches:
-        _warn(_absent(given), given.options)
+        warn(_absent(given), strict=given.options.strict)
     return Found(matches, report if noted else None)
 
 
@@ -274,24 +274,27 @@ def schema(
     type: str | None = None,
     key: Columns = (),
     params: Params | None = None,
+    dialect: str = "standard",
 ) -> Any:
     """Return the schema that the matches of a query will have, without running it.
 
     Args:
-        query: SASE+ text, or a query written in Python.
+        query: SASE+ text, a query written in Python, or SQL.
         events: what `find` takes, or only its schema: a pyarrow Schema or a Spark StructType.
         time: as in `find`.
         type: as in `find`.
         key: as in `find`.
         params: as in `find`.
+        dialect: as in `find`.
 
     Returns:
         A Spark StructType where events are Spark's, else a pyarrow Schema.
     """
-    if is_sql(query):
-        found = find(_without_rows(events), query)
+    roles = Roles(time, type, key, params=params)
+    if asks_sql(query, roles, dialect):
+        found = find(_without_rows(events), query, dialect=dialect)
         return found.schema
-    given = Given.of(events, query, Roles(time, type, key, params=params))
+    given = Given.of(events, query, roles)
     if given.on_spark:
         from cerise.spark import frames
 
@@ -324,9 +327,10 @@ def explain(
 
     Takes what `find` takes, and runs nothing; of files only the footers are read.
     """
-    if is_sql(query):
+    roles = Roles(time, type, key, order, params)
+    if asks_sql(query, roles, dialect):
         return _explained_rows(GivenRows.of(events, str(query), options, engine, version, dialect))
-    given = Given.of(events, query, Roles(time, type, key, order, params), options, engine, version)
+    given = Given.of(events, query, roles, options, engine, version)
     return "\n\n".join(_explained(given, bound) for bound in given.bounds)
 
 
@@ -379,14 +383,6 @@ def _where(given: Given, bound: Bound) -> dict[str, str]:
 def show(query: AnyQuery) -> str:
     """Return the text of a query, one clause a line."""
     return show_query(parse(query))
-
-
-def _warn(said: Sequence[str], options: Options) -> None:
-    """Warn the caller of `find` of what is legal but probably not meant."""
-    for warning in said:
-        if options.strict:
-            raise BindError(warning, hint="Options(strict=True) makes this warning an error")
-        warnings.warn(warning, CeriseWarning, stacklevel=4)
 
 
 def counting(query: AnyQuery) -> Query:

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import re
+import sys
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from unicodedata import east_asian_width
+
+LONGEST = 1_000  # characters of a problem or a hint
+ALIKE = 0.75  # how alike names are for one to be a misspelling of the other; round and count are not
+WIDEST = 160  # characters of a line of a query
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +43,16 @@ class CeriseError(Exception):
         text: str | None = None,
         hint: str | None = None,
     ) -> None:
-        super().__init__(problem)
-        self.problem = problem
+        self.problem = _cut(problem)
+        super().__init__(self.problem)
         self.span = span
         self.text = text
-        self.hint = hint
+        self.hint = _cut(hint) if hint else hint
 
     def __str__(self) -> str:
         place = _point_at(self.text, self.span) if self.text and self.span else []
         hint = [f"hint: {self.hint}"] if self.hint else []
-        return "\n".join([self.problem, *place, *hint])
+        return printable("\n".join([self.problem, *place, *hint]))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Errors cross process borders: keep every field when pickled."""
@@ -85,10 +93,61 @@ class CeriseWarning(UserWarning):
     """The query is legal and probably not what was meant."""
 
 
+def warn(said: Iterable[str], *, strict: bool) -> None:
+    """Warn the caller of Cerise of queries that are legal and probably not what was meant.
+
+    Raises:
+        BindError: where `Options(strict=True)` makes warnings errors.
+    """
+    for text in said:
+        if strict:
+            raise BindError(text, hint="Options(strict=True) makes this warning an error")
+        warnings.warn(text, CeriseWarning, stacklevel=_levels_inside() + 1)
+
+
+def _levels_inside() -> int:
+    """Return how many calls up Cerise's own code goes."""
+    frame, levels = sys._getframe(1), 0
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "cerise":
+        frame, levels = frame.f_back, levels + 1
+    return levels
+
+
+def printable(text: str) -> str:
+    """Return a text that UTF-8 can write: a lone surrogate becomes its number."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def refuse_surrogates(text: str, kind: type[CeriseError], what: str, span: Span | None = None) -> None:
+    """Refuse a text that UTF-8 cannot write, because it holds half of a pair of surrogates.
+
+    Args:
+        text: the text.
+        kind: the error to raise.
+        what: what the text is.
+        span: its place in the query, where the text is a part of one.
+    """
+    if text.isascii() or (found := SURROGATE.search(text)) is None:
+        return
+    raise kind(
+        f"{what} holds a lone surrogate, \\u{ord(found.group()):04x}", span=span,
+        hint="a surrogate stands for bytes that are not UTF-8: read or decode the text again",
+    )  # fmt: skip
+
+
+def shown(number: int) -> str:
+    """Return a number for a message: of a very long one only its size, since Python does not print it."""
+    return (
+        str(number)
+        if abs(number) < 10**40
+        else f"a number of about {number.bit_length() * 30103 // 100000} digits"
+    )
+
+
 def closest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is most like a name, if any is much like it; case does not count."""
     folded = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(name.lower(), list(folded), n=1)
+    close = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=ALIKE)
     return folded[close[0]] if close else None
 
 
@@ -112,13 +171,31 @@ def _point_at(text: str, span: Span) -> list[str]:
     before = text[:start]
     line = before.count("\n") + 1
     column = start - (before.rfind("\n") + 1)
-    shown = text.split("\n")[line - 1].replace("\t", " ").rstrip("\r")
-    marked = shown[column : column + max(1, span.end - start)] or " "
+    whole = text.split("\n")[line - 1].replace("\t", " ").rstrip("\r")
+    shown, place = _around(whole, column)
+    marked = shown[place : place + max(1, span.end - start)] or " "
     return [
         f"  line {line}, column {column + 1}",
         f"  | {shown}",
-        f"  | {' ' * _width(shown[:column])}{'^' * _width(marked)}",
+        f"  | {' ' * _width(shown[:place])}{'^' * _width(marked)}",
     ]
+
+
+def _around(line: str, column: int) -> tuple[str, int]:
+    """Return the part of a line that holds a column, and where the column is in that part."""
+    if len(line) <= WIDEST:
+        return line, column
+    first = min(max(0, column - WIDEST // 2), len(line) - WIDEST)
+    last = first + WIDEST
+    before, after = "…" * (first > 0), "…" * (last < len(line))
+    return f"{before}{line[first:last]}{after}", column - first + len(before)
+
+
+def _cut(text: str) -> str:
+    """Return a text without its middle where it is longer than a message should be."""
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[: LONGEST * 3 // 4]} … {text[-LONGEST // 5 :]}"
 
 
 def _width(text: str) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from cerise.engines.base import Options
-from cerise.errors import BindError, DataError, UnsupportedError
+from cerise.errors import BindError, DataError, StoreError, UnsupportedError, refuse_surrogates
 from cerise.events import Schema
 from cerise.kinds import plain_schema, plain_table
 from cerise.lang import sase
@@ -70,9 +72,13 @@ class Given:
         queries = [query] if isinstance(query, str | Query | Draft | Variable) else query
         if not isinstance(queries, Sequence) or not queries:
             what = "an empty list" if isinstance(query, Sequence) else f"a {query.__class__.__name__}"
-            raise UnsupportedError(f"{what} is no query", hint="give SASE+ text, seq(…), or a list of these")
-        schema = _known(settled, roles)
-        bounds = tuple(bind(parse(each), schema, roles.params) for each in queries)
+            raise UnsupportedError(
+                f"{what} is not a query", hint="give SASE+ text, seq(…), or a list of these"
+            )
+        parsed = [parse(each) for each in queries]
+        with _telling_of_the_index(events):
+            schema = _known(settled, roles)
+            bounds = tuple(bind(each, schema, roles.params) for each in parsed)
         return cls(settled, bounds, options, scan)
 
     @property
@@ -110,7 +116,8 @@ class GivenRows:
         clause = match_recognize.parse_alone(text, dialect)
         if not is_spark(settled):
             try:
-                bound = match_recognize.bind_rows(clause, _columns(settled))
+                with _telling_of_the_index(events):
+                    bound = match_recognize.bind_rows(clause, _columns(settled))
             except UnsupportedError:
                 if isinstance(settled, pa.Table):
                     raise
@@ -135,15 +142,51 @@ def is_sql(query: Any) -> bool:
     return match_recognize.mentions_match_recognize(query)
 
 
+def asks_sql(query: Any, roles: Roles, dialect: str) -> bool:
+    """Whether a query is SQL.
+
+    Raises:
+        UnsupportedError: an argument has no meaning in the language of the query.
+    """
+    if is_sql(query):
+        reject_roles(roles)
+        return True
+    if dialect != "standard":
+        raise UnsupportedError(
+            f"dialect={dialect!r} has no meaning for SASE+", hint="leave it out: it chooses defaults of SQL"
+        )
+    return False
+
+
 def reject_roles(roles: Roles) -> None:
     """Refuse what SQL says itself."""
-    given = {"type": roles.type, "key": roles.key, "order": roles.order, "params": roles.params}
-    for name, value in given.items():
-        if value:
+    for name, said in _SAID_BY_SQL.items():
+        if getattr(roles, name):
             raise UnsupportedError(
-                f"{name}= has no meaning for MATCH_RECOGNIZE",
-                hint="say it in PARTITION BY, ORDER BY or DEFINE",
+                f"{name}= has no meaning for MATCH_RECOGNIZE", hint=f"leave it out: {said}"
             )
+
+
+_SAID_BY_SQL = {
+    "time": "ORDER BY says when a row happened",
+    "type": "DEFINE compares the column: A AS kind = 'login'",
+    "key": "PARTITION BY names the columns",
+    "order": "ORDER BY names all columns that order rows",
+    "params": "write the values into the statement",
+}
+
+
+def require_session(spark: Any) -> None:
+    """Refuse what is not a Spark session, where SQL looks for tables."""
+    if callable(getattr(spark, "sql", None)) and is_spark(spark):
+        return
+    name = spark.__class__.__name__
+    hint = "cerise.find(table, 'SELECT * FROM t MATCH_RECOGNIZE (…)') looks in one table without a session"
+    if is_spark(spark):
+        hint = f"df.createOrReplaceTempView('t'), then cerise.sql(df.sparkSession, '… FROM t …'); or {hint}"
+    elif isinstance(spark, str):
+        hint = "give the session first, then the statement: cerise.sql(spark, 'SELECT …')"
+    raise UnsupportedError(f"cerise.sql looks for tables in a Spark session, not in a {name}", hint=hint)
 
 
 def parse(query: Any) -> Query:
@@ -155,9 +198,31 @@ def parse(query: Any) -> Query:
             return finished
         case Variable():
             return seq(query).query
+        case str() if _SQL.match(query):
+            raise _not_alone(query)
         case str():
             return sase.parse(query)
-    raise UnsupportedError(f"a {query.__class__.__name__} is no query", hint="give SASE+ text, or seq(…)")
+    raise UnsupportedError(
+        f"a {query.__class__.__name__} is not a query",
+        hint="give SASE+ text, or seq(…); verbs take the events first, then the query",
+    )
+
+
+_SQL = re.compile(r"\s*(SELECT|WITH|FROM|VALUES|CREATE)\b", re.IGNORECASE)
+_QUERY = re.compile(r"\s*(PATTERN\b|SELECT\s|WITH\s.*\bSELECT\s)", re.IGNORECASE | re.DOTALL)
+
+
+def _not_alone(text: str) -> UnsupportedError:
+    """Return the error for SQL that a verb cannot take: without a clause, or among other queries."""
+    if is_sql(text):
+        return UnsupportedError(
+            "SQL stands where only SASE+ can", hint="ask it alone, by find, run, count, explain or schema"
+        )
+    return UnsupportedError(
+        "the SQL has no MATCH_RECOGNIZE",
+        hint="write SELECT * FROM t MATCH_RECOGNIZE (…), or a SASE+ query, PATTERN SEQ(…); "
+        "cerise.sql(spark, …) runs any statement",
+    )
 
 
 def settle(events: Any, version: int | None = None) -> tuple[Any, str | None]:
@@ -165,6 +230,11 @@ def settle(events: Any, version: int | None = None) -> tuple[Any, str | None]:
 
     A schema in the place of events stays a schema: `schema` and `explain` need no more.
     """
+    if isinstance(events, str) and _QUERY.match(events):
+        raise UnsupportedError(
+            "a query stands where events are expected",
+            hint="find, run, count and explain take the events first, then the query; schema the query first",
+        )
     if isinstance(events, str | Path):
         return _at(str(events), version)
     if version is not None:
@@ -183,8 +253,14 @@ def _at(path: str, version: int | None) -> tuple[Any, str | None]:
     """Return the files at a path; as Spark reads them where Python cannot."""
     from cerise.store.lake import NotDirect, open_lake
 
+    refuse_surrogates(path, StoreError, "the path")
     try:
         return open_lake(path, version), None
+    except StoreError as error:
+        if not re.fullmatch(r"\w+(\.\w+){0,2}", path) or Path(path).exists():
+            raise
+        hint = f"{error.hint or 'is the path right?'} A table of Spark is spark.table({path!r})"
+        raise StoreError(error.problem, hint=hint) from None
     except NotDirect as reason:
         from cerise.spark import frames
 
@@ -232,10 +308,32 @@ def _arrow(events: Any) -> pa.Table:
         raise DataError(
             f"the {name} does not become an Arrow table: {error}", hint="mend or drop the column"
         ) from error
-    raise UnsupportedError(
-        f"cannot find patterns in a {events.__class__.__name__}",
-        hint="give a Spark DataFrame, or a table that speaks Arrow: pyarrow, pandas, Polars, a DuckDB result",
-    )
+    name = events.__class__.__name__
+    raise UnsupportedError(f"cannot find patterns in a {name}", hint=_INSTEAD.get(name, _TABLES))
+
+
+_TABLES = "give a Spark DataFrame, or a table that speaks Arrow: pyarrow, pandas, Polars, a DuckDB result"
+_INSTEAD = {
+    "Store": "a store finds by itself: store.find_local(query), or store.find(query) on Spark",
+    "LazyFrame": "collect it first: frame.collect()",
+    "SparkSession": "give one of its tables: spark.table('…'); cerise.sql(spark, …) takes SQL",
+}
+
+
+@contextmanager
+def _telling_of_the_index(events: Any) -> Iterator[None]:
+    """Say of a column that is not there, where it is the index of a pandas frame, how to make it one."""
+    try:
+        yield
+    except BindError as error:
+        index = getattr(events, "index", None)
+        names = [f"'{name}'" for name in getattr(index, "names", ()) if name is not None]
+        missing = "not in the events" in error.problem or "unknown column" in error.problem
+        held = [name for name in names if name in error.problem]
+        if not missing or not (held or (not names and type(index).__name__ == "DatetimeIndex")):
+            raise
+        hint = f"{held[0] if held else 'the time'} is the index of the DataFrame: give frame.reset_index()"
+        raise type(error)(error.problem, span=error.span, text=error.text, hint=hint) from None
 
 
 def reject_schema(events: Any) -> None:

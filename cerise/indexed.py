@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -16,9 +15,9 @@ from cerise.engines.base import Options
 from cerise.engines.choose import choose, reasons
 from cerise.engines.rows.run import explained as explained_rows
 from cerise.engines.several import Queries
-from cerise.errors import CeriseWarning, UnsupportedError
+from cerise.errors import UnsupportedError, warn
 from cerise.events import Schema
-from cerise.given import AnyQuery, Columns, Params, is_spark, is_sql, parse
+from cerise.given import AnyQuery, Columns, Params, Roles, asks_sql, is_spark, parse
 from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound
 from cerise.pattern.rows import BoundRows
@@ -154,9 +153,12 @@ class Store:
         engine: str | None = None,
         options: Options | None = None,
         version: int | None = None,
+        dialect: str = "standard",
     ) -> Any:
         """Find the matches of a query, or of several, as a Spark DataFrame. See `cerise.find`."""
-        return self.run(query, params=params, engine=engine, options=options, version=version).matches
+        return self.run(
+            query, params=params, engine=engine, options=options, version=version, dialect=dialect
+        ).matches
 
     def run(
         self,
@@ -166,13 +168,15 @@ class Store:
         engine: str | None = None,
         options: Options | None = None,
         version: int | None = None,
+        dialect: str = "standard",
     ) -> Found:
         """Find the matches of a query as a Spark DataFrame, and keep account of what is done."""
         from cerise.spark import store
 
         view, options = self._now(version), _options(options, engine)
-        if is_sql(query):
-            return Found(*store.find_rows(view, self._clause(str(query), view), view.roles, options))
+        if _asks_sql(query, params, dialect):
+            clause = self._clause(str(query), view, dialect)
+            return Found(*store.find_rows(view, clause, view.roles, options))
         return Found(*store.find(view, self._bound(query, view, params, options), options))
 
     def count(
@@ -183,13 +187,14 @@ class Store:
         engine: str | None = None,
         options: Options | None = None,
         version: int | None = None,
+        dialect: str = "standard",
     ) -> int:
         """Count the matches of a query on Spark without making them; of SQL, the rows of the result."""
         from cerise.spark import store
 
         view, options = self._now(version), _options(options, engine)
-        if is_sql(query):
-            return int(self.find(query, options=options, version=version).count())
+        if _asks_sql(query, params, dialect):
+            return int(self.find(query, options=options, version=version, dialect=dialect).count())
         return store.count(view, self._bound(counting(query), view, params, options)[0], options)
 
     def find_local(
@@ -200,9 +205,12 @@ class Store:
         engine: str | None = None,
         options: Options | None = None,
         version: int | None = None,
+        dialect: str = "standard",
     ) -> pa.Table:
         """Find the matches of a query, or of several, in this process, without Spark."""
-        return self.run_local(query, params=params, engine=engine, options=options, version=version).matches
+        return self.run_local(
+            query, params=params, engine=engine, options=options, version=version, dialect=dialect
+        ).matches
 
     def run_local(
         self,
@@ -212,6 +220,7 @@ class Store:
         engine: str | None = None,
         options: Options | None = None,
         version: int | None = None,
+        dialect: str = "standard",
         filtering: Filtering | None = None,
     ) -> Found:
         """Find the matches of a query in this process, and keep account of what is done.
@@ -222,11 +231,12 @@ class Store:
             engine: as in `cerise.find`.
             options: as in `cerise.find`.
             version: which version of the store; the newest by default.
+            dialect: as in `cerise.find`.
             filtering: how events are filtered, for experiments.
         """
         view, options = self._now(version), _options(options, engine)
-        if is_sql(query):
-            clause = self._clause(str(query), view)
+        if _asks_sql(query, params, dialect):
+            clause = self._clause(str(query), view, dialect)
             return Found(*run_rows_view(view, clause, _roles(view), options, filtering))
         bounds = self._bound(query, view, params, options)
         if len(bounds) == 1:
@@ -244,54 +254,63 @@ class Store:
         engine: str | None = None,
         options: Options | None = None,
         version: int | None = None,
+        dialect: str = "standard",
     ) -> int:
         """Count the matches of a query in this process, without making them; of SQL, the rows."""
-        if is_sql(query):
-            return len(self.find_local(query, engine=engine, options=options, version=version))
+        if _asks_sql(query, params, dialect):
+            found = self.find_local(query, engine=engine, options=options, version=version, dialect=dialect)
+            return len(found)
         found = self.find_local(
             counting(query), params=params, engine=engine, options=options, version=version
         )
         return int(Decimal(found.column(0)[0].as_py()))
 
-    def candidates(self, query: AnyQuery, *, params: Params | None = None, version: int | None = None) -> Any:
+    def candidates(
+        self,
+        query: AnyQuery,
+        *,
+        params: Params | None = None,
+        version: int | None = None,
+        dialect: str = "standard",
+    ) -> Any:
         """Return the events that can be part of a match, for any other engine, as a Spark DataFrame."""
         from cerise.spark import store
 
         view = self._now(version)
-        way, wants = self._candidates(query, view, params)
+        way, wants = self._candidates(query, view, params, dialect)
         return store.candidates(view, way, wants)
 
     def candidates_local(
-        self, query: AnyQuery, *, params: Params | None = None, version: int | None = None
+        self,
+        query: AnyQuery,
+        *,
+        params: Params | None = None,
+        version: int | None = None,
+        dialect: str = "standard",
     ) -> pa.Table:
         """Return the events that can be part of a match, in stream order, for any other engine."""
         view = self._now(version)
-        return gathered(Finder(view, *self._candidates(query, view, params)))
+        return gathered(Finder(view, *self._candidates(query, view, params, dialect)))
 
     def explain(
         self,
-        query: AnyQuery,
+        query: AnyQuery | Sequence[AnyQuery],
         *,
         params: Params | None = None,
         engine: str | None = None,
         options: Options | None = None,
         version: int | None = None,
+        dialect: str = "standard",
     ) -> str:
-        """Say how a query would be run; nothing but the synopsis of the index is read."""
+        """Say how a query, or each of several, would be run; only the synopsis of the index is read."""
         view, options = self._now(version), _options(options, engine)
-        if is_sql(query):
-            clause = self._clause(str(query), view)
+        if _asks_sql(query, params, dialect):
+            clause = self._clause(str(query), view, dialect)
             way = way_for(view, asked_rows(clause, _roles(view), view.known), Filtering())
             facts = {**situation(view, way), **explained_rows(clause, options)}
             return "\n".join(f"{name:<10} {text}" for name, text in facts.items())
-        (bound,) = self._bound(query, view, params, options)
-        chosen = choose(bound, options)
-        facts = {
-            **situation(view, way_of(view, [bound])),
-            "engine": f"{chosen.name} ({reasons(bound, options)})",
-            **chosen.explain(bound),
-        }
-        return describe(bound, facts)
+        bounds = self._bound(query, view, params, options)
+        return "\n\n".join(_explained(view, bound, options) for bound in bounds)
 
     # ---- what a query meets
 
@@ -307,22 +326,24 @@ class Store:
         several = query if isinstance(query, Sequence) and not isinstance(query, str) else [query]
         if not several:
             raise UnsupportedError(
-                "an empty list is no query", hint="give SASE+ text, seq(…), or a list of these"
+                "an empty list is not a query", hint="give SASE+ text, seq(…), or a list of these"
             )
         bounds = tuple(bind(parse(each), _roles(view), params) for each in several)
         for bound in bounds:
             _check(bound, options)
         return bounds
 
-    def _clause(self, text: str, view: View) -> BoundRows:
+    def _clause(self, text: str, view: View, dialect: str) -> BoundRows:
         from cerise.lang import match_recognize  # brings sqlglot
 
-        return match_recognize.bind_rows(match_recognize.parse_alone(text, "standard"), view.columns)
+        return match_recognize.bind_rows(match_recognize.parse_alone(text, dialect), view.columns)
 
-    def _candidates(self, query: AnyQuery, view: View, params: Params | None) -> tuple[Way, Wants]:
+    def _candidates(
+        self, query: AnyQuery, view: View, params: Params | None, dialect: str
+    ) -> tuple[Way, Wants]:
         roles = _roles(view)
-        if is_sql(query):
-            clause = self._clause(str(query), view)
+        if _asks_sql(query, params, dialect):
+            clause = self._clause(str(query), view, dialect)
             way = way_for(view, asked_rows(clause, roles, view.known), Filtering())
             needed = None
         else:
@@ -364,6 +385,20 @@ def index(
     )
 
 
+def _asks_sql(query: Any, params: Params | None, dialect: str) -> bool:
+    return asks_sql(query, Roles(None, params=params), dialect)
+
+
+def _explained(view: View, bound: Bound, options: Options) -> str:
+    chosen = choose(bound, options)
+    facts = {
+        **situation(view, way_of(view, [bound])),
+        "engine": f"{chosen.name} ({reasons(bound, options)})",
+        **chosen.explain(bound),
+    }
+    return describe(bound, facts)
+
+
 def _roles(view: View) -> Schema:
     """Return which column plays which part; the sequence of arrival is nobody's to see."""
     return replace(view.roles, columns=view.columns)
@@ -375,10 +410,7 @@ def _check(bound: Bound, options: Options) -> None:
             "a query over the matches of another reads no events of the store",
             hint="find the first query's matches, and give them to cerise.find",
         )
-    for text in bound.warnings:
-        if options.strict:
-            raise UnsupportedError(text, hint="Options(strict=True) makes this warning an error")
-        warnings.warn(text, CeriseWarning, stacklevel=4)
+    warn(bound.warnings, strict=options.strict)
 
 
 def _options(options: Options | None, engine: str | None) -> Options:

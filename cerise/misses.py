@@ -22,7 +22,7 @@ from cerise.given import (
     GivenRows,
     Params,
     Roles,
-    is_sql,
+    asks_sql,
     one,
     reject_roles,
     reject_schema,
@@ -76,8 +76,7 @@ def explain_misses(
         from cerise.spark import frames
 
         events = frames.read(str(events), None, "explain_misses reads files by Spark")
-    if is_sql(query):
-        reject_roles(roles)
+    if asks_sql(query, roles, dialect):
         return _missed_rows(GivenRows.of(events, str(query), options, dialect=dialect), asked)
     return _missed(Given.of(events, query, roles, options), asked)
 

@@ -250,7 +250,7 @@ def test_a_variable_alone_and_whole_events() -> None:
     assert str(draft) == cerise.show(draft) == cerise.show(str(draft))
     (row,) = find(draft, params={"w": 5}).to_pylist()
     assert (row["first"], row["x"]) == ({"type": "A", "t": 1, "x": 5}, 10)
-    with pytest.raises(cerise.UnsupportedError, match="int is no query"):
+    with pytest.raises(cerise.UnsupportedError, match="int is not a query"):
         find(3)
 
 

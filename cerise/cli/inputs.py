@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cerise.errors import CeriseError, StoreError
+from cerise.errors import CeriseError, StoreError, UnsupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 QUERY_FILES = (".sase", ".cer", ".txt", ".sql")
+LONGEST_NUMBER = 100  # characters
 SECONDS = {"millisecond": 0.001, "second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 
 
@@ -31,9 +32,22 @@ def query_text(query: str) -> str:
             return Path(query).read_text("utf-8")
         except (OSError, UnicodeError) as error:
             raise StoreError(f"cannot read the query in {query}: {error}") from error
+    if query.startswith("/dev/") and Path(query).exists():
+        raise StoreError(f"{query} is not a regular file", hint="- reads a query from standard input")
     if query.endswith(QUERY_FILES) and not query.lstrip().upper().startswith("PATTERN"):
         raise StoreError(f"there is no file {query}", hint="give a query, or the path of a file with one")
     return query
+
+
+def sase_text(query: str) -> str:
+    """Return the text of a SASE+ query; SQL has a command of its own."""
+    text = query_text(query)
+    if re.match(r"\s*(--[^\n]*\n\s*)*(SELECT|WITH|FROM|CREATE)\b", text, re.IGNORECASE):
+        raise UnsupportedError(
+            "the query is SQL, and this command takes SASE+",
+            hint="cerise sql 'SELECT …' --table NAME=PATH runs SQL; SASE+ starts with PATTERN",
+        )
+    return text
 
 
 # ---- parameters
@@ -62,6 +76,12 @@ def value_of(text: str) -> Any:
     return text
 
 
+def _whole(text: str) -> int:
+    if len(text) > LONGEST_NUMBER:
+        raise CeriseError(f"a parameter of {len(text):,} digits does not fit into 64 bits", hint="write 1e30")
+    return int(text)
+
+
 def _duration(text: str) -> dt.timedelta:
     number, unit = text.split()
     return dt.timedelta(seconds=float(number) * SECONDS[unit.lower().removesuffix("s")])
@@ -69,7 +89,7 @@ def _duration(text: str) -> dt.timedelta:
 
 _READINGS: tuple[tuple[str, Callable[[str], Any]], ...] = (
     (r"'.*'", lambda text: text[1:-1].replace("''", "'")),
-    (r"[+-]?\d+", int),
+    (r"[+-]?\d+", _whole),
     (r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", float),
     (r"true|false", lambda text: text.lower() == "true"),
     (r"null", lambda _: None),

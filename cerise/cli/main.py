@@ -36,7 +36,7 @@ from cerise.cli.options import (
     Written,
 )
 from cerise.cli.terminal import Commands, errors, working
-from cerise.errors import BindError, CeriseError, did_you_mean
+from cerise.errors import BindError, CeriseError, StoreError, did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,7 +114,7 @@ def run(  # noqa: PLR0913  a command's options are its parameters
     )  # fmt: skip
     wanted = out.Wanted.of(form and form.value, output, limit_rows)
     values = inputs.params(param or ())
-    parsed = sase.parse(inputs.query_text(query))
+    parsed = sase.parse(inputs.sase_text(query))
     started = clock.perf_counter()
     with working(f"reading {events}"):
         found = source.on_spark() if spark else source.table()
@@ -148,7 +148,7 @@ def check(  # noqa: PLR0913  a command's options are its parameters
     """
     from cerise.lang import sase
 
-    parsed = sase.parse(inputs.query_text(query))
+    parsed = sase.parse(inputs.sase_text(query))
     if events is None:
         typer.echo("ok: the query parses; give --events and --time to check its names and types too")
         return
@@ -189,7 +189,7 @@ def explain(  # noqa: PLR0913  a command's options are its parameters
         events, time, kind, inputs.names(key or ()), inputs.names(order or ()),
         inputs.names([columns or ""]), not no_header, delimiter, timestamp_format,
     )  # fmt: skip
-    parsed = api.parse(inputs.query_text(query))
+    parsed = api.parse(inputs.sase_text(query))
     table = source.table()
     if inputs.is_untyped(table):
         raise CeriseError(
@@ -269,10 +269,14 @@ def generate(
 
     with Progress(console=errors(), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task(f"writing {name}", total=events)
-        data.write(
-            name, path, events, seed=seed, files=files, overwrite=overwrite,
-            progress=lambda done: bar.update(task, completed=done),
-        )  # fmt: skip
+        try:
+            data.write(
+                name, path, events, seed=seed, files=files, overwrite=overwrite,
+                progress=lambda done: bar.update(task, completed=done),
+            )  # fmt: skip
+        except StoreError as error:
+            hint = (error.hint or "").replace("overwrite=True", "--overwrite")
+            raise StoreError(error.problem, hint=hint) from error
     typer.echo(f"wrote {events:,} events to {path}")
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cerise.errors import BindError, ParseError, did_you_mean
+from cerise.errors import BindError, ParseError, did_you_mean, refuse_surrogates
 from cerise.events import Path
 from cerise.lang.sase import parse
 from cerise.lang.sase_nodes import OUTPUTS, STRATEGIES
@@ -157,6 +157,8 @@ class Draft:
         }
         if not values:
             raise BindError("nothing to return", hint="leave returns() out to return the events")
+        for name in values:
+            _check_name(name, "a column")
         if MATCHES in values.values():
             raise BindError("count() of matches is no column of each", hint="use totals(n=count())")
         items = tuple(Item(value, name) for name, value in values.items())
@@ -178,6 +180,8 @@ class Draft:
             raise BindError(f"no totals are per '{per}'", hint=did_you_mean(word, PER))
         if not columns:
             raise BindError("nothing to return", hint="say what to aggregate: totals(n=count())")
+        for name in columns:
+            _check_name(name, "a column")
         items = tuple(_total(name, term) for name, term in columns.items())
         return Draft(replace(self.query, returns=Totals(items, PER[word])))
 
@@ -237,6 +241,7 @@ def _check_number(value: Any, least: int, what: str) -> None:
 def _check_name(name: Any, what: str) -> None:
     if not isinstance(name, str) or not name:
         raise BindError(f"{name!r} is no name for {what}")
+    refuse_surrogates(name, BindError, f"the name of {what}")
 
 
 def _path(column: Any) -> Path:

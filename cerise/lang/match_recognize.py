@@ -13,7 +13,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from cerise.errors import BindError, CeriseError, ParseError, Span, UnsupportedError
+from cerise.errors import BindError, CeriseError, ParseError, Span, UnsupportedError, refuse_surrogates
 from cerise.lang.match_recognize_bind import Input, bind_parts
 from cerise.lang.match_recognize_clause import Parts, parse_parts
 from cerise.lang.match_recognize_rows import Host
@@ -178,6 +178,7 @@ def parse_statement(text: str, dialect: str = "standard") -> Statement:
     Raises:
         ParseError: with the place and a hint.
     """
+    refuse_surrogates(text, ParseError, "the statement")
     if dialect not in DIALECTS:
         raise ParseError(f"unknown dialect '{dialect}'", hint=f"known: {', '.join(DIALECTS)}")
     if not mentions_match_recognize(text):

@@ -12,6 +12,7 @@ from cerise.errors import BindError, Span, UnsupportedError, did_you_mean
 from cerise.kinds import COMPUTABLE, NUMBERS, Kind
 from cerise.lang.match_recognize_exprs import Function, Node, function_of, inside, is_query, path_of
 from cerise.lang.match_recognize_rows import Rows, folded, stripped
+from cerise.lang.sase_exprs import whole_number
 from cerise.pattern.expr import Attr
 from cerise.pattern.rows import CLASSIFIER, MatchNumber, MatchStatus, Nav, RowAgg
 
@@ -222,7 +223,7 @@ def _arguments(function: Function, node: Node, place: Place, *, default: int) ->
         raise BindError(
             f"how many rows {title} moves is a constant", span=place.rows.span(offset) or span, hint=hint
         )
-    return operand, int(offset.this)
+    return operand, whole_number(offset.this, place.rows.span(offset) or span)
 
 
 def _operand(nodes: Sequence[Node], title: str, call: Node, place: Place) -> tuple[str, str | None]:

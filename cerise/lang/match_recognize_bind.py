@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from cerise.errors import BindError, ParseError, Span, did_you_mean
-from cerise.kinds import MOMENTS, Kind
+from cerise.kinds import INT64_MAX, MOMENTS, Kind
 from cerise.lang.match_recognize_atoms import Place, refuse_in_rows
 from cerise.lang.match_recognize_clause import Given, Parts, Piece
 from cerise.lang.match_recognize_conditions import bind_condition, bind_measure
@@ -18,7 +18,7 @@ from cerise.lang.match_recognize_labels import spread_labels
 from cerise.lang.match_recognize_rows import Host, Rows
 from cerise.lang.match_recognize_terms import microseconds
 from cerise.lang.match_recognize_words import fold, pointing_at
-from cerise.lang.sase_exprs import Name
+from cerise.lang.sase_exprs import Name, whole_number
 from cerise.pattern.rows import (
     BoundRows,
     Condition,
@@ -214,7 +214,10 @@ def _within(parts: Parts, order: tuple[Order, ...], rows: Rows, *, flink: bool) 
         raise BindError(
             f"'{order[0].column}' is {kind.value if kind else ''}: WITHIN takes {wanted}", span=span
         )
-    return Extent(int(size), flink, parts.within.timeouts)
+    length = size if isinstance(size, int) else whole_number(size, span)
+    if length > INT64_MAX:
+        raise BindError("WITHIN does not fit into 64 bits", span=span, hint="leave WITHIN out")
+    return Extent(length, flink, parts.within.timeouts)
 
 
 def _length(piece: Piece, span: Span) -> int | str:

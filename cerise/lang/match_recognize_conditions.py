@@ -14,7 +14,7 @@ from cerise.kinds import COMPUTABLE, Kind
 from cerise.lang.match_recognize_atoms import SPECIAL, Place, atom_of
 from cerise.lang.match_recognize_exprs import Node, column, function_of, inside, render
 from cerise.lang.match_recognize_rows import Rows, checked, stripped
-from cerise.lang.match_recognize_terms import Beyond, convert
+from cerise.lang.match_recognize_terms import Beyond, Nowhere, convert
 from cerise.pattern.expr import Attr, Call, Expr, attributes
 from cerise.pattern.rows import Measure, Nav
 
@@ -131,5 +131,9 @@ def _measured(tree: Node, place: Place) -> Expr | None:
         if not isinstance(expr, Attr):
             _check_operands(expr, place.rows, None)
         return expr
+    except Nowhere as nowhere:
+        if place.rows.host is None:
+            raise nowhere.error from None
+        return None
     except Beyond:
         return None

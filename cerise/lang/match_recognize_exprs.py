@@ -14,12 +14,17 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError as SqlglotError
 from sqlglot.errors import TokenError
 
-from cerise.errors import ParseError, Span
+from cerise.errors import CeriseError, ParseError, Span
 from cerise.lang.match_recognize_clause import Piece
 from cerise.lang.match_recognize_words import misspelt, pair_brackets, read_words
 
 Node = exp.Expression
 SPARK = Dialect.get_or_raise("spark")
+SPARK_FUNCTIONS = frozenset(SPARK.parser_class.FUNCTIONS) | frozenset(
+    """AES_DECRYPT AES_ENCRYPT ATAN2 BASE64 BIN BROUND CBRT CONV CRC32 E FACTORIAL FORMAT_NUMBER HASH HYPOT
+    INPUT_FILE_NAME LUHN_CHECK MASK NANVL NEGATIVE PI PMOD POSITIVE RINT SIGNUM TRY_ADD TRY_DIVIDE
+    TRY_MULTIPLY TRY_SUBTRACT TYPEOF UUID WIDTH_BUCKET XXHASH64""".split()
+)
 _MARK = "f:"  # how the name of a function starts: then RUNNING, FINAL or nothing, and its name
 _SYNTAX = frozenset(
     """AND OR NOT IN EXISTS ANY ALL SOME BETWEEN LIKE ILIKE RLIKE REGEXP IS CASE WHEN THEN ELSE END FILTER
@@ -61,6 +66,11 @@ def parse_sql(text: str, span: Span, piece: Piece | None = None) -> Node:
         raise near or _explain(error, span) from None
     except RecursionError:
         raise ParseError("the expression nests too deeply", span=span) from None
+    except CeriseError:
+        raise
+    except Exception as error:  # sqlglot stumbles over words in odd places, by errors of any kind
+        near = misspelt(piece.words) if piece else None
+        raise near or ParseError("this is not an expression", span=span, hint=_QUOTE) from error
     if not isinstance(tree, Node) or tree.find(exp.Command):
         raise ParseError("this is no expression", span=span, hint=_QUOTE)
     for name in tree.find_all(exp.Identifier):

@@ -10,6 +10,7 @@ from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken, VisitError
 
 from cerise.errors import BindError, CeriseError, ParseError, Span, UnsupportedError
+from cerise.lang.sase_exprs import whole_number
 from cerise.pattern.rows import Alternation, Anchor, Concat, Excluded, Label, Permute, Quantified, RowPattern
 
 LONGEST_PERMUTE = 8  # 40 320 orders
@@ -40,6 +41,8 @@ def parse_pattern(text: str, span: Span) -> RowPattern:
     except VisitError as error:
         if isinstance(error.orig_exc, CeriseError):
             raise error.orig_exc from None
+        if isinstance(error.orig_exc, RecursionError):
+            raise ParseError("the pattern nests too deeply", span=span) from None
         raise
     except RecursionError:
         raise ParseError("the pattern nests too deeply", span=span) from None
@@ -118,13 +121,15 @@ class _Nodes(Transformer[Token, Any]):
     def maybe(self, _meta: Any, _children: list[Any]) -> _Range:
         return 0, 1
 
-    def exactly(self, _meta: Any, children: list[Token]) -> _Range:
-        return int(children[0]), int(children[0])
+    def exactly(self, meta: Any, children: list[Token]) -> _Range:
+        times = whole_number(children[0], self._span(meta))
+        return times, times
 
-    def between(self, _meta: Any, children: list[Token]) -> _Range:
+    def between(self, meta: Any, children: list[Token]) -> _Range:
         comma = next(i for i, token in enumerate(children) if token.type == "COMMA")
         low, high = children[:comma], children[comma + 1 :]
-        return int(low[0]) if low else 0, int(high[0]) if high else None
+        span = self._span(meta)
+        return whole_number(low[0], span) if low else 0, whole_number(high[0], span) if high else None
 
 
 def _explain(error: UnexpectedInput, text: str, span: Span) -> ParseError:

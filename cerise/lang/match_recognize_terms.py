@@ -5,15 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from sqlglot import exp
 
-from cerise.errors import CeriseError, Span, UnsupportedError
-from cerise.kinds import Kind
-from cerise.lang.match_recognize_exprs import Function, Node, function_of
-from cerise.lang.sase_exprs import UNITS_US, check_like
+from cerise.errors import BindError, CeriseError, Span, UnsupportedError, closest
+from cerise.kinds import INT64_MAX, Kind
+from cerise.lang.match_recognize_exprs import SPARK_FUNCTIONS, Function, Node, function_of
+from cerise.lang.sase_exprs import UNITS_US, check_like, times, whole_number
 from cerise.pattern.check import FUNCTIONS
 from cerise.pattern.expr import Binary, Call, Cast, Expr, In, IsNull, Like, Literal, Param, Unary
 from cerise.pattern.resolve import literal
@@ -27,6 +26,10 @@ class Beyond(Exception):
     def __init__(self, error: CeriseError) -> None:
         super().__init__(error.problem)
         self.error = error
+
+
+class Nowhere(Beyond):
+    """Neither Cerise nor Spark is known to compute it."""
 
 
 _BINARY: dict[type[Node], str] = {
@@ -96,8 +99,17 @@ def convert(node: Node, inner: Convert, span: Span | None) -> Expr:
 def beyond(node: Node, span: Span | None) -> Beyond:
     """Return the exception for a node that Cerise does not compute."""
     function = function_of(node)
-    what = f"the function {function.name}" if function else "this expression"
-    return _needs_spark(what, span)
+    return _of_spark(function.name, span) if function else _needs_spark("this expression", span)
+
+
+def _of_spark(function: str, span: Span | None) -> Beyond:
+    """Return the exception for a function that Cerise has not: Spark has it, or nothing known has."""
+    if function.upper() in SPARK_FUNCTIONS:
+        return _needs_spark(f"the function {function}", span)
+    meant = closest(function, (*FUNCTIONS, *_ALIASES, *map(str.lower, SPARK_FUNCTIONS)))
+    known = f"did you mean '{meant}'?" if meant else f"known: {', '.join(sorted(FUNCTIONS))}"
+    hint = f"{known}; functions of a Spark session are there in cerise.sql"
+    return Nowhere(UnsupportedError(f"unknown function '{function}'", span=span, hint=hint))
 
 
 def _needs_spark(what: str, span: Span | None) -> Beyond:
@@ -122,7 +134,7 @@ def _constant(node: Node, span: Span | None) -> Expr:
             text = "".join(str(each.this) for each in node.expressions)  # 'a' 'b' is one text
             return Literal(text, Kind.STRING, span)
         case exp.Literal() if str(node.this).isdigit():
-            return Literal(int(node.this), Kind.INT, span)
+            return Literal(whole_number(node.this, span), Kind.INT, span)
         case exp.Literal():
             return Literal(float(node.this), Kind.FLOAT, span)
     raise beyond(node, span)
@@ -209,12 +221,13 @@ def _call(function: Function, inner: Convert, span: Span | None) -> Expr:
         case "coalesce", (arg,):
             return arg
     if name not in FUNCTIONS:
-        raise _needs_spark(f"the function {function.name}", span)
+        raise _of_spark(function.name, span)
     return Call(name, args, span)
 
 
 # ---- durations
 
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 _SPAN_UNITS = ("DAY", "HOUR", "MINUTE", "SECOND")
 
 
@@ -233,11 +246,12 @@ def microseconds(node: Node) -> int | None:
 
 def _one_unit(number: str, unit: str) -> int | None:
     size = UNITS_US.get(unit) or UNITS_US.get(unit.removesuffix("s"))
-    try:
-        exact = Decimal(number) * size if size else None
-    except InvalidOperation:
+    if size is None or not _NUMBER.fullmatch(number.strip()):
         return None
-    return int(exact) if exact is not None and exact == int(exact) else None
+    exact = times(number.strip(), size)
+    if abs(exact) > INT64_MAX:
+        raise BindError(f"{number} {unit} is too long", hint=f"the longest is {INT64_MAX // size:,} {unit}")
+    return int(exact) if exact == int(exact) else None
 
 
 def _several_units(text: str, first: str, last: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -10,7 +11,7 @@ from importlib.resources import files
 from lark import Lark
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken, VisitError
 
-from cerise.errors import CeriseError, ParseError, Span, closest
+from cerise.errors import CeriseError, ParseError, Span, closest, refuse_surrogates
 from cerise.lang.sase_nodes import Nodes
 from cerise.pattern.query import Query
 
@@ -26,6 +27,14 @@ WORDS = {
     "SLASH": "/", "MODULO": "%", "BANG": "!", "QMARK": "?", "$END": "the end",
     "_IN_ALL": "IN ALL",
 }  # fmt: skip
+_CHOICE = "SASE+ has no CASE: a choice is if(predicate, x, y), and predicates stand after WHERE"
+_REGULAR = "there are no regular expressions: LIKE compares a text with a pattern of % and _"
+INSTEAD = {
+    **dict.fromkeys(("CASE", "WHEN", "THEN", "ELSE", "END"), _CHOICE),
+    **dict.fromkeys(("RLIKE", "REGEXP", "REGEXP_LIKE", "SIMILAR", "GLOB"), _REGULAR),
+    "ILIKE": "lower both sides: lower(a.name) LIKE 'x%'",
+    "SELECT": "this is SQL: write MATCH_RECOGNIZE in it, or a SASE+ query, which starts with PATTERN",
+}  # words of SQL that SASE+ does not have
 
 
 def parse(text: str) -> Query:
@@ -42,6 +51,7 @@ def parse(text: str) -> Query:
 
 @lru_cache(maxsize=KEPT)
 def _parsed(text: str) -> Query:
+    refuse_surrogates(text, ParseError, "the query")
     try:
         tree = _parser().parse(text)
         queries: list[Query] = Nodes().transform(tree)
@@ -108,12 +118,8 @@ def _explain(error: UnexpectedInput, text: str) -> ParseError:
     start, found, expected = _place(error, text)
     if not text.strip():
         return ParseError("the query is empty", hint="start with PATTERN SEQ(…)")
-    for opening, closing, what in (("'", "'", "string"), ('"', '"', "name"), ("/*", "*/", "comment")):
-        if found and text.startswith(opening, start):
-            place = Span(start, len(text))
-            return ParseError(
-                f"the {what} is not closed", span=place, text=text, hint=f"close it with {closing}"
-            )
+    if found and (wrong := _quoted(text, start)) is not None:
+        return wrong
     problem = f"did not expect {found}" if found else "the query ends too early"
     return ParseError(
         problem,
@@ -121,6 +127,23 @@ def _explain(error: UnexpectedInput, text: str) -> ParseError:
         text=text,
         hint=_hint(found, expected),
     )
+
+
+def _quoted(text: str, start: int) -> ParseError | None:
+    """Return what is wrong with quotes at a place: they are not closed, or of the wrong kind."""
+    if (closed := re.compile(r"'((?:[^']|'')*)'").match(text, start)) is not None:
+        inside = closed.group(1).replace("''", "'")
+        return ParseError(
+            "a string stands where no value can", span=Span(start, closed.end()), text=text,
+            hint=f'a type or a name stands in double quotes: "{inside}"',
+        )  # fmt: skip
+    for opening, closing, what in (("'", "'", "string"), ('"', '"', "name"), ("/*", "*/", "comment")):
+        if text.startswith(opening, start):
+            place = Span(start, len(text))
+            return ParseError(
+                f"the {what} is not closed", span=place, text=text, hint=f"close it with {closing}"
+            )
+    return None
 
 
 def _too_deep() -> ParseError:
@@ -147,6 +170,8 @@ def _hint(found: str | None, expected: set[str]) -> str | None:
     if "UNIT" in expected and found and found.strip("'").isalpha():
         unit = closest(found.strip("'"), UNITS)
         return f"did you mean '{unit}'?" if unit else f"known units: {', '.join(UNITS)}"
+    if found and (instead := INSTEAD.get(found.strip("'").upper())) is not None:
+        return instead
     if {"WHERE", "WITHIN"} <= expected and found:
         clause = closest(found.strip("'"), CLAUSES)
         known = f"expected an operator or a clause: {', '.join(CLAUSES)}"

@@ -6,15 +6,15 @@ import datetime as dt
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from decimal import Decimal, DecimalException
 from functools import reduce
 from typing import Any
 
 from lark import Token, Transformer, v_args
 
-from cerise.errors import ParseError, Span, did_you_mean
+from cerise.errors import ParseError, Span, did_you_mean, refuse_surrogates
 from cerise.events import Path
-from cerise.kinds import Kind
+from cerise.kinds import INT64_MAX, Kind
 from cerise.pattern.expr import (
     AGGREGATES,
     Agg,
@@ -35,6 +35,7 @@ from cerise.pattern.expr import (
     rebuild,
 )
 
+LONGEST_NUMBER = 40  # digits of a whole number; what is longer is not even read
 EPOCH = dt.datetime(1970, 1, 1)
 MICROSECOND = dt.timedelta(microseconds=1)
 UNITS_US = {
@@ -149,7 +150,7 @@ class Expressions(Transformer[Token, Any]):
     def literal(self, meta: Any, children: list[Token]) -> Expr:
         text = children[0]
         if text.isdigit():
-            return Literal(int(text), Kind.INT, span_of(meta))
+            return Literal(whole_number(text, span_of(meta)), Kind.INT, span_of(meta))
         return Literal(float(text), Kind.FLOAT, span_of(meta))
 
     def percent(self, meta: Any, children: list[Token]) -> Expr:
@@ -222,6 +223,7 @@ def check_like(pattern: Any, span: Span | None) -> None:
     """Refuse a pattern in which a backslash escapes nothing."""
     if not isinstance(pattern, str):
         raise ParseError(f"LIKE takes a text, not {pattern!r}", span=span)
+    refuse_surrogates(pattern, ParseError, "the pattern of LIKE", span)
     if "\\" in re.sub(r"\\[%_\\]", "", pattern):
         raise ParseError("a stray \\ in LIKE", span=span, hint=r"\ escapes %, _ and \ only")
 
@@ -241,6 +243,28 @@ def text_of(token: Token) -> str:
     return token[1:-1].replace("''", "'")
 
 
+def whole_number(text: str, span: Span | None) -> int:
+    """Return digits as a number.
+
+    Raises:
+        ParseError: there are more than 64 bits can hold.
+    """
+    if len(digits := text.lstrip("0")) > LONGEST_NUMBER:
+        raise ParseError(
+            f"a number of {len(digits):,} digits does not fit into 64 bits", span=span,
+            hint="the largest whole number is 9223372036854775807; write 1e30 for a double",
+        )  # fmt: skip
+    return int(digits or "0")
+
+
+def times(number: str, size: int) -> Decimal:
+    """Return a number times a unit, infinite where no decimal can hold it."""
+    try:
+        return Decimal(number) * size
+    except DecimalException:
+        return Decimal("Infinity")
+
+
 def duration_us(number: Token, unit: Token) -> int:
     """Return a duration in microseconds (S2.4)."""
     word = unit.lower()
@@ -251,12 +275,13 @@ def duration_us(number: Token, unit: Token) -> int:
             span=token_span(unit),
             hint="use days, as in 30 days (S2.4)",
         )
-    exact = Decimal(number) * size
-    if exact != int(exact):
+    exact, span = times(number, size), Span(token_span(number).start, token_span(unit).end)
+    if exact > INT64_MAX:
         raise ParseError(
-            f"{number} {unit} is not a whole number of microseconds",
-            span=Span(token_span(number).start, token_span(unit).end),
+            f"{number} {unit} is too long", span=span, hint=f"the longest is {INT64_MAX // size:,} {unit}"
         )
+    if exact != int(exact):
+        raise ParseError(f"{number} {unit} is not a whole number of microseconds", span=span)
     return int(exact)
 
 
@@ -267,9 +292,9 @@ def _joined(op: str, parts: Sequence[Expr], span: Span) -> Expr:
 def _index(name: Name, token: Token) -> Index:
     inner = "".join(token[1:-1].split()).lower()
     if inner.isdigit():
-        if int(inner) < 1:
+        if (number := whole_number(inner, token_span(token))) < 1:
             raise ParseError("the events of a Kleene variable are counted from 1", span=token_span(token))
-        return int(inner)
+        return number
     simple = {"": At.ALL, "i": At.CURRENT, "i-1": At.PREVIOUS, "..i-1": At.RUNNING}
     if inner in simple:
         return simple[inner]

@@ -10,7 +10,7 @@ from lark import Token, v_args
 
 from cerise.errors import ParseError, Span, UnsupportedError, did_you_mean
 from cerise.events import Path
-from cerise.lang.sase_exprs import Expressions, Name, duration_us, span_of, token_span
+from cerise.lang.sase_exprs import Expressions, Name, duration_us, span_of, token_span, whole_number
 from cerise.lang.sase_returns import KNOWN, plain, returned
 from cerise.pattern.expr import Attr, Expr, Param, conjuncts
 from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var
@@ -207,7 +207,7 @@ def whole(token: Token) -> int:
     """Return a token as a whole number."""
     if not token.isdigit():
         raise ParseError(f"{token} is not a whole number", span=token_span(token))
-    return int(token)
+    return whole_number(token, token_span(token))
 
 
 def _event(var: Var, parts: Sequence[Any], span: Span) -> Node:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from cerise.errors import BindError, CeriseError, Span, UnsupportedError, did_you_mean
+from cerise.errors import BindError, CeriseError, Span, UnsupportedError, did_you_mean, shown
 from cerise.events import Path, Schema
-from cerise.kinds import MOMENTS, Kind
+from cerise.kinds import INT64_MAX, MOMENTS, Kind
 from cerise.pattern.bound import Bound, Branch, Conjunct, Negation, Role, final_variables
 from cerise.pattern.check import kind_of
 from cerise.pattern.expr import (
@@ -290,6 +290,11 @@ def _window(window: Window, schema: Schema, params: Mapping[str, Any]) -> Window
             )  # fmt: skip
         unit = Unit.TIME if given.kind is Kind.DURATION else window.unit
         window = replace(window, size=given.value, unit=unit)
+    if isinstance(window.size, int) and window.size > INT64_MAX:
+        raise BindError(
+            f"a window of {shown(window.size)} does not fit into 64 bits", span=window.span,
+            hint="leave the clause out: without WITHIN a match takes as long as it takes",
+        )  # fmt: skip
     if schema.kind((schema.time,)) is Kind.NULL:
         return window
     timed = schema.kind((schema.time,)) in MOMENTS

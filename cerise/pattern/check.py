@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cerise.errors import BindError, Span
+from cerise.errors import BindError, Span, shown
 from cerise.kinds import COMPUTABLE, INT64_MAX, INT64_MIN, MOMENTS, NUMBERS, Kind
 from cerise.pattern.expr import (
     COMPARISONS,
@@ -112,7 +112,9 @@ def kind_of(expr: Expr) -> Kind:
     match expr:
         case Literal(value, kind, span):
             if kind is Kind.INT and isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
-                raise BindError(f"{value} does not fit into 64 bits", span=span)
+                raise BindError(
+                    f"{shown(value)} does not fit into 64 bits", span=span, hint="write it as a double: 1e30"
+                )
             return kind
         case Attr(kind=kind) if kind is not None:
             return kind

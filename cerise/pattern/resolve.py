@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cerise.errors import BindError, Span, did_you_mean
+from cerise.errors import BindError, Span, did_you_mean, refuse_surrogates
 from cerise.events import Path, Schema
 from cerise.kinds import COMPUTABLE, Kind
 from cerise.pattern.bound import STEP
@@ -114,6 +114,7 @@ def literal(param: Param, params: Mapping[str, Any]) -> Literal:
         case float():
             return Literal(value, Kind.FLOAT, param.span)
         case str():
+            refuse_surrogates(value, BindError, f"parameter :{param.name}", param.span)
             return Literal(value, Kind.STRING, param.span)
         case dt.timedelta():
             return Literal(value // MICROSECOND, Kind.DURATION, param.span)
@@ -165,6 +166,11 @@ def _attribute(attr: Attr, names: Names) -> Expr:
 def check_variable(attr: Attr, names: Names) -> None:
     """Refuse a variable that the pattern does not have, and an index of one that binds one event only."""
     if attr.var not in names.variables:
+        if not attr.path and attr.span and attr.span.end - attr.span.start > len(attr.var):  # in quotes
+            raise BindError(
+                f"unknown variable '{attr.var}'", span=attr.span,
+                hint=f"double quotes are for names; a string stands in single ones: '{attr.var}'",
+            )  # fmt: skip
         raise BindError(
             f"unknown variable '{attr.var}'",
             span=Span(attr.span.start, attr.span.start + len(attr.var)) if attr.span else None,

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 
 from cerise.errors import PlanError, UnsupportedError
-from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var, variables
+from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var, variables, walk
 
 MAX_BRANCHES = 4096
+MAX_STATES = 8192  # of the ANDs of all branches together: 2 seconds of planning
+LARGEST_AND = 1024  # the states of one branch that are planned
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +49,38 @@ def shapes(pattern: Node) -> tuple[Shape, ...]:
         UnsupportedError: where a NOT stands where it has no meaning (S6.5).
     """
     found: dict[Shape, None] = {}
+    states = 0
     for branch in _alternatives(flatten(pattern)):
         shape = _split_negation(flatten(branch)) if branch is not None else None
         if shape is not None:
             found[shape] = None
+            states += _states(shape.positive)
+            _check_states(states)
     return tuple(found)
+
+
+def _states(branch: Node) -> int:
+    """Return about how many states the ANDs of a branch have; an engine gives up on one with too many."""
+    has_and = any(isinstance(each, And) for each in walk(branch))
+    return min(_stages(branch), LARGEST_AND) if has_and else 0
+
+
+def _stages(node: Node) -> int:
+    """Return how many stages an item passes through: each member of an AND on its own."""
+    match node:
+        case Seq(items):
+            return 1 + sum(_stages(item) - 1 for item in items)
+        case And(items):
+            return prod(map(_stages, items))
+    return 2
+
+
+def _check_states(states: int) -> None:
+    if states > MAX_STATES:
+        raise PlanError(
+            f"the branches of AND have more than {MAX_STATES} states",
+            hint="each ?, * and OR in an AND multiplies them: use fewer, or ask several queries",
+        )
 
 
 def flatten(node: Node) -> Node:

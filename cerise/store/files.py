@@ -57,6 +57,8 @@ def data_files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
+        if path.exists():
+            raise StoreError(f"{path} is not a regular file", hint="copy its content into a file first")
         raise StoreError(f"there is no file {path}", hint=_nearby(path))
     held = sorted(each for each in _listed(path) if not each.name.startswith((".", "_")))
     if not held:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -73,17 +75,39 @@ def _as_written(text: pa.ChunkedArray, name: str, written: str) -> pa.ChunkedArr
 
 def _recognised(text: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     for type_ in (MICROSECONDS, UTC):
-        try:
-            return text.cast(type_)
-        except pa.ArrowInvalid:
-            continue
+        if (moments := _cast(text, type_)) is not None:
+            return moments
     for written in YEAR_FIRST:
         if (parsed := _parsed(text, written)) is not None:
             return parsed
-    shown = next(value for value in text.to_pylist() if value)
-    raise DataError(
-        f"time column '{name}' holds text that is not understood as time, such as {shown!r}", hint=HINT
+    raise _not_understood(text, name)
+
+
+def _not_understood(text: pa.ChunkedArray, name: str) -> DataError:
+    """Return the error for the first text that is not a time, or not written as those before it."""
+    row = next(i for i in range(len(text)) if text[i].is_valid)
+    first = text[row].as_py()
+    for read in _READERS:
+        if read(text.slice(row, 1)) is None:
+            continue
+        good, bad = row + 1, len(text)
+        while bad - good > 1:  # the texts before `good` are read, those before `bad` are not
+            middle = (good + bad) // 2
+            good, bad = (middle, bad) if read(text.slice(0, middle)) is not None else (good, middle)
+        return DataError(
+            f"time column '{name}' holds {text[good].as_py()!r} in row {good}, "
+            f"which is not written as the times before it, such as {first!r}", hint=HINT,
+        )  # fmt: skip
+    return DataError(
+        f"time column '{name}' holds text that is not understood as time, such as {first!r}", hint=HINT
     )
+
+
+def _cast(text: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
+    try:
+        return text.cast(type_)
+    except pa.ArrowInvalid:
+        return None
 
 
 def _from_digits(times: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -121,6 +145,12 @@ def _on_calendar(text: str, written: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+_READERS: tuple[Callable[[pa.ChunkedArray], pa.ChunkedArray | None], ...] = (
+    *(partial(_cast, type_=type_) for type_ in (MICROSECONDS, UTC)),
+    *(partial(_parsed, written=written) for written in YEAR_FIRST),
+)
 
 
 def _is_text(type_: pa.DataType) -> bool:

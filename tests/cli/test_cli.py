@@ -300,8 +300,32 @@ def test_generate() -> None:
     done = cerise("generate", "stock", "ticks.parquet", "--events", "1000", "--seed", "3")
     assert done.stdout == "wrote 1,000 events to ticks.parquet\n"
     assert pq.read_metadata("ticks.parquet").num_rows == 1000
-    assert "exists" in cerise("generate", "stock", "ticks.parquet", code=1).stderr
+    refused = cerise("generate", "stock", "ticks.parquet", code=1).stderr
+    assert "exists" in refused
+    assert "--overwrite to replace it" in refused
+    assert "overwrite=True" not in refused
     cerise("generate", "stock", "ticks.parquet", "--events", "10", "--overwrite")
+
+
+@pytest.mark.parametrize("command", ["run", "check", "explain"])
+def test_sql_has_a_command_of_its_own(command: str) -> None:
+    for query in ("SELECT * FROM t MATCH_RECOGNIZE (ORDER BY a PATTERN (A))", "select 1 -- all"):
+        done = cerise(command, query, "--events", "trades.csv", *ROLES, code=1)
+        assert "cerise sql" in done.stderr
+
+
+def test_what_is_not_a_regular_file() -> None:
+    assert "/dev/null is not a regular file" in run("q1.sase", "/dev/null", code=1).stderr
+    assert "/dev/null is not a regular file" in run("/dev/null", code=1).stderr
+    Path("empty.sase").write_text("")
+    assert "the query is empty" in run("empty.sase", code=1).stderr
+
+
+def test_bytes_and_numbers_that_no_query_can_hold() -> None:
+    query = "PATTERN SEQ(AAPL a, GOOG g) WHERE a.open > :x"
+    assert "64 bits" in run(query, "trades.csv", "--param", f"x={'9' * 5000}", code=1).stderr
+    assert "surrogate" in run(query, "trades.csv", "--param", "x=\udcff", code=1).stderr
+    assert "surrogate" in run("PATTERN SEQ(AAPL \udcff)", code=1).stderr
 
 
 def test_version_and_help() -> None:

@@ -55,7 +55,7 @@ def test_what_cannot_be_parsed(inside: str, place: str, hint: str | None) -> Non
 
 MEASURE_ERRORS = [
     ("A.prise", "unknown column 'prise'", "prise", "'price'"),
-    ("AA.price", "unknown variable 'AA'", "AA", "'A'"),
+    ("AA.price", "unknown variable 'AA'", "AA", "known: A"),
     ("t.price", "table 't'", "t", "A.x"),
     ("trades.price", "table 'trades'", "trades", "A.x"),
     ("B", "'B' is a variable", "B", "B.sym"),
@@ -121,7 +121,7 @@ UNSUPPORTED = [
     ("(SELECT max(z) FROM u WHERE u.i = A.n)", "depends on rows", "A.n"),
     (":p", "parameter", None),
     ("max_by(DISTINCT A.n, A.a)", "DISTINCT", None),
-    ("LAST(foo(A.n))", "function foo needs Spark", "foo(A.n)"),
+    ("LAST(sha2(A.n, 256))", "function sha2 needs Spark", "sha2(A.n, 256)"),
 ]  # fmt: skip
 
 

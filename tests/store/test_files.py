@@ -169,7 +169,7 @@ def test_text_that_is_no_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize("day", ["2023/02/31 10:00", "2023/13/01 10:00"])
 def test_a_day_that_does_not_exist(tmp_path: Path, day: str) -> None:
     path = put(tmp_path / "a.csv", f"t\n2023/02/01 10:00\n{day}\n")
-    with pytest.raises(DataError, match="not understood"):
+    with pytest.raises(DataError, match=f"holds '{day}' in row 1, which is not written as the times before"):
         times(path)
     with pytest.raises(DataError, match=f"holds '{day}' in row 1"):
         times(path, written="%Y/%m/%d %H:%M")
@@ -287,3 +287,18 @@ def test_integers_beyond_64_bits_stay_exact(tmp_path: Path) -> None:
     table = read(path, time="t")
     assert table.column("x").to_pylist() == ["9007199254740993", "99999999999999999999", None]
     assert table.column("y").to_pylist() == [1e20, 2.0, 3.0]
+
+
+def test_the_time_that_is_wrong_is_the_one_that_is_named(tmp_path: Path) -> None:
+    times = [f"2024-01-01 00:00:{second:02}" for second in range(50)]
+    for row, bad in ((1, "nope"), (30, "2024-13-01 00:00:00"), (49, "yesterday")):
+        file = tmp_path / f"{row}.csv"
+        file.write_text(
+            "\n".join(["ts,x", *(f"{bad if i == row else time},1" for i, time in enumerate(times))])
+        )
+        with pytest.raises(DataError, match=f"holds '{bad}' in row {row}, which is not written as the times"):
+            read(file, time="ts")
+    for bad in ("nope", "31.12.2024"):  # none is good
+        (tmp_path / "all.csv").write_text(f"ts,x\n{bad},1\n2024-01-01 00:00:00,1\n")
+        with pytest.raises(DataError, match=f"such as '{bad}'"):
+            read(tmp_path / "all.csv", time="ts")

@@ -319,6 +319,8 @@ class Search:
             return None
         name = self.bound.order[0].column
         moments = self.tests.columns[name]
+        if moments[row] is None or moments[self.start] is None:
+            return f"window: '{name}' is null, and a row without a time is in no window", "window"
         passed = moments[row] - moments[self.start]
         if passed < within.size or (passed == within.size and not within.exclusive):
             return None

@@ -93,8 +93,8 @@ def _measure(measure: Measure, atoms: pa.Table, matched: Bools, bound: BoundRows
     expr = measure.expr
     if expr is None:
         raise UnsupportedError(
-            f"only Spark can compute {measure.sql} AS {measure.name}", span=measure.span, text=bound.text,
-            hint="run the statement on a Spark session",
+            f"only Spark can compute the measure '{measure.name}'", span=measure.span, text=bound.text,
+            hint="run the statement with cerise.sql on a Spark session",
         )  # fmt: skip
     if isinstance(expr, Attr):
         return atoms.column(expr.path[0]).combine_chunks()
