@@ -91,7 +91,7 @@ class Schema:
                 f"time column '{self.time}' has type {self.columns.field(self.time).type}, which is no time",
                 hint="use a timestamp, a date or an integer; cast the column first",
             )
-        if self.type is not None and self.kind((self.type,)) not in (Kind.STRING, Kind.INT):
+        if self.type is not None and self.kind((self.type,)) not in (Kind.STRING, Kind.INT, Kind.NULL):
             raise BindError(
                 f"type column '{self.type}' has type {self.columns.field(self.type).type}",
                 hint="the type column holds names: use a string or an integer column",

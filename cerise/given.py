@@ -300,7 +300,7 @@ def _arrow(events: Any) -> pa.Table:
         return pa.Table.from_batches([events])
     try:
         if events.__class__.__module__.startswith("pandas.") and hasattr(events, "columns"):
-            return pa.Table.from_pandas(events, preserve_index=False)
+            return _untyped(events, pa.Table.from_pandas(events, preserve_index=False))
         if hasattr(events, "__arrow_c_stream__"):
             return pa.table(events)
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -334,6 +334,13 @@ def _telling_of_the_index(events: Any) -> Iterator[None]:
             raise
         hint = f"{held[0] if held else 'the time'} is the index of the DataFrame: give frame.reset_index()"
         raise type(error)(error.problem, span=error.span, text=error.text, hint=hint) from None
+
+
+def _untyped(frame: Any, table: pa.Table) -> pa.Table:
+    """Return a table whose columns have no types, where a pandas frame is empty and has none of its own."""
+    if len(frame) or not all(str(each) in ("object", "float64") for each in frame.dtypes):
+        return table
+    return pa.table({name: pa.nulls(0) for name in table.column_names})
 
 
 def reject_schema(events: Any) -> None:

@@ -335,6 +335,8 @@ def _cast(expr: Cast, scope: Scope, writer: Writer) -> Value:
     found = value(expr.arg, scope, writer)
     if source is expr.kind:
         return found
+    if source is Kind.NULL:
+        return Value("0.0" if expr.kind is Kind.FLOAT else "0", "True")
     assert Kind.STRING not in (source, expr.kind), "kernels do not compute with text"
     if expr.kind is Kind.FLOAT:
         return _as_float(found, source, writer)

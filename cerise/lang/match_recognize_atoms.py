@@ -334,6 +334,8 @@ def _aggregate(function: Function, node: Node, where: Node | None, place: Place)
         hint = f"write count({found[0]}.*)"
         raise BindError("count(*) counts all rows of the match", span=span, hint=hint)
     columns = () if counts_rows else tuple(_column(arg, title, place, computed=True) for arg in args)
+    if name in OF_NUMBERS and rows.kind(columns[0]) is Kind.NULL:
+        columns = (_column(exp.cast(args[0], "double"), title, place, computed=True),)
     kind = _kind(name, columns, rows, title, span)
     condition = _column(where, title, place, computed=True) if where is not None else None
     if condition is not None and rows.kind(condition) is not Kind.BOOL:

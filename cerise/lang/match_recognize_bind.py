@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from cerise.errors import BindError, ParseError, Span, did_you_mean
-from cerise.kinds import INT64_MAX, MOMENTS, Kind
+from cerise.kinds import INT64_MAX, TIMES, Kind
 from cerise.lang.match_recognize_atoms import Place, refuse_in_rows
 from cerise.lang.match_recognize_clause import Given, Parts, Piece
 from cerise.lang.match_recognize_conditions import bind_condition, bind_measure
@@ -203,13 +203,13 @@ def _within(parts: Parts, order: tuple[Order, ...], rows: Rows, *, flink: bool) 
         return None
     span = parts.within.piece.span
     kind = rows.kind(order[0].column) if order else None
-    if not order or order[0].descending or kind not in MOMENTS | {Kind.INT}:
+    if not order or order[0].descending or kind not in TIMES:
         raise BindError(
             "WITHIN measures the first column of ORDER BY, in ascending order", span=span,
             hint="ORDER BY a timestamp, a date or an integer",
         )  # fmt: skip
     size = _length(parts.within.piece, span)
-    if isinstance(size, str) is not (kind is Kind.INT):
+    if kind is not Kind.NULL and isinstance(size, str) is not (kind is Kind.INT):
         wanted = "a number, as in WITHIN 10" if kind is Kind.INT else "a duration: INTERVAL '15' MINUTE"
         raise BindError(
             f"'{order[0].column}' is {kind.value if kind else ''}: WITHIN takes {wanted}", span=span

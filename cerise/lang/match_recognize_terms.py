@@ -13,7 +13,7 @@ from cerise.errors import BindError, CeriseError, Span, UnsupportedError, closes
 from cerise.kinds import INT64_MAX, Kind
 from cerise.lang.match_recognize_exprs import SPARK_FUNCTIONS, Function, Node, function_of
 from cerise.lang.sase_exprs import UNITS_US, check_like, times, whole_number
-from cerise.pattern.check import FUNCTIONS
+from cerise.pattern.check import FUNCTIONS, with_typed_nulls
 from cerise.pattern.expr import Binary, Call, Cast, Expr, In, IsNull, Like, Literal, Param, Unary
 from cerise.pattern.resolve import literal
 
@@ -64,6 +64,10 @@ def convert(node: Node, inner: Convert, span: Span | None) -> Expr:
     Raises:
         Beyond: where Cerise has nothing that means the same.
     """
+    return with_typed_nulls(_converted(node, inner, span))
+
+
+def _converted(node: Node, inner: Convert, span: Span | None) -> Expr:
     if (op := _BINARY.get(type(node))) is not None:
         return Binary(op, inner(node.this), inner(node.expression), span)
     if (function := function_of(node)) is not None:

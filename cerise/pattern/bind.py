@@ -27,6 +27,7 @@ from cerise.pattern.expr import (
 )
 from cerise.pattern.nodes import Kleene, Node, Var, negated, repeated, variables
 from cerise.pattern.nodes import walk as walk_nodes
+from cerise.pattern.optional import of_one_event, optional
 from cerise.pattern.query import Query, Strategy, Unit, Window
 from cerise.pattern.resolve import Names, find_column, is_single_event, literal, resolve, settle_steps
 from cerise.pattern.returns import derived_schema, output_columns
@@ -107,7 +108,7 @@ def _names(pattern: Node, schema: Schema, params: Mapping[str, Any]) -> Names:
         if var.type is not None:
             _type_literal(var, schema)
     names = tuple(var.name for var in variables(pattern))
-    return Names(schema, names, repeated(pattern), negated(pattern), params)
+    return Names(schema, names, repeated(pattern), negated(pattern), params, optional(pattern))
 
 
 def _type_literal(var: Var, schema: Schema) -> Literal:
@@ -116,7 +117,7 @@ def _type_literal(var: Var, schema: Schema) -> Literal:
             f"'{var.type} {var.name}' has a type, but no column says which type an event has", span=var.span,
             hint=f"say which column does (type=…, or --type), or write {var.name.lower()} without a type",
         )  # fmt: skip
-    if schema.kind((schema.type,)) is Kind.STRING:
+    if schema.kind((schema.type,)) in (Kind.STRING, Kind.NULL):
         return Literal(var.type, Kind.STRING)
     try:
         return Literal(int(str(var.type)), Kind.INT)
@@ -144,7 +145,7 @@ def _conjunct(expr: Expr, names: Names) -> Conjunct:
             span=next(each.span for each in walk(expr) if isinstance(each, Same)),
             hint="join it to the others by AND",
         )
-    if kind_of(expr) is not Kind.BOOL:
+    if (kind := kind_of(expr)) is not Kind.BOOL and not (kind is Kind.NULL and attributes(expr)):
         raise BindError(f"a predicate must be true or false, not {kind_of(expr).value}", span=expr.span)
     used = frozenset(each.var for each in outside_aggregates(expr))
     if len(used & names.negated) > 1:
@@ -179,12 +180,21 @@ def _last_identifier(expr: Expr, names: Names) -> str:
 def _branch(shape: Shape, where: Iterable[Conjunct], query: Query, names: Names) -> Branch:
     """Give a branch the conjuncts that speak of it (S3.2)."""
     present = {var.name for var in variables(shape.positive)}
-    conjuncts = [c for c in where if c.variables <= present and not isinstance(c.expr, Same)]
+    conjuncts = [
+        _here(c, present, names) for c in where if c.variables <= present and not isinstance(c.expr, Same)
+    ]
     types = [_type_test(var, names) for var in variables(shape.positive) if var.type]
     same = [c for c in where if isinstance(c.expr, Same)] if query.strategy is Strategy.STRICT else []
     equal = [_equal(c, shape, var, names) for c in same for var in variables(shape.positive)]
     negations = tuple(_negation(each, shape, where, same, names) for each in shape.absences)
     return Branch(shape.positive, (*types, *conjuncts, *equal), negations)
+
+
+def _here(conjunct: Conjunct, present: set[str], names: Names) -> Conjunct:
+    """Return a conjunct for a branch: an optional variable that is there binds one event (S3.6)."""
+    single = {each.var for each in attributes(conjunct.expr)} & names.optional & present
+    expr = of_one_event(conjunct.expr, single) if single else conjunct.expr
+    return conjunct if expr == conjunct.expr else _conjunct(expr, names)
 
 
 def _type_test(var: Var, names: Names) -> Conjunct:
@@ -211,7 +221,7 @@ def _negation(
 ) -> Negation:
     name = absence.var.name
     present = {var.name for var in variables(shape.positive)} | {name}
-    tests = [c for c in where if name in c.variables and c.variables <= present]
+    tests = [_here(c, present, names) for c in where if name in c.variables and c.variables <= present]
     typed = [_type_test(absence.var, names)] if absence.var.type else []
     equal = [_equal(c, shape, absence.var, names) for c in same]
     return Negation(absence, (*typed, *tests, *equal))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from cerise.errors import BindError, Span, shown
 from cerise.kinds import COMPUTABLE, INT64_MAX, INT64_MIN, MOMENTS, NUMBERS, Kind
@@ -25,10 +26,11 @@ from cerise.pattern.expr import (
 
 Kinds = tuple[Kind, ...]
 CASTABLE = {
-    Kind.INT: frozenset({Kind.INT, Kind.FLOAT, Kind.STRING, Kind.BOOL}),
-    Kind.FLOAT: frozenset({Kind.INT, Kind.FLOAT, Kind.STRING}),
-    Kind.STRING: frozenset({Kind.INT, Kind.STRING, Kind.BOOL}),
-    Kind.BOOL: frozenset({Kind.BOOL}),
+    Kind.INT: frozenset({Kind.INT, Kind.FLOAT, Kind.STRING, Kind.BOOL, Kind.NULL}),
+    Kind.FLOAT: frozenset({Kind.INT, Kind.FLOAT, Kind.STRING, Kind.NULL}),
+    Kind.STRING: frozenset({Kind.INT, Kind.STRING, Kind.BOOL, Kind.NULL}),
+    Kind.BOOL: frozenset({Kind.BOOL, Kind.NULL}),
+    Kind.DURATION: frozenset({Kind.NULL}),
 }
 
 
@@ -101,6 +103,54 @@ FUNCTIONS: dict[str, Callable[[Kinds], Kind | None]] = {
     "sqrt": _double,
     "upper": _text,
 }
+
+
+def with_typed_nulls(expr: Expr) -> Expr:
+    """Return an expression in which operands from a column of nulls only have the kind that is wanted there.
+
+    Such a column has no type of its own: an empty pandas column of objects, say, or one of None only.
+    """
+    match expr:
+        case Binary(op, left, right) if op not in COMPARISONS and op not in ("and", "or"):
+            return replace(expr, left=_operand(left, right, op), right=_operand(right, left, op))
+        case Unary("-", arg) if _only_nulls(arg):
+            return replace(expr, arg=Cast(arg, Kind.FLOAT, expr.span))
+        case Like(arg) if _only_nulls(arg):
+            return replace(expr, arg=Cast(arg, Kind.STRING, expr.span))
+        case Agg(function, arg) if function in ("sum", "avg", "stddev") and _only_nulls(arg):
+            return replace(expr, arg=Cast(arg, Kind.FLOAT, expr.span))
+        case Call(function, args) if function.lower() in FUNCTIONS and any(map(_only_nulls, args)):
+            kind = Kind.STRING if FUNCTIONS[function.lower()] in (_text, _length) else Kind.FLOAT
+            common = FUNCTIONS[function.lower()] in (_common, _choice)
+            return expr if common else replace(expr, args=tuple(_typed(arg, kind) for arg in args))
+    return expr
+
+
+def _only_nulls(expr: Expr) -> bool:
+    """Whether an expression is of a column of nulls only."""
+    match expr:
+        case Attr(kind=kind):
+            return kind is Kind.NULL
+        case Agg(function, arg):
+            return function in ("min", "max") and _only_nulls(arg)
+        case Call(function, args) if function.lower() in ("coalesce", "least", "greatest"):
+            return all(map(_only_nulls, args))
+    return False
+
+
+def _typed(expr: Expr, kind: Kind) -> Expr:
+    return Cast(expr, kind, expr.span) if _only_nulls(expr) else expr
+
+
+def _operand(expr: Expr, other: Expr, op: str) -> Expr:
+    """Return an operand of arithmetic; one of nulls only takes the kind that the other one asks for."""
+    if not _only_nulls(expr):
+        return expr
+    kind = Kind.FLOAT if _only_nulls(other) else kind_of(other)
+    wanted = {Kind.INT: Kind.INT, Kind.DURATION: Kind.INT if op == "*" else Kind.DURATION}.get(
+        kind, Kind.FLOAT
+    )
+    return Cast(expr, Kind.DURATION if kind in MOMENTS else wanted, expr.span)
 
 
 def kind_of(expr: Expr) -> Kind:

@@ -11,7 +11,7 @@ from cerise.errors import BindError, Span, did_you_mean, refuse_surrogates
 from cerise.events import Path, Schema
 from cerise.kinds import COMPUTABLE, Kind
 from cerise.pattern.bound import STEP
-from cerise.pattern.check import FUNCTIONS
+from cerise.pattern.check import FUNCTIONS, with_typed_nulls
 from cerise.pattern.expr import (
     AGGREGATES,
     Agg,
@@ -42,6 +42,7 @@ class Names:
     kleene: frozenset[str]
     negated: frozenset[str]
     params: Mapping[str, Any]
+    optional: frozenset[str] = frozenset()
 
 
 def resolve(expr: Expr, names: Names) -> Expr:
@@ -67,7 +68,7 @@ def resolve(expr: Expr, names: Names) -> Expr:
                     f"unknown function '{function}'", span=span, hint=did_you_mean(function, known)
                 )
             expr = replace(expr, function=function.lower())
-    return rebuild(expr, lambda each: resolve(each, names))
+    return with_typed_nulls(rebuild(expr, lambda each: resolve(each, names)))
 
 
 def find_column(path: Path, schema: Schema, span: Span | None, *, computed: bool = True) -> Kind:
@@ -176,7 +177,8 @@ def check_variable(attr: Attr, names: Names) -> None:
             span=Span(attr.span.start, attr.span.start + len(attr.var)) if attr.span else None,
             hint=did_you_mean(attr.var, names.variables),
         )
-    if attr.at is not At.EVERY and attr.var not in names.kleene:
+    listed = attr.at is At.ALL and attr.var in names.optional
+    if attr.at is not At.EVERY and attr.var not in names.kleene and not listed:
         raise BindError(
             f"'{attr.var}' is one event, not a Kleene variable: it has no index, order or aggregate",
             span=attr.span,
@@ -199,7 +201,7 @@ def _aggregate(agg: Agg, names: Names) -> Expr:
             f"{agg.function} speaks of more than one set of events", span=agg.span,
             hint="use one variable inside: b.x for all its events, b[..i-1].x for those before b[i]",
         )  # fmt: skip
-    return replace(agg, arg=_inside_aggregate(agg.arg, agg, names))
+    return with_typed_nulls(replace(agg, arg=_inside_aggregate(agg.arg, agg, names)))
 
 
 def _inside_aggregate(expr: Expr, agg: Agg, names: Names) -> Expr:
@@ -211,7 +213,7 @@ def _inside_aggregate(expr: Expr, agg: Agg, names: Names) -> Expr:
         raise BindError(f"'{expr.var}' is an event, not a value", span=expr.span, hint="name an attribute")
     if isinstance(expr, Param):
         return literal(expr, names.params)
-    return rebuild(expr, lambda each: _inside_aggregate(each, agg, names))
+    return with_typed_nulls(rebuild(expr, lambda each: _inside_aggregate(each, agg, names)))
 
 
 def settle_steps(expr: Expr, kleene: frozenset[str]) -> Expr:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from cerise.errors import BindError
 from cerise.kinds import ARROW_OF, Kind, step_us
 from cerise.pattern.bound import STEP, Bound, OutColumn
-from cerise.pattern.check import kind_of
+from cerise.pattern.check import kind_of, with_typed_nulls
 from cerise.pattern.expr import Agg, At, Attr, Expr, attributes, outside_aggregates
 from cerise.pattern.query import Per, Total, Totals, Unit, Window
 from cerise.pattern.resolve import Names, check_variable, resolve
@@ -79,8 +79,9 @@ def _check_fine(window: Window, column: str, type_: pa.DataType) -> None:
 def _column(total: Total, bound: Bound, names: Names) -> OutColumn:
     if total.arg is None:
         return OutColumn(total.name, pa.string() if total.text else EXACT, total)
-    arg = _argument(total, total.arg, names)
-    kind = kind_of(Agg(total.function, arg, total.span))
+    whole = with_typed_nulls(Agg(total.function, _argument(total, total.arg, names), total.span))
+    assert isinstance(whole, Agg)
+    arg, kind = whole.arg, kind_of(whole)
     if total.text and not (kind is Kind.INT and total.function in ("count", "sum")):
         raise BindError(
             f"STRING(…) writes out counts and sums of integers, not {total.function} of {kind.value}s",
