@@ -13,6 +13,7 @@ from unicodedata import east_asian_width
 
 LONGEST = 1_000  # characters of a problem or a hint
 ALIKE = 0.75  # how alike names are for one to be a misspelling of the other; round and count are not
+SHORT, ALIKE_SHORT = 3, 0.6  # letters of a short name, in which one letter is much
 WIDEST = 160  # characters of a line of a query
 SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -147,7 +148,8 @@ def shown(number: int) -> str:
 def closest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is most like a name, if any is much like it; case does not count."""
     folded = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=ALIKE)
+    alike = ALIKE if len(name) > SHORT else ALIKE_SHORT
+    close = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=alike)
     return folded[close[0]] if close else None
 
 

@@ -55,7 +55,7 @@ def test_what_cannot_be_parsed(inside: str, place: str, hint: str | None) -> Non
 
 MEASURE_ERRORS = [
     ("A.prise", "unknown column 'prise'", "prise", "'price'"),
-    ("AA.price", "unknown variable 'AA'", "AA", "known: A"),
+    ("AA.price", "unknown variable 'AA'", "AA", "'A'"),
     ("t.price", "table 't'", "t", "A.x"),
     ("trades.price", "table 'trades'", "trades", "A.x"),
     ("B", "'B' is a variable", "B", "B.sym"),
