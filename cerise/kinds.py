@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -57,31 +58,40 @@ STORED = {kind: pa.int64() for kind in ARROW_OF} | {
 }  # the types of canonical values  # fmt: skip
 
 
-def plain(type_: pa.DataType) -> pa.DataType:
-    """Return a type that Arrow can take rows of, also rows that are not there: no views, all nullable."""
+def plain(type_: pa.DataType, *, inner: bool = False) -> pa.DataType:
+    """Return a type that Arrow can take and join rows of, also rows that are not there.
+
+    It has no views, all is nullable, and a dictionary inside another type becomes the type of its values.
+
+    Args:
+        type_: any type.
+        inner: whether it is inside another type.
+    """
     types = pa.types
-    if types.is_run_end_encoded(type_):
-        return plain(type_.value_type)
+    decoded = inner and types.is_dictionary(type_) and not types.is_nested(type_.value_type)
+    if decoded or types.is_run_end_encoded(type_):
+        return plain(type_.value_type, inner=inner)
     if types.is_string_view(type_):
         return pa.large_string()
     if types.is_binary_view(type_):
         return pa.large_binary()
     if types.is_dictionary(type_):
-        return pa.dictionary(type_.index_type, plain(type_.value_type), type_.ordered)
+        return pa.dictionary(type_.index_type, plain(type_.value_type, inner=True), type_.ordered)
     if types.is_struct(type_):
-        return pa.struct([plain_field(field) for field in type_])
+        return pa.struct([plain_field(field, inner=True) for field in type_])
     if types.is_list(type_) or types.is_large_list(type_):
-        return (pa.list_ if types.is_list(type_) else pa.large_list)(plain_field(type_.value_field))
+        list_type = pa.list_ if types.is_list(type_) else pa.large_list
+        return list_type(plain_field(type_.value_field, inner=True))
     if types.is_fixed_size_list(type_):
-        return pa.list_(plain_field(type_.value_field), type_.list_size)
+        return pa.list_(plain_field(type_.value_field, inner=True), type_.list_size)
     if types.is_map(type_):
-        return pa.map_(plain(type_.key_type), plain_field(type_.item_field))
+        return pa.map_(plain(type_.key_type, inner=True), plain_field(type_.item_field, inner=True))
     return type_
 
 
-def plain_field(field: pa.Field) -> pa.Field:
+def plain_field(field: pa.Field, *, inner: bool = False) -> pa.Field:
     """Return a nullable field of a plain type."""
-    return field.with_type(plain(field.type)).with_nullable(True)
+    return field.with_type(plain(field.type, inner=inner)).with_nullable(True)
 
 
 def plain_schema(columns: pa.Schema) -> pa.Schema:
@@ -90,12 +100,40 @@ def plain_schema(columns: pa.Schema) -> pa.Schema:
 
 
 def plain_table(table: pa.Table) -> pa.Table:
-    """Return a table with columns of plain types."""
+    """Return a table with columns of plain types, each with at most one dictionary."""
     for i, field in enumerate(table.schema):
         if pa.types.is_run_end_encoded(field.type):
             chunks = [pc.run_end_decode(chunk) for chunk in table.column(i).chunks]
             table = table.set_column(i, field.name, pa.chunked_array(chunks, field.type.value_type))
-    return table.cast(plain_schema(table.schema))
+    table = table.cast(plain_schema(table.schema))
+    for i, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            table = table.set_column(i, field.name, _with_one_dictionary(table.column(i)))
+    return table
+
+
+def _with_one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column whose chunks share a dictionary without null, which is all that Arrow joins."""
+    chunks = [_without_null_word(each) if each.dictionary.null_count else each for each in column.chunks]
+    column = pa.chunked_array(chunks, column.type)
+    if len(chunks) < 2 or pa.types.is_nested(column.type.value_type):
+        return column
+    try:
+        return column.unify_dictionaries()
+    except pa.ArrowInvalid:  # the chunks have more words together than their indices can count
+        wide = [_indexed(each, each.indices.cast(pa.int32()), each.dictionary) for each in chunks]
+        return pa.chunked_array(wide).unify_dictionaries()
+
+
+def _without_null_word(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return a column whose dictionary does not hold null: indices say where there is no value."""
+    absent = np.asarray(array.dictionary.is_null())
+    places = pa.array(np.cumsum(~absent) - 1, mask=absent).cast(array.type.index_type)
+    return _indexed(array, places.take(array.indices), array.dictionary.drop_null())
+
+
+def _indexed(array: pa.DictionaryArray, indices: pa.Array, words: pa.Array) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(indices, words, ordered=array.type.ordered)
 
 
 def kind_of(type_: pa.DataType) -> Kind:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from cerise import kinds
 from cerise.errors import DataError, StoreError, did_you_mean
 from cerise.store.types import spark_type, wider
 from cerise.store.writing.settings import SEQUENCE_FIELD
@@ -138,7 +139,7 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if column.type == field.type:
         return column
     try:
-        return column.cast(field.type)
+        return column.cast(kinds.plain(column.type)).cast(field.type)  # Arrow decodes no dictionary of views
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DataError(
             f"column '{field.name}' of type {column.type} holds what {field.type} cannot: {error}",
