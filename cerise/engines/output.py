@@ -34,7 +34,7 @@ def to_table(matches: Matches, bound: Bound) -> pa.Table:
 
 def to_result(found: Iterable[Finding], bound: Bound) -> pa.Table:
     """Return all matches of a query as one table."""
-    tables = [to_table(matches, bound) for matches in spelled(found)]
+    tables = [to_table(matches, bound) for matches in spelled(found) if matches.count]
     return pa.concat_tables(tables) if tables else bound.output_schema.empty_table()
 
 

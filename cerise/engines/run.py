@@ -23,7 +23,7 @@ from cerise.events import EventBatch, read_times
 from cerise.pattern.bound import Bound
 from cerise.pattern.nodes import negated
 from cerise.plan.filters import Sieve, needed
-from cerise.plan.overlap import AMPLIFIED, halo
+from cerise.plan.overlap import AMPLIFIED, halo, place_of
 
 log = logging.getLogger(__name__)
 
@@ -115,9 +115,9 @@ def parts_of(events: EventBatch, bound: Bound, options: Options) -> list[EventBa
     for start, stop in pairwise(cuts):
         low, high = start, stop
         if start:
-            low = int(np.searchsorted(times, int(times[start]) - needs.before))
+            low = place_of(times, int(times[start]) - needs.before)
         if stop < len(events):
-            high = max(int(np.searchsorted(times, int(times[stop]) + needs.after)), stop + needs.events)
+            high = max(place_of(times, int(times[stop]) + needs.after), stop + needs.events)
         part = events.slice(low, min(high, len(events)))
         opens = np.zeros(len(part), bool)
         opens[start - low : stop - low] = True

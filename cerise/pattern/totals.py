@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from cerise.errors import BindError
+from cerise.errors import BindError, PlanError
 from cerise.kinds import ARROW_OF, Kind, step_us
 from cerise.pattern.bound import STEP, Bound, OutColumn
 from cerise.pattern.check import kind_of, with_typed_nulls
@@ -16,6 +16,7 @@ from cerise.pattern.query import Per, Total, Totals, Unit, Window
 from cerise.pattern.resolve import Names, check_variable, resolve
 
 EXACT = pa.decimal128(38, 0)  # of counts, and of sums of integers
+MOST_WINDOWS = 1_000_000  # that one match may count in
 NO_EVENT = STEP | {At.NEXT, At.PREV}
 
 
@@ -56,11 +57,22 @@ def _windows(per: Per, bound: Bound) -> list[OutColumn]:
         return []
     assert bound.within is not None
     assert bound.slide is not None
+    _check_number(bound.within, bound.slide)
     type_ = pa.int64() if bound.within.unit is Unit.EVENTS else bound.schema.type_of((bound.schema.time,))
     if bound.within.unit is Unit.TIME:
         for window in (bound.slide, bound.within):
             _check_fine(window, bound.schema.time, type_)
     return [OutColumn(name, type_, name) for name in ("window_start", "window_end")]
+
+
+def _check_number(within: Window, slide: Window) -> None:
+    """Refuse windows that overlap so much that a match counts in too many of them."""
+    number = -(-int(str(within.size)) // int(str(slide.size)))
+    if number > MOST_WINDOWS:
+        raise PlanError(
+            f"PER WINDOW counts a match in up to {number} windows, more than {MOST_WINDOWS}",
+            span=slide.span, hint="use a longer SLIDE or a shorter WITHIN, or leave PER WINDOW out",
+        )  # fmt: skip
 
 
 def _check_fine(window: Window, column: str, type_: pa.DataType) -> None:

@@ -77,6 +77,11 @@ def _size(window: Window) -> int:
     return window.size
 
 
+def place_of(times: Ints, time: int) -> int:
+    """Return how many of sorted times are before a time, which may lie beyond all times there can be."""
+    return len(times) if time > MAX_TIME else int(np.searchsorted(times, max(time, MIN_TIME)))
+
+
 # ---- time in parts of one length
 
 
@@ -122,7 +127,7 @@ def targets(bounds: Sequence[Bound], count: int) -> Targets | str:
     """Return how events are exchanged between tasks, or say why one task must have them all."""
     found = halo(bounds)
     if isinstance(found, Halo) and not found.events:
-        return Targets(count, SHARE * max(found.after, found.before, 1), found)
+        return Targets(count, min(SHARE * max(found.after, found.before, 1), MAX_TIME), found)
     if common_partition(bounds):
         return Targets(count, None, Halo())
     return found if isinstance(found, str) else "the window counts events, and their positions are not known"
@@ -188,9 +193,8 @@ def _cut(spans: Sequence[Span], order: Sequence[int], needs: Halo, count: int) -
     borders: list[int] = []
     seen = 0
     for i in order:
-        if seen >= total * (len(borders) + 1) / count and spans[i].first > (
-            borders[-1] if borders else MIN_TIME
-        ):
+        least = borders[-1] if borders else MIN_TIME
+        if seen >= total * (len(borders) + 1) / count and least < spans[i].first < MAX_TIME:
             borders.append(spans[i].first)
         seen += spans[i].rows
     ends = [MIN_TIME, *borders, MAX_TIME]

@@ -17,7 +17,7 @@ import pyarrow as pa
 from cerise.errors import CeriseError, DataError
 from cerise.events import EventBatch, read_times
 from cerise.plan.filters import Sieve
-from cerise.plan.overlap import MAX_TIME, MIN_TIME, Halo, Slice
+from cerise.plan.overlap import MAX_TIME, MIN_TIME, Halo, Slice, place_of
 from cerise.store.lake import Group
 from cerise.store.reader import BITS, Counts, Ints, Reader, Reading
 
@@ -177,10 +177,10 @@ def _limited(piece: _Piece, part: Slice | None, needs: Halo) -> _Piece:
     """Leave out the events that a slice does not need."""
     if part is None or not len(piece.times):
         return piece
-    low = 0 if part.start == MIN_TIME else int(np.searchsorted(piece.times, part.start - needs.before))
+    low = 0 if part.start == MIN_TIME else place_of(piece.times, part.start - needs.before)
     high = len(piece.times)
     if part.stop != MAX_TIME and not needs.events:
-        high = int(np.searchsorted(piece.times, part.stop + needs.after))
+        high = place_of(piece.times, part.stop + needs.after)
     if low == 0 and high == len(piece.times):
         return piece
     return piece.slice(low, high)

@@ -20,7 +20,7 @@ from cerise.engines.choose import ENGINES
 from cerise.engines.limits import Limits
 from cerise.engines.totals import Ledger, Positions, ledger
 from cerise.engines.totals.exact import number_of, text_of
-from cerise.errors import BindError, DataError, UnsupportedError
+from cerise.errors import BindError, DataError, PlanError, UnsupportedError
 from cerise.events import EventBatch, Schema
 from cerise.kinds import canonical, kind_of, restore_as
 from cerise.lang.builder import avg, call, count, largest, many, seq, smallest, stddev, total, var
@@ -324,10 +324,39 @@ def test_times_that_windows_would_leave_are_an_error() -> None:
         cerise.find(table, query, time="t")
     with pytest.raises(DataError, match="beyond the last time"):
         cerise.find(pa.table({"t": [2**63 - 2, 2**63 - 1]}), query, time="t", engine="reference")
-    early = pa.table({"t": pa.array([-(2**63), -(2**63) + 1])})
-    assert cerise.find(early, query, time="t", engine="reference").to_pylist() == [
-        {"window_start": -(2**63), "window_end": -(2**63) + 4, "n": 1}
-    ]
+    with pytest.raises(DataError, match="before the first time"):
+        cerise.find(pa.table({"t": [-(2**63), -(2**63) + 1]}), query, time="t", engine="reference")
+    early = pa.table({"t": [-(2**63) + 2, -(2**63) + 3]})
+    for engine in ("reference", "nfa"):
+        assert cerise.find(early, query, time="t", engine=engine).sort_by("window_start").to_pylist() == [
+            {"window_start": -(2**63), "window_end": -(2**63) + 4, "n": 1},
+            {"window_start": -(2**63) + 2, "window_end": -(2**63) + 6, "n": 1},
+        ]
+
+
+@pytest.mark.parametrize("engine", ["reference", "nfa", "rcep"])
+def test_too_many_windows_are_refused(engine: str) -> None:
+    query = f"PATTERN SEQ(A a, B b) {ANY} WITHIN 1000000000000 SLIDE 1 RETURN COUNT(*) AS n PER WINDOW"
+    with pytest.raises(PlanError, match="up to 1000000000000 windows") as raised:
+        cerise.find(EVENTS, query, **ROLES, engine=engine)
+    assert "longer SLIDE" in str(raised.value)
+
+
+@pytest.mark.parametrize("engine", ["reference", "nfa", "rcep"])
+def test_many_windows_are_looked_at_some_at_a_time(engine: str) -> None:
+    query = f"PATTERN SEQ(A a, B b) {ANY} WITHIN 300 SLIDE 1 RETURN COUNT(*) AS n PER WINDOW"
+    options = Options(engine=engine, limits=Limits(window_pairs=7))
+    whole = cerise.find(EVENTS, query, **ROLES).sort_by("window_start")
+    assert cerise.find(EVENTS, query, **ROLES, options=options).sort_by("window_start") == whole
+
+
+def test_a_ledger_keeps_a_bounded_number_of_windows() -> None:
+    bound = bound_of(f"PATTERN SEQ(A a, B b) {ANY} WITHIN 300 SLIDE 1 RETURN COUNT(*) AS n PER WINDOW")
+    events = EventBatch.of(EVENTS, bound.schema)
+    book = Ledger(bound, Limits(window_pairs=7, spare_groups=1), most_windows=100)
+    (found,) = ENGINES["nfa"].start(bound, Options()).feed(events)
+    with pytest.raises(PlanError, match="more than 100 windows"):
+        book.add(found)
 
 
 # ---- the rest of the interface

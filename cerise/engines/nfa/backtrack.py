@@ -60,6 +60,7 @@ from cerise.engines.nfa.machine import (
     node_row,
     postpone,
     push,
+    reaches,
     record,
     run_row,
     state_row,
@@ -186,10 +187,9 @@ def follow_run(edge: Any, m: int, r: int, masks: int, points: int, nexts: int, s
 def open_at(edge: Any, m: int, e: int, masks: int, part: int, points: int, nexts: int, seq0: int) -> None:
     """Open the runs that begin with an event, and postpone them."""
     point = get(points, e)
-    deadline = deadline_of(m, point)
-    if point > deadline or get(masks, e) >= BARRED:
+    if not reaches(m, point, point) or get(masks, e) >= BARRED:
         return
-    put(run_row(m, 0), DEADLINE, deadline)
+    put(run_row(m, 0), DEADLINE, deadline_of(m, point))
     made = get(m, G_MATCHES)
     put(m, G_AT, get(nexts, e))
     for j in range(get(m, H_STARTS), get(m, H_STARTS_END)):

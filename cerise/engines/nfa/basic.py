@@ -53,6 +53,7 @@ from cerise.engines.nfa.machine import (
     list_row,
     new_join,
     push,
+    reaches,
     record,
     run_row,
     state_row,
@@ -258,10 +259,9 @@ def look_ahead(edge: Any, m: int, s: int, mask: int, e: int, part: int, point: i
 @kernel()
 def open_runs(edge: Any, m: int, mask: int, e: int, part: int, point: int, seq: int) -> None:
     """Open the runs that begin with the current event; run 0 is the run that has bound nothing."""
-    deadline = deadline_of(m, point)
-    if point > deadline:
+    if not reaches(m, point, point):
         return
-    put(run_row(m, 0), DEADLINE, deadline)
+    put(run_row(m, 0), DEADLINE, deadline_of(m, point))
     for j in range(get(m, H_STARTS), get(m, H_STARTS_END)):
         way = edge_row(m, j)
         if get(way, E_BIT) & mask == 0:

@@ -238,10 +238,21 @@ def deadline_of(m: int, point: int) -> int:
     within, slide = get(m, H_WITHIN), get(m, H_SLIDE)
     if within < 0:
         return MAX
-    if slide > 0:
-        begins = point // slide * slide
-        return MAX if begins > MAX - within else begins + within - 1
-    return until(m, point)
+    if slide == 0:
+        return until(m, point)
+    left = within - 1 - point % slide  # to the end of the last window that begins at the point or before
+    if left < 0:
+        return NEVER
+    return MAX if point > MAX - left else point + left
+
+
+@kernel()
+def reaches(m: int, point: int, later: int) -> bool:
+    """Whether one window holds a point and a later one, or the same: SLIDE may leave gaps (S5.3)."""
+    slide = get(m, H_SLIDE)
+    if slide > 0 and point % slide >= get(m, H_WITHIN):
+        return False  # the least of all times may be in a gap, and NEVER is not before it
+    return deadline_of(m, point) >= later
 
 
 @kernel()
@@ -249,6 +260,13 @@ def until(m: int, point: int) -> int:
     """Return the last point that is within w of a point, whatever SLIDE says (S6.2–S6.4)."""
     within = get(m, H_WITHIN)
     return MAX if point > MAX - within else point + within - get(m, H_BY_POSITION)
+
+
+@kernel()
+def since_when(m: int, point: int) -> int:
+    """Return the first point that is within w of a point, whatever SLIDE says (S6.2–S6.4)."""
+    within = get(m, H_WITHIN)
+    return NEVER if point < NEVER + within else point - within + get(m, H_BY_POSITION)
 
 
 # ---- the shared buffer [SASE08 §5.1]
@@ -374,7 +392,7 @@ def vetoed(edge: Any, m: int, r: int, branch: int, part: int, point: int, seq: i
         elif kind == LEADING:
             below = get(run, get(row, N_FIRST))
         if kind != BETWEEN and get(m, H_WITHIN) >= 0:
-            since = point - get(m, H_WITHIN) + get(m, H_BY_POSITION)
+            since = since_when(m, point)
         c = get(get(m, A_CAND_HEADS), part * get(m, H_KINDS) + get(row, N_NUMBER))
         while c >= 0 and get(cand_row(m, c), CAND_SEQ) > above and get(cand_row(m, c), CAND_POINT) >= since:
             cand = cand_row(m, c)

@@ -109,7 +109,7 @@ def mark(m: int, lists: int, now: Any) -> Any:
     since = np.full(get(m, G_NODES), MAX, np.int64)
     for at in range(lists):
         r = get(list_row(m, at), L_HEAD)
-        point = point_of(m, now, at // get(m, H_STATES))
+        point = min(point_of(m, now, at // get(m, H_STATES)), MAX - 1)
         while r >= 0:
             n = get(run_row(m, r), NODE)
             if n >= 0:

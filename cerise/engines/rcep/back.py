@@ -13,9 +13,9 @@ from cerise.engines.nfa.layout import SEQ
 from cerise.engines.nfa.machine import (
     A_COLS,
     A_NODES,
-    deadline_of,
     edge_row,
     node_row,
+    reaches,
     run_row,
     state_row,
 )
@@ -87,7 +87,7 @@ def open_list_back(m: int, w: int, d: int, p: int, low: int) -> None:
 def may_begin(m: int, w: int, e: int, p: int) -> bool:
     """Whether an event may be the first of a match that the trigger completes."""
     points = get(w, D_POINTS)
-    return get(get(w, D_OPENS), e) != 0 and deadline_of(m, get(points, e)) >= get(points, p)
+    return get(get(w, D_OPENS), e) != 0 and reaches(m, get(points, e), get(points, p))
 
 
 @kernel()

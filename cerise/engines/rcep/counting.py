@@ -23,9 +23,9 @@ from cerise.engines.rcep.plan import Plan
 from cerise.engines.rcep.sides import Keys
 from cerise.engines.rcep.stream import Recomputing
 from cerise.engines.rcep.window import Piece
+from cerise.engines.totals.groups import LEAST, first_window, starts_early, too_early
 
 Ints = npt.NDArray[np.int64]
-LEAST = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +67,15 @@ class CountingMatcher(Recomputing):
         order = _Order(piece, masks)
         for layers in self.layers:
             chains = _Chaining(self, layers, order, ranks)
-            asked = chains.asked(first, last)
-            if not len(asked.rows):
-                continue
-            if self.program.counts_only:
-                self._count += sum(chains.counts(asked))
-            else:
-                for tally in chains.tallies(asked):
-                    self.report.matches += tally.count
-                    yield tally
+            for asked in chains.asked(first, last):
+                if not len(asked.rows):
+                    continue
+                if self.program.counts_only:
+                    self._count += sum(chains.counts(asked))
+                else:
+                    for tally in chains.tallies(asked):
+                        self.report.matches += tally.count
+                        yield tally
         self.report.matching_seconds += time.perf_counter() - begun
 
     def _counted(self) -> Iterator[Finding]:
@@ -123,33 +123,55 @@ class _Chaining:
         self.triggers = order.fitting(matcher.bit(layers.last))
         self.room = matcher.room
         self.by_position = matcher.program.by_position
+        self.window_pairs = matcher.options.limits.window_pairs
 
     # ---- triggers
 
-    def asked(self, first: int, last: int) -> Asked:
-        """Return the events, from one up to another, that can complete a match; PER WINDOW each by window."""
+    def asked(self, first: int, last: int) -> Iterator[Asked]:
+        """Yield the events, from one up to another, that can complete a match; PER WINDOW each by window."""
         rows = self.order.rows[self.triggers]
         at = self.triggers[(rows >= first) & (rows < last)]
         rows = self.order.rows[at]
-        piece, within, slide = self.order.piece, self.bound.within, self.bound.slide
-        points, parts = piece.points[rows], piece.parts[rows]
+        within, slide = self.bound.within, self.bound.slide
         if within is None:
-            return Asked(rows, at, self.order.first_at(parts, np.full(len(rows), LEAST)), None)
+            yield self._whole(rows, at)
+            return
         size = int(str(within.size))
+        points = self.order.piece.points[rows]
         if slide is None:
-            low = self.order.first_at(parts, points - size + self.by_position)
-            return Asked(rows, at, np.minimum(low, at), None)
+            yield self._since(rows, at, np.maximum(points, LEAST + size) - size + self.by_position)
+            return
         step = int(str(slide.size))
-        earliest = -((size - 1 - points) // step)  # of the windows that hold the trigger
-        if not self.per_window:
-            return Asked(rows, at, np.minimum(self.order.first_at(parts, earliest * step), at), None)
-        windows = points // step - earliest + 1
-        windows = np.maximum(windows, 0)
-        again = np.repeat(np.arange(len(rows)), windows)
-        number = np.arange(len(again)) - np.repeat(np.cumsum(windows) - windows, windows)
-        window = earliest[again] + number
-        low = np.minimum(self.order.first_at(parts[again], window * step), at[again])
-        return Asked(rows[again], at[again], low, window)
+        held = points % step < size  # SLIDE may leave gaps
+        rows, at, points = rows[held], at[held], points[held]
+        if self.per_window:
+            yield from self._by_window(rows, at, size, step)
+            return
+        starts = first_window(points, size, step) * step
+        yield self._since(rows, at, np.where(starts_early(points, size, step), LEAST, starts))
+
+    def _whole(self, rows: Ints, at: Ints) -> Asked:
+        """Return triggers whose matches may start with any event."""
+        return self._since(rows, at, np.full(len(rows), LEAST))
+
+    def _since(self, rows: Ints, at: Ints, points: Ints, window: Ints | None = None) -> Asked:
+        """Return triggers whose matches start at certain points or later."""
+        low = self.order.first_at(self.order.piece.parts[rows], points)
+        return Asked(rows, at, np.minimum(low, at), window)
+
+    def _by_window(self, rows: Ints, at: Ints, size: int, step: int) -> Iterator[Asked]:
+        """Yield triggers with each of their windows, a bounded number of these at a time."""
+        points = self.order.piece.points[rows]
+        early = starts_early(points, size, step)
+        if early.any() and any(self.counts(self._whole(rows[early], at[early]))):
+            raise too_early()
+        lowest = first_window(points, size, step)
+        windows = np.maximum(points // step - lowest + 1, 0)
+        portions = np.cumsum(windows) // self.window_pairs
+        for some in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(portions)) + 1):
+            again, ends = np.repeat(some, windows[some]), np.cumsum(windows[some])
+            window = lowest[again] + np.arange(len(again)) - np.repeat(ends - windows[some], windows[some])
+            yield self._since(rows[again], at[again], window * step, window)
 
     # ---- chains
 
@@ -193,16 +215,8 @@ class _Chaining:
         found = count(self.chains(asked), self.room) if self.layers.places else [0] * len(asked.rows)
         if not self.layers.alone:
             return found
-        opens = (self.order.piece.opens[asked.rows] != 0) & (asked.low <= asked.at) & self._holds(asked)
+        opens = (self.order.piece.opens[asked.rows] != 0) & (asked.low <= asked.at)
         return [number + int(alone) for number, alone in zip(found, opens, strict=True)]
-
-    def _holds(self, asked: Asked) -> npt.NDArray[np.bool_]:
-        """Return whether a window holds a trigger at all: SLIDE may leave gaps."""
-        within, slide = self.bound.within, self.bound.slide
-        if within is None or slide is None:
-            return np.ones(len(asked.rows), bool)
-        points = self.order.piece.points[asked.rows]
-        return points % int(str(slide.size)) < int(str(within.size))
 
     def tallies(self, asked: Asked) -> Iterator[Tally]:
         """Yield how many matches each trigger completes, and which events give aggregates their values."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.nfa.machine import H_STARTS, deadline_of
+from cerise.engines.nfa.machine import H_STARTS, reaches
 from cerise.engines.rcep.desk import (
     AT_LEAST,
     AT_MOST,
@@ -198,7 +198,7 @@ def prune(m: int, w: int, p: int) -> int:
     point, floor, first = get(points, p), get(get(w, D_FLOORS), part), -1
     for i in range(get(get(w, D_PLACES), p) - 1, list_start(w, get(w, D_VARS), part) - 1, -1):
         e = get(lists, i)
-        if e <= floor or deadline_of(m, get(points, e)) < point:
+        if e <= floor or not reaches(m, get(points, e), point):
             break
         mask, alive = get(masks, e), False
         for j in range(edges):

@@ -14,7 +14,6 @@ from cerise.engines.nfa.layout import SEQ
 from cerise.engines.nfa.machine import (
     A_COLS,
     A_NODES,
-    H_BY_POSITION,
     H_STARTS,
     H_STARTS_END,
     H_STATES,
@@ -23,12 +22,13 @@ from cerise.engines.nfa.machine import (
     NEVER,
     branch_row,
     cand_row,
-    deadline_of,
     edge_row,
     negated_row,
     negation_row,
     node_row,
+    reaches,
     run_row,
+    since_when,
     state_row,
     until,
 )
@@ -135,7 +135,7 @@ def vetoed_by(edge: Any, m: int, w: int, d: int, negation: int, p: int, ahead: b
     if kind == BETWEEN:
         above, below = get(run, get(row, N_AFTER)), get(run, get(row, N_BEFORE))
     elif get(m, H_WITHIN) >= 0:
-        since = get(get(w, D_POINTS), p) - get(m, H_WITHIN) + get(m, H_BY_POSITION)
+        since = since_when(m, get(get(w, D_POINTS), p))
     if kind == LEADING:
         below = get(run, get(row, N_FIRST))
     if ahead:
@@ -215,7 +215,7 @@ def open_list(m: int, w: int, d: int, p: int, low: int) -> None:
 def opens_alone(m: int, w: int, p: int) -> bool:
     """Whether an event may be a match on its own."""
     point = get(get(w, D_POINTS), p)
-    if not get(get(w, D_OPENS), p) or deadline_of(m, point) < point:
+    if not get(get(w, D_OPENS), p) or not reaches(m, point, point):
         return False
     for j in range(get(m, H_STARTS), get(m, H_STARTS_END)):
         if get(edge_row(m, j), E_ACCEPTS) and get(edge_row(m, j), E_BIT) & get(get(w, D_MASKS), p):
@@ -282,7 +282,7 @@ def may_complete(m: int, w: int, p: int) -> bool:
         start, state = get(latest, s), state_row(m, s)
         if start <= floor or get(state, S_MASK) & mask == 0:
             continue
-        if deadline_of(m, get(get(w, D_POINTS), start)) < get(get(w, D_POINTS), p):
+        if not reaches(m, get(get(w, D_POINTS), start), get(get(w, D_POINTS), p)):
             continue
         for j in range(get(state, S_FIRST), get(state, S_LAST)):
             if get(edge_row(m, j), E_ACCEPTS) and get(edge_row(m, j), E_BIT) & mask:

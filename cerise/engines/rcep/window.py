@@ -112,9 +112,11 @@ class Window:
         """
         kept: Marks = fits & (piece.parts != -1)
         if self._within is not None and len(piece):
-            now = self._counts[piece.parts] - 1 if self.program.by_position else int(piece.events.times[-1])
             reach = windows * self._within
-            kept &= piece.points >= now - reach  # what overflows below is smaller than all points
+            if self.program.by_position:
+                kept &= piece.points >= self._counts[piece.parts] - 1 - min(reach, int(MAX))
+            else:
+                kept &= piece.points >= int(piece.events.times[-1]) - reach
         held = piece.numbers[kept]
         self.retained.prune(held)
         self.retained.end(held)

@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.engines.base import Matches
 from cerise.engines.identity import event_ids
 from cerise.engines.totals.exact import Ints
+from cerise.errors import DataError
 from cerise.events import EventBatch, read_column
 from cerise.kinds import STORED
 from cerise.pattern.bound import Bound
@@ -131,16 +133,38 @@ def normal(values: pa.Array) -> pa.Array:
 
 
 def windows_of(matches: Matches, first: Ints, last: Ints, bound: Bound) -> tuple[Ints, Ints]:
-    """Return the first and the last window [k·s, k·s + w) that holds all of each match, by number k."""
+    """Return the first and the last window [k·s, k·s + w) that holds all of each match, by number k.
+
+    Raises:
+        DataError: one of them starts before all times.
+    """
     assert bound.within is not None
     assert bound.slide is not None
     size, step = int(str(bound.within.size)), int(str(bound.slide.size))
     points = matches.events.times
     if bound.within.unit is Unit.EVENTS:
         points = matches.events.table.column(POSITION).to_numpy()
-    early = points[last] < LEAST + size  # of the windows with such events some would start before all times
-    low = (np.maximum(points[last], LEAST + size) - size) // step + 1
-    return np.where(early, -(-LEAST // step), low), points[first] // step
+    if starts_early(points[last], size, step).any():
+        raise too_early()
+    return first_window(points[last], size, step), points[first] // step
+
+
+def first_window(points: Ints, size: int, step: int) -> Ints:
+    """Return the number of the first window that holds each point and starts at a time that there can be."""
+    low = (np.maximum(points, LEAST + size) - size) // step + 1
+    return np.where(points < LEAST + size, -(-LEAST // step), low)
+
+
+def starts_early(points: Ints, size: int, step: int) -> npt.NDArray[np.bool_]:
+    """Return whether a window that holds each point starts before all times."""
+    latest = (-(-LEAST // step) - 1) * step  # the start of the last window that does
+    held: npt.NDArray[np.bool_] = points < latest + size
+    return held
+
+
+def too_early() -> DataError:
+    """Return the error that there is where such a window holds a match."""
+    return DataError("a window starts before the first time there is", hint="leave out events at such times")
 
 
 class Positions:

@@ -17,10 +17,12 @@ from cerise.engines.totals.cells import Asked, Cell, cell_of, columns_of
 from cerise.engines.totals.exact import Ints, Objects, integers, number_of, summed, text_of
 from cerise.engines.totals.groups import Groups, key_schema, per, windows_of
 from cerise.engines.totals.result import result_table
+from cerise.errors import PlanError
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Per
 
 MANY = 64  # sheets
+MOST_WINDOWS = 1 << 25  # whose totals are kept at a time: some gigabytes
 MATCHES = "matches"
 
 
@@ -56,8 +58,8 @@ def partial_schema(bound: Bound) -> pa.Schema:
 class Ledger:
     """The totals of a query over all that was added."""
 
-    def __init__(self, bound: Bound, limits: Limits = DEFAULT) -> None:
-        self.bound, self._limits = bound, limits
+    def __init__(self, bound: Bound, limits: Limits = DEFAULT, *, most_windows: int = MOST_WINDOWS) -> None:
+        self.bound, self._limits, self._most_windows = bound, limits, most_windows
         self._asked = Asked.of(bound)
         self._sheets: list[Sheet] = []
         self._tallies: list[Tally] = []  # not yet added
@@ -122,8 +124,17 @@ class Ledger:
         if self._rows > 2 * self._joined + self._limits.spare_groups:
             self._join(0)
             self._joined = self._rows
+            self._check_size()
         elif len(self._sheets) >= MANY:
             self._join(self._small())
+
+    def _check_size(self) -> None:
+        """Refuse totals of more windows than fit in memory."""
+        if per(self.bound).window and self._joined > self._most_windows:
+            raise PlanError(
+                f"more than {self._most_windows} windows hold matches, and PER WINDOW keeps totals of each",
+                hint="use a longer SLIDE, or fewer events: WHERE on the time of the first event",
+            )
 
     def _small(self) -> int:
         """Return the first of the last sheets that are each not much larger than all after it."""

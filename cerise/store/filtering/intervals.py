@@ -91,10 +91,10 @@ def shifted(times: Ints, by: int) -> Ints:
     """Return times moved, but not beyond the least and the greatest time."""
     if not len(times):
         return times
+    if abs(by) > MAX_TIME:
+        return np.array([min(max(int(each) + by, MIN_TIME), MAX_TIME) for each in times], np.int64)
     if int(times.min()) + by >= MIN_TIME and int(times.max()) + by <= MAX_TIME:
         return times + by
-    if abs(by) > MAX_TIME:
-        return np.full(len(times), MAX_TIME if by > 0 else MIN_TIME)
     if by >= 0:
         limit = MAX_TIME - by
         return np.where(times > limit, MAX_TIME, np.minimum(times, limit) + by)
