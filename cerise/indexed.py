@@ -28,6 +28,7 @@ from cerise.store.filtering.two_phase import Filtering
 from cerise.store.finder import Finder
 from cerise.store.index.layout import SEQUENCE
 from cerise.store.running import gathered, run_rows_view, run_view
+from cerise.store.upkeep.compaction import Compacted
 from cerise.store.upkeep.verification import Finding
 from cerise.store.view import Held, View
 from cerise.store.ways import Wants, Way, situation, way_for, way_of
@@ -127,8 +128,13 @@ class Store:
             return store.append(self._table, events)
         return self._table.append(events, progress)
 
-    def compact(self, progress: Progress | None = None) -> int:
-        """Seal fresh events, and make few large files in stream order of small and overlapping ones."""
+    def compact(self, progress: Progress | None = None) -> Compacted:
+        """Seal fresh events, and make few large files in stream order of small and overlapping ones.
+
+        Returns:
+            The version in which that is done, how many files were rewritten, and which ones were left
+            because others changed them meanwhile.
+        """
         return self._table.compact(progress)
 
     def vacuum(self, retention_hours: float = 168) -> list[str]:

@@ -18,7 +18,7 @@ HOMES = {
     "numba": ("cerise/kernels/*", "*/kernel.py"),
     "sqlglot": ("cerise/lang/match_recognize*.py",),
     "pyroaring": ("cerise/store/bitmap.py",),
-    "deltalake": ("cerise/store/table.py",),
+    "deltalake": ("cerise/store/table.py", "cerise/store/commits.py"),
 }
 NAMELESS = {"utils", "common", "core", "helpers", "manager", "factory"}
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "cerise").rglob("*.py"))

@@ -222,13 +222,20 @@ def compact(path: StorePath) -> None:
     store = _opened(path, None)
     before = store.info()
     with progressing("compacting") as progress:
-        version = store.compact(progress)
+        compacted = store.compact(progress)
+    version = compacted.version
     after = store.info()
     mended, sealed = len(before.broken) - len(after.broken), before.fresh_events - after.fresh_events
     done = [f"{counted(before.files, 'file')} became {after.files:,}"] if version != before.version else []
     done += [f"{counted(sealed, 'fresh event')} indexed"] if sealed > 0 else []
     done += [f"{counted(mended, 'index file')} written again"] if mended > 0 else []
-    typer.echo(f"{', '.join(done) or 'nothing to be done'}: version {version}")
+    left = compacted.left
+    nothing = "nothing was done" if left else "nothing to be done"
+    typer.echo(f"{', '.join(done) or nothing}: version {version}")
+    if left:
+        typer.echo(
+            f"{counted(len(left), 'file')} left: others were writing meanwhile; compact again later", err=True
+        )
 
 
 @app.command()

@@ -25,8 +25,10 @@ from typing import Any
 import pyarrow as pa
 
 from cerise.errors import StoreError
+from cerise.store import commits, log
 from cerise.store import table as delta
 from cerise.store.upkeep import compaction, vacuum, verification
+from cerise.store.upkeep.compaction import Compacted
 from cerise.store.writing import appending, in_place, settings
 from cerise.store.writing.columns import stored_columns
 from cerise.store.writing.faults import reached
@@ -118,11 +120,13 @@ class EventTable:
         decided = Settings(
             time, type, _names(key), _names(order), _names(index), block_rows, pool_rows, compress
         )
+        log.check_place(str(path))
         columns = stored_columns(schema)
         decided.roles(pa.schema([each for each in columns if each.name in schema.names]))
         decided.layout(columns)
         folder = Folder.of(path)
-        taken = [folder.name] if folder.is_file else [n for n in folder.names() if n != settings.FOLDER]
+        begun = {settings.FOLDER} if _has_log(folder) else {settings.FOLDER, log.LOG}
+        taken = [folder.name] if folder.is_file else [n for n in folder.names() if n not in begun]
         if taken:
             raise StoreError(
                 f"there is something at {path} already: {taken[0]}",
@@ -130,7 +134,7 @@ class EventTable:
             )
         settings.save(decided, folder.inside(settings.FOLDER))
         reached("settings written")
-        delta.create(folder.root, columns)
+        commits.create(folder.root, columns)
         return cls.open(path)
 
     @classmethod
@@ -149,7 +153,7 @@ class EventTable:
         decided = settings.load(index)
         if not decided.sequence:
             return cls(in_place.opened(folder, index, decided))
-        if not folder.holds(delta.LOG):
+        if not _has_log(folder):
             raise StoreError(
                 f"there is no event table at {path}: its creation was broken off", hint="create it again"
             )
@@ -180,7 +184,7 @@ class EventTable:
     def is_newest(self, now: Snapshot) -> bool:
         """Tell whether a snapshot is still the newest version."""
         if now.version is not None:
-            return not Folder.of(self.writing.root).holds(f"{delta.LOG}/{now.version + 1:020d}.json")
+            return not Folder.of(self.writing.root).holds(f"{log.LOG}/{now.version + 1:020d}.json")
         return self.snapshot().files == now.files
 
     def indexed(self, now: Snapshot | None = None) -> Indexed:
@@ -217,6 +221,9 @@ class EventTable:
         Returns:
             What is wrong; nothing where all is sound.
         """
+        faults = log.faults(self.writing.root)
+        if faults:  # which files there are is not known then
+            return [verification.Finding(each.name, f"it {each.what}") for each in faults]
         return verification.verify(self.snapshot(), progress)
 
     # ---- writing
@@ -255,16 +262,17 @@ class EventTable:
         """Return the number of a new append, for `pieces.Part`."""
         return appending.append_number(own_snapshot(self.writing))
 
-    def compact(self, progress: Callable[[int, int], None] | None = None) -> int:
+    def compact(self, progress: Callable[[int, int], None] | None = None) -> Compacted:
         """Make few large files in stream order of fresh, small and overlapping ones.
 
         Returns:
-            The version in which that is done; the newest, where there was nothing to do.
+            The version in which that is done, how many files were rewritten, and which ones were left
+            because others changed them meanwhile.
         """
         self._own("compact it")
-        version = compaction.compact(self.writing, self._waits(), progress)
+        done = compaction.compact(self.writing, self._waits(), progress)
         save_if_due(own_snapshot(self.writing))
-        return version
+        return done
 
     def vacuum(self, retention_hours: float = vacuum.WEEK) -> list[str]:
         """Remove files that no version of the last hours has, and their index.
@@ -286,6 +294,10 @@ class EventTable:
 
     def _waits(self) -> list[float]:
         return appending.patience(self.rng)
+
+
+def _has_log(folder: Folder) -> bool:
+    return bool(folder.inside(log.LOG).names())
 
 
 def _span(now: Snapshot, found: Indexed) -> tuple[int | None, int | None]:

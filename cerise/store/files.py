@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from cerise.errors import StoreError, did_you_mean
 from cerise.store import table as delta
+from cerise.store.checked import opened_parquet
 from cerise.store.text import NOTHING, PLAIN, Layout, read_csv, read_json
 from cerise.store.times import understood
 
@@ -107,10 +108,15 @@ def suffix(file: Path) -> str:
 # ---- one file
 
 
+def _read_parquet(file: Path) -> pa.Table:
+    with pa.OSFile(str(file)) as source:
+        return opened_parquet(source, str(file)).read()
+
+
 def _read(file: Path, layout: Layout) -> pa.Table:
     kind = suffix(file)
     if kind in PARQUET:
-        table = _guarded(file, lambda f: pq.ParquetFile(f).read())
+        table = _guarded(file, _read_parquet)
     elif kind in (".csv", ".tsv"):
         table = _guarded(file, lambda f: read_csv(f, layout))
     elif kind in TEXT:

@@ -24,13 +24,15 @@ from cerise.kinds import Kind, kind_of
 from cerise.plan.filters import Needed, Range, may_hold
 from cerise.plan.overlap import MAX_TIME, MIN_TIME, Span
 from cerise.store import table as delta
+from cerise.store.checked import ANY, Expected, Sums, Tail, read_tail
 from cerise.store.files import PARQUET, TEXT, suffix
+from cerise.store.footers import columns_of, is_coded, may_lack, range_of, times_of
+from cerise.store.log import LOG
 from cerise.store.types import common_schema, spark_type
 
 HIVE = re.compile(r"^([^=]+)=(.*)$")
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 THREADS = 8
-CODED = 4  # bytes a row: strings that take less are worth reading as codes
 
 
 class NotDirect(Exception):
@@ -45,11 +47,13 @@ class File:
         path: where it is.
         hive: the values of the columns that its folders' names give.
         kept: which of its rows are not deleted (a Delta table's deletion vector); None: all.
+        expected: what its table says of it.
     """
 
     path: str
     hive: Mapping[str, Any] = field(default_factory=dict)
     kept: pa.BooleanArray | None = field(default=None, compare=False, repr=False)
+    expected: Expected = ANY
 
     @property
     def deleted(self) -> int:
@@ -83,12 +87,19 @@ class Lake:
         files: the files.
         columns: the columns of all of them together.
         footers: what each file says of itself; not pickled.
+        sums: the checksums that each carries.
     """
 
     root: str
     files: tuple[File, ...]
     columns: pa.Schema
     footers: tuple[pq.FileMetaData, ...] = field(default=(), repr=False)
+    sums: tuple[Sums | None, ...] = field(default=(), repr=False)
+
+    @property
+    def tails(self) -> list[Tail]:
+        """What the end of each file says."""
+        return list(map(Tail, self.footers, self.sums))
 
     @property
     def rows(self) -> int:
@@ -103,7 +114,7 @@ class Lake:
     def coded(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return the columns whose strings are few, so that they are best read as codes."""
         wanted = {name for name in names if kind_of(self.columns.field(name).type) is Kind.STRING}
-        return tuple(name for name in wanted if all(_is_coded(footer, name) for footer in self.footers))
+        return tuple(name for name in wanted if all(is_coded(footer, name) for footer in self.footers))
 
     def every(self) -> list[Group]:
         """Return all row groups that hold events, in arrival order; their times are not looked at."""
@@ -115,19 +126,19 @@ class Lake:
         Rows without a time come before all others, or after them.
         """
         schema = Schema(self.columns, column)
-        places = [_columns_of(footer).get((column,)) for footer in self.footers]
+        places = [columns_of(footer).get((column,)) for footer in self.footers]
         found = []
         for group in self.every():
             held, index = self.footers[group.file].row_group(group.number), places[group.file]
-            first, last = _times(held, index, schema)
-            if index is None or _may_lack(held.column(index)):
+            first, last = times_of(held, index, schema)
+            if index is None or may_lack(held.column(index)):
                 first, last = (MIN_TIME, last) if nulls_first else (first, MAX_TIME)
             found.append(replace(group, span=Span(first, last, group.span.rows)))
         return found
 
     def wanted(self, schema: Schema, needed: Needed | None) -> list[Group]:
         """Return the row groups that may hold needed events, as far as statistics tell."""
-        paths = [_columns_of(footer) for footer in self.footers]
+        paths = [columns_of(footer) for footer in self.footers]
         for each in zip(self.files, self.footers, paths, strict=True):
             _reject_null_times(*each, schema.time)
         found: list[Group] = []
@@ -136,7 +147,7 @@ class Lake:
             if rows and (
                 needed is None or may_hold(needed, self._ranges(needed, group, paths[number], file))
             ):
-                times = _times(group, paths[number].get((schema.time,)), schema)
+                times = times_of(group, paths[number].get((schema.time,)), schema)
                 found.append(Group(number, i, place, Span(*times, rows)))
         return found
 
@@ -157,7 +168,7 @@ class Lake:
         total = 0
         for each in groups:
             footer = self.footers[each.file]
-            held = {path[0]: index for path, index in _columns_of(footer).items()}
+            held = {path[0]: index for path, index in columns_of(footer).items()}
             row_group = footer.row_group(each.number)
             total += sum(row_group.column(held[n]).total_compressed_size for n in names if n in held)
         return total
@@ -169,7 +180,7 @@ class Lake:
         for path in {test.path for tests in needed for test in tests}:
             if len(path) == 1 and file.hive.get(path[0]) is not None:
                 known[path] = Range(file.hive[path[0]], file.hive[path[0]])
-            elif path in paths and (found := _range(group.column(paths[path]))) is not None:
+            elif path in paths and (found := range_of(group.column(paths[path]))) is not None:
                 known[path] = found
         return known
 
@@ -189,18 +200,18 @@ def open_lake(path: str | Path, version: int | None = None) -> Lake:
         if version is not None:
             raise StoreError(f"{text} is no Delta table, so it has no version {version}")
         root, files, declared = *_parquet_files(text), None
-    files, footers = _described(root, files)
+    files, footers, sums = _described(root, files)
     schemas = [footer.schema.to_arrow_schema() for footer in footers]
     columns = common_schema([(file.path, s) for file, s in zip(files, schemas, strict=True)])
     columns, files = _with_hive(declared or columns, files)
     columns = pa.schema([pa.field(each.name, spark_type(each.type)) for each in columns])
-    return Lake(text, files, columns, footers)
+    return Lake(text, files, columns, footers, sums)
 
 
 def lake_of(root: str, files: Sequence[File], columns: pa.Schema) -> Lake:
     """Return the table that some files are, whose columns are known."""
-    described, footers = _described(root, tuple(files))
-    return Lake(root, described, columns, footers)
+    described, footers, sums = _described(root, tuple(files))
+    return Lake(root, described, columns, footers, sums)
 
 
 def opened(root: str) -> fs.FileSystem:
@@ -225,7 +236,7 @@ def _parquet_files(root: str) -> tuple[str, tuple[File, ...]]:
     if found.type == fs.FileType.File:
         _reject_other(base)
         return root, (File(base),)
-    if "://" in root and system.get_file_info(f"{base}/{delta.LOG}").type == fs.FileType.Directory:
+    if "://" in root and system.get_file_info(f"{base}/{LOG}").type == fs.FileType.Directory:
         raise NotDirect(f"{root} is a Delta table, whose log Cerise reads only at a local path")
     held = system.get_file_info(fs.FileSelector(base, recursive=True))
     files = []
@@ -288,7 +299,11 @@ def _delta_files(root: Path, version: int | None) -> tuple[str, tuple[File, ...]
         held = delta.live_files(root, version)
     except delta.UnknownFeature as error:
         raise NotDirect(str(error)) from error
-    return str(root), tuple(File(*each) for each in held.files), held.columns
+    return str(root), tuple(_file(each) for each in held.files), held.columns
+
+
+def _file(live: delta.LiveFile) -> File:
+    return File(live.path, live.values, live.kept, Expected(live.size))
 
 
 def _fitted(file: File, footer: pq.FileMetaData) -> File:
@@ -300,19 +315,22 @@ def _fitted(file: File, footer: pq.FileMetaData) -> File:
 # ---- footers
 
 
-def _described(root: str, files: tuple[File, ...]) -> tuple[tuple[File, ...], tuple[pq.FileMetaData, ...]]:
+def _described(
+    root: str, files: tuple[File, ...]
+) -> tuple[tuple[File, ...], tuple[pq.FileMetaData, ...], tuple[Sums | None, ...]]:
     """Return files with what they say of themselves."""
-    footers = _footers(root, files)
-    return tuple(map(_fitted, files, footers)), footers
+    tails = _tails(root, files)
+    footers = tuple(tail.footer for tail in tails)
+    return tuple(map(_fitted, files, footers)), footers, tuple(tail.sums for tail in tails)
 
 
-def _footers(root: str, files: Sequence[File]) -> tuple[pq.FileMetaData, ...]:
+def _tails(root: str, files: Sequence[File]) -> list[Tail]:
     system = opened(root)
 
-    def footer(file: File) -> pq.FileMetaData:
+    def tail(file: File) -> Tail:
         try:
             with system.open_input_file(file.path) as source:
-                return pq.read_metadata(source)
+                return read_tail(source, file.path, file.expected)
         except (pa.ArrowException, OSError) as error:
             if "encrypt" in str(error).lower():
                 raise NotDirect(f"{file.path} is encrypted") from error
@@ -322,29 +340,7 @@ def _footers(root: str, files: Sequence[File]) -> tuple[pq.FileMetaData, ...]:
             ) from error
 
     with ThreadPoolExecutor(THREADS) as pool:
-        return tuple(pool.map(footer, files))
-
-
-def _columns_of(footer: pq.FileMetaData) -> dict[Attribute, int]:
-    """Return where each column stands; those whose path could be read two ways are left out."""
-    found: dict[Attribute, int] = {}
-    for i in range(footer.num_columns):
-        column = footer.schema.column(i)
-        found[tuple(column.path.split("."))] = i
-    return found
-
-
-def _is_coded(footer: pq.FileMetaData, name: str) -> bool:
-    index = _columns_of(footer).get((name,))
-    if index is None:  # all of them null, or in the names of folders
-        return False
-    for i in range(footer.num_row_groups):
-        column = footer.row_group(i).column(index)
-        if not column.has_dictionary_page or column.total_uncompressed_size > CODED * (
-            column.num_values + 256
-        ):
-            return False
-    return True
+        return list(pool.map(tail, files))
 
 
 def _reject_null_times(
@@ -364,37 +360,3 @@ def _reject_null_times(
                 f"{found.null_count} events have no time: '{time}' is null in {file.path}, row group {i}",
                 hint=f"filter them out first: spark.read.parquet(…).where('{time} IS NOT NULL')",
             )
-
-
-def _may_lack(column: Any) -> bool:
-    """Whether a column of a row group may have nulls."""
-    found = column.statistics
-    return found is None or not found.has_null_count or bool(found.null_count)
-
-
-def _range(column: Any) -> Range | None:
-    found = column.statistics
-    if found is None or not found.has_min_max or column.physical_type == "INT96":
-        return None
-    return Range(found.min, found.max)
-
-
-def _times(group: Any, index: int | None, schema: Schema) -> tuple[int, int]:
-    """Return the first and the last time of a row group, as far apart as can be where that is not known."""
-    column = None if index is None else group.column(index)
-    found = None if column is None else column.statistics
-    if column is None or found is None or not found.has_min_max or column.physical_type == "INT96":
-        return MIN_TIME, MAX_TIME
-    if schema.kind((schema.time,)) is Kind.INT:
-        return int(found.min), int(found.max)
-    named = str(found.logical_type)
-    low, high = int(found.min_raw), int(found.max_raw)
-    if "Date" in named:
-        return low * 86_400_000_000, high * 86_400_000_000
-    if "milliseconds" in named:
-        return low * 1000, high * 1000
-    if "microseconds" in named:
-        return low, high
-    if "nanoseconds" in named:
-        return low // 1000, -(-high // 1000)
-    return MIN_TIME, MAX_TIME

@@ -8,6 +8,7 @@ looks damaged: Arrow says what is wrong.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,23 +21,28 @@ FEWEST_ROWS = 1_000  # of a page, on average, or there is no room for what is kn
 
 
 def pick(
-    mapped: pa.Buffer, chunk: Any, described: Any, kind: pa.DataType, rows: npt.NDArray[np.int64]
+    read: Callable[[int, int], Any],
+    chunk: Any,
+    described: Any,
+    kind: pa.DataType,
+    rows: npt.NDArray[np.int64],
 ) -> pa.Array | None:
     """Return the values of a column at some rows of a row group; None: this must be left to Arrow.
 
     Args:
-        mapped: the bytes of the file.
+        read: returns bytes of the file, by place and number.
         chunk: what the footer says of the column in the row group.
         described: what it says of the column.
         kind: the type of the column.
         rows: the rows, ascending.
     """
-    end = chunk.data_page_offset + chunk.total_compressed_size
-    if not is_packed(chunk, described, kind) or end > mapped.size:
+    if not is_packed(chunk, described, kind):
+        return None
+    held = pa.py_buffer(read(chunk.data_page_offset, chunk.total_compressed_size))
+    if held.size < chunk.total_compressed_size:
         return None
     from cerise.kernels.pages import P_VALUES, P_WORDS, read_headers, read_pages  # this brings numba
 
-    held = mapped.slice(chunk.data_page_offset, chunk.total_compressed_size)
     pages = np.empty((2 + chunk.num_values // FEWEST_ROWS, P_WORDS), np.int64)
     count = read_headers(held.address, held.size, pages)
     if count < 0 or pages[:count, P_VALUES].sum() != chunk.num_values:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -18,7 +19,9 @@ from cerise.events import Path as Attribute
 from cerise.events import Schema
 from cerise.plan.filters import Needed
 from cerise.store import pages
+from cerise.store.checked import CheckedFile, Tail, chunk_start, read_tail
 from cerise.store.lake import File, Group, opened
+from cerise.store.types import leaf_paths
 
 Ints = npt.NDArray[np.int64]
 BITS = 32
@@ -79,17 +82,22 @@ class Reading:
 
 
 class _Opened(NamedTuple):
-    """A file that is open; its columns; their parts by number; and its bytes, where it is mapped."""
+    """A file that is open; its columns; their parts by number; and its bytes, where they have checksums."""
 
     source: pq.ParquetFile
     schema: pa.Schema
     columns: dict[str, list[int]]
-    mapped: pa.Buffer | None
+    checked: CheckedFile | None
 
     def size(self, row_group: int, names: Sequence[str]) -> int:
         """Return how many bytes some columns have in a row group."""
+        return sum(size for _, size in self.parts(row_group, names))
+
+    def parts(self, row_group: int, names: Sequence[str]) -> list[tuple[int, int]]:
+        """Return where some columns of a row group are: places and sizes."""
         group = self.source.metadata.row_group(row_group)
-        return sum(group.column(i).total_compressed_size for name in names for i in self.columns[name])
+        chunks = (group.column(i) for name in names for i in self.columns[name])
+        return [(chunk_start(chunk), chunk.total_compressed_size) for chunk in chunks]
 
 
 @dataclass(slots=True)
@@ -99,13 +107,13 @@ class Reader:
     Attributes:
         reading: what it must know to read them.
         groups: the row groups that it may be asked for.
-        footers: those of all files, where they are known.
+        tails: what the ends of all files say, where that is known.
         counts: what it has read.
     """
 
     reading: Reading
     groups: Sequence[Group]
-    footers: Sequence[Any] = ()
+    tails: Sequence[Tail] = ()
     counts: Counts = field(default_factory=Counts)
     _open: OrderedDict[int, _Opened] = field(default_factory=OrderedDict)
     _kept: OrderedDict[tuple[int, tuple[str, ...]], pa.Table] = field(default_factory=OrderedDict)
@@ -117,11 +125,8 @@ class Reader:
         held = [name for name in names if name in file.columns]
         kept = None if late else self.kept_rows(group)  # late columns are taken by row, so all rows stay
 
-        def rows() -> pa.Table:
-            table = file.source.read_row_group(group.number, columns=held, use_threads=False)
-            return table if kept is None or not held else table.filter(kept)
-
-        table = _guarded(self.named(group), rows)
+        table = self._rows(group, held)
+        table = table if kept is None or not held else table.filter(kept)
         self.counts.groups += not late
         self.counts.rows += 0 if late else len(table) if held else group.span.rows
         size = file.size(group.number, held)
@@ -131,6 +136,22 @@ class Reader:
             self.counts.bytes += size
         described = file.source.metadata.row_group(group.number)
         return self._shaped(table, names, group, described.num_rows if late else group.span.rows)
+
+    def _rows(self, group: Group, names: Sequence[str]) -> pa.Table:
+        """Return columns of a row group as Arrow reads them; where it cannot, blame a column."""
+        file = self._file(group.file)
+        if file.checked is not None and "://" in self.reading.root:
+            file.checked.bring(file.parts(group.number, names))
+
+        def read(some: Sequence[str]) -> pa.Table:
+            return file.source.read_row_group(group.number, columns=list(some), use_threads=False)
+
+        try:
+            return read(names)
+        except (pa.ArrowException, OSError):
+            for name in names:
+                _guarded(f"column '{name}' of {self.named(group)}", partial(read, [name]))
+            return _guarded(self.named(group), partial(read, names))
 
     def kept_rows(self, group: Group) -> pa.BooleanArray | None:
         """Return which rows of a row group are not deleted; None: all."""
@@ -180,10 +201,11 @@ class Reader:
         found = {}
         for name in self.reading.late:
             parts, kind = file.columns.get(name, []), self.reading.columns.field(name).type
-            if file.mapped is None or len(parts) != 1 or file.schema.field(name).type != kind:
+            if file.checked is None or len(parts) != 1 or file.schema.field(name).type != kind:
                 continue
             chunk = file.source.metadata.row_group(group.number).column(parts[0])
-            column = pages.pick(file.mapped, chunk, file.source.schema.column(parts[0]), kind, rows)
+            read, described = file.checked.read_at, file.source.schema.column(parts[0])
+            column = pages.pick(read, chunk, described, kind, rows)
             if column is not None:
                 found[name] = column
                 self.counts.late_bytes += chunk.total_compressed_size
@@ -222,20 +244,22 @@ class Reader:
         return self._open[number]
 
     def _opened(self, number: int) -> _Opened:
-        path = self.reading.files[number].path
-        mapped = pa.memory_map(path) if "://" not in self.reading.root else None
-        source = mapped if mapped is not None else opened(self.reading.root).open_input_file(path)
+        held = self.reading.files[number]
+        source = opened(self.reading.root).open_input_file(held.path)
+        tail = self.tails[number] if self.tails else read_tail(source, held.path, held.expected)
+        checked = None if tail.sums is None else CheckedFile(source, held.path, tail)
         file = pq.ParquetFile(
-            source,
-            metadata=self.footers[number] if self.footers else None,
+            source if checked is None else checked,
+            metadata=tail.footer,
             read_dictionary=list(self.reading.coded),
-            pre_buffer=mapped is None,
+            pre_buffer=checked is None and "://" in self.reading.root,
+            page_checksum_verification=checked is None,
         )
         schema = file.schema_arrow
         columns: dict[str, list[int]] = {name: [] for name in schema.names}
-        for i in range(len(file.schema)):
-            columns[file.schema.column(i).path.split(".")[0]].append(i)
-        return _Opened(file, schema, columns, None if mapped is None else mapped.read_buffer())
+        for i, leaf in enumerate(leaf_paths(schema)):
+            columns[leaf[0]].append(i)
+        return _Opened(file, schema, columns, checked)
 
     def named(self, group: Group) -> str:
         """Return what an error calls a row group."""

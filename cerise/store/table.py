@@ -1,10 +1,8 @@
-"""Delta tables without Spark: a version, its files and the rows that are not deleted; commits."""
+"""Delta tables without Spark: a version, its files and the rows that are not deleted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from pathlib import Path
-from time import sleep, time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -14,8 +12,9 @@ from pyarrow import fs
 
 from cerise.errors import StoreError
 from cerise.kinds import canonical, kind_of
-from cerise.store.writing.faults import reached
-from cerise.store.writing.places import Folder
+from cerise.store import log
+from cerise.store.checked import CheckedFile, Expected, read_tail
+from cerise.store.log import LOG
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -23,9 +22,11 @@ if TYPE_CHECKING:
 # What a reader must understand of a table, and we do; any other feature changes what its files mean.
 DELETIONS = "deletionVectors"
 KNOWN_FEATURES = frozenset({"timestampNtz", DELETIONS})
-LOG = "_delta_log"
-# How often the log is summed up: deltalake's 100 commits make opening a table of small appends slow.
-CONFIGURATION = {"delta.checkpointInterval": "10"}
+
+
+PARQUET = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
 
 
 class UnknownFeature(StoreError):
@@ -39,11 +40,13 @@ class LiveFile(NamedTuple):
         path: where it is.
         values: what the partition columns are in it.
         kept: which of its rows are not deleted; None: all.
+        size: how many bytes it has, where the log says so.
     """
 
     path: str
     values: dict[str, Any]
     kept: pa.BooleanArray | None = None
+    size: int | None = None
 
 
 class Live(NamedTuple):
@@ -61,7 +64,9 @@ def live_files(path: Path, version: int | None = None) -> Live:
         StoreError: there is no such table or version, or which rows are deleted cannot be read.
     """
     held = version_of(path, version)
-    files = [LiveFile(str(path.absolute() / each.path), each.values, each.kept) for each in held.files]
+    files = [
+        LiveFile(str(path.absolute() / each.path), each.values, each.kept, each.size) for each in held.files
+    ]
     return Live(sorted(files, key=lambda each: Path(each.path).name), held.columns)
 
 
@@ -108,13 +113,13 @@ def version_of(root: str | Path, version: int | None = None, time: str | None = 
         UnknownFeature: its files cannot be read without knowing more.
         StoreError: there is no such table or version, or which rows are deleted cannot be read.
     """
-    table = _opened(root, version)
+    table = opened_table(root, version)
     _reject_unknown_features(table, root)
     columns = pa.schema(table.schema().to_arrow())
     actions = pa.table(table.get_add_actions(flatten=True))
-    kept = _kept_rows(table, root)
+    kept = kept_rows(table, root)
     parted = table.metadata().partition_columns
-    base = _base(root)
+    base = base_of(root)
     firsts, lasts = (_moments(actions, f"{end}.{time}", columns, time) for end in ("min", "max"))
     files = []
     for row, first, last in zip(actions.to_pylist(), firsts, lasts, strict=True):
@@ -138,12 +143,12 @@ def _moments(actions: pa.Table, name: str, columns: pa.Schema, time: str | None)
     return found
 
 
-def _base(root: str | Path) -> str:
+def base_of(root: str | Path) -> str:
     """Return the path by which deletion vectors know a table."""
     return urlsplit(str(root)).path.rstrip("/") if "://" in str(root) else str(Path(root).resolve())
 
 
-def _kept_rows(table: DeltaTable, path: str | Path) -> dict[str, pa.BooleanArray]:
+def kept_rows(table: DeltaTable, path: str | Path) -> dict[str, pa.BooleanArray]:
     """Return of each file that has a deletion vector which rows are left."""
     from deltalake.exceptions import DeltaError
 
@@ -185,7 +190,7 @@ def is_table(path: Path) -> bool:
 
 def columns(path: str | Path) -> pa.Schema:
     """Return the columns of a Delta table, whatever features it has."""
-    return pa.schema(_opened(path, None).schema().to_arrow())
+    return pa.schema(opened_table(path, None).schema().to_arrow())
 
 
 def read(path: Path, version: int | None = None) -> pa.Table:
@@ -210,7 +215,10 @@ def read(path: Path, version: int | None = None) -> pa.Table:
 def _rows(file: LiveFile, columns: pa.Schema) -> pa.Table:
     """Return the rows of a file that are not deleted, with the columns of the table."""
     inside = pa.schema([field for field in columns if field.name not in file.values])
-    table = ds.dataset(file.path, schema=inside, format="parquet", filesystem=fs.LocalFileSystem()).to_table()
+    with fs.LocalFileSystem().open_input_file(file.path) as source:
+        tail = read_tail(source, file.path, Expected(file.size))
+        checked = source if tail.sums is None else pa.PythonFile(CheckedFile(source, file.path, tail))
+        table = PARQUET.make_fragment(checked).to_table(schema=inside)
     if file.kept is not None:
         table = table.filter(fitted(file.kept, len(table), file.path))
     given = {
@@ -220,16 +228,27 @@ def _rows(file: LiveFile, columns: pa.Schema) -> pa.Table:
     return pa.table([given[name] if name in given else table[name] for name in columns.names], schema=columns)
 
 
-def _opened(path: str | Path, version: int | None) -> DeltaTable:
+def opened_table(path: str | Path, version: int | None) -> DeltaTable:
+    """Open a Delta table at a version; the newest by default.
+
+    Raises:
+        StoreError: there is no such table or version, or its log is not sound.
+    """
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
+    if version is not None and not (type(version) is int and 0 <= version < 1 << 63):
+        raise StoreError(
+            f"{version!r} is not a version of {path}", hint="versions are whole numbers; 0 is the first"
+        )
+    log.check_place(str(path))
+    log.check(str(path), version)
     try:
         return DeltaTable(path, version=version)
     except (DeltaError, OSError, ValueError) as error:
         at = "" if version is None else f" at version {version}"
         raise StoreError(
-            f"cannot open the Delta table {path}{at}: {str(error).strip().splitlines()[0]}",
+            f"cannot open the Delta table {path}{at}: {first_line(error)}",
             hint=f"does {path}/{LOG} hold its log, and that version?",
         ) from error
 
@@ -252,148 +271,6 @@ def _reject_unknown_features(table: DeltaTable, path: str | Path) -> None:
         )
 
 
-# ---- writing
-
-
-class NewFile(NamedTuple):
-    """A file that a commit adds.
-
-    Attributes:
-        path: where it is in the table.
-        size: how many bytes it has.
-        modified: when it was written, in milliseconds since 1970.
-        statistics: what Delta's log says of its columns, as JSON.
-        fresh: whether its events are new; else they are those of the files that the commit removes.
-    """
-
-    path: str
-    size: int
-    modified: int
-    statistics: str
-    fresh: bool = True
-
-
-class Change(NamedTuple):
-    """What a commit does."""
-
-    add: Sequence[NewFile]
-    remove: Sequence[HeldFile] = ()
-
-
-class Overtaken(StoreError):
-    """Another commit has removed a file that this one was to remove; nothing was committed."""
-
-
-class NotCommitted(StoreError):
-    """Nothing was committed, and nothing of the commit will appear later."""
-
-
-def create(root: str, columns: pa.Schema) -> None:
-    """Make a Delta table without rows.
-
-    Raises:
-        StoreError: there is one already, or it cannot be written.
-    """
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
-
-    try:
-        DeltaTable.create(root, columns, mode="error", configuration=CONFIGURATION)
-    except (DeltaError, OSError) as error:
-        raise StoreError(
-            f"cannot create a table at {root}: {_first_line(error)}",
-            hint="give the path of a folder of its own",
-        ) from error
-
-
-def commit(root: str, change: Change, waits: Iterable[float]) -> int:
-    """Commit files as one version, whatever others commit meanwhile.
-
-    deltalake itself would accept files that are missing, and remove files that are not there: so it may not
-    try again by itself, and each try of ours looks at the newest version first.
-
-    Args:
-        root: where the table is.
-        change: the files to add and to remove.
-        waits: how many seconds to wait before each further try.
-
-    Returns:
-        A version in which the change is there.
-
-    Raises:
-        Overtaken: a file to remove is no longer there.
-        NotCommitted: a file to add is missing or of another size, or others were always quicker.
-        StoreError: the log cannot be written.
-    """
-    tries = 0
-    for wait in (0.0, *waits):
-        sleep(wait)
-        tries += 1
-        table = _opened(root, None)
-        _check_change(root, change, table)
-        reached("about to commit")
-        if _is_committed(root, change, table):
-            reached("committed")
-            return table.version() + 1
-    raise NotCommitted(
-        f"others have committed to {root} before each of {tries} tries",
-        hint="try again when fewer are writing",
-    )
-
-
-def _live(table: DeltaTable) -> set[str]:
-    return set(pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist())
-
-
-def _check_change(root: str, change: Change, table: DeltaTable) -> None:
-    live = _live(table)
-    deleted = _kept_rows(table, root) if change.remove else {}
-    for old in change.remove:
-        if old.path not in live:
-            raise Overtaken(f"{old.path} is no longer a file of {root}", hint="look at the table again")
-        if f"{_base(root)}/{old.path}" in deleted:  # deltalake cannot remove it, and its rows would come back
-            raise Overtaken(f"rows of {old.path} in {root} were deleted", hint="look at the table again")
-    sizes = Folder.of(root).sizes([new.path for new in change.add])
-    for new, size in zip(change.add, sizes, strict=True):
-        if new.path in live:
-            raise NotCommitted(f"{new.path} is a file of {root} already", hint="write it under another name")
-        if size != new.size:
-            found = "is missing" if size is None else f"has {size:,} bytes instead of {new.size:,}"
-            raise NotCommitted(
-                f"{new.path} {found}, so it cannot become a file of {root}",
-                hint="who has touched it? Write the events again",
-            )
-
-
-def _is_committed(root: str, change: Change, table: DeltaTable) -> bool:
-    """Write the version after the one that was opened; tell whether it is ours: another may be quicker."""
-    from deltalake.exceptions import DeltaError
-    from deltalake.transaction import AddAction, CommitProperties, RemoveAction
-
-    now = time_ns() // 1_000_000
-    actions: list[AddAction | RemoveAction] = [
-        AddAction(new.path, new.size, {}, new.modified, new.fresh, new.statistics) for new in change.add
-    ]
-    actions += [RemoveAction(old.path, False, now, old.size, {}) for old in change.remove]
-    try:
-        table.create_write_transaction(
-            actions, "append", table.schema(), commit_properties=CommitProperties(max_commit_retries=0)
-        )
-    except (DeltaError, OSError) as error:
-        newest = _opened(root, None)
-        if newest.version() == table.version():
-            raise StoreError(
-                f"cannot commit to {root}: {_first_line(error)}",
-                hint="can its log be written, and by this version?",
-            ) from error
-        return bool(change.add) and {new.path for new in change.add} <= _live(newest)  # names are used once
-    return True
-
-
-def unused_files(root: str, hours: int) -> list[str]:
-    """Return the files that no version has needed for some hours, or that are as old and in none."""
-    return list(_opened(root, None).vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True))
-
-
-def _first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -77,3 +77,17 @@ def spark_type(kind: pa.DataType) -> pa.DataType:
     if types.is_struct(kind):
         return pa.struct([each.with_type(spark_type(each.type)) for each in kind])
     return kind
+
+
+def leaf_paths(schema: Iterable[pa.Field], before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the names that lead to each column that Parquet keeps, in its order.
+
+    Parquet itself joins them with dots, which names may have too.
+    """
+    for each in schema:
+        kind = each.type.storage_type if isinstance(each.type, pa.BaseExtensionType) else each.type
+        path = (*before, each.name)
+        if kind.num_fields:
+            yield from leaf_paths([kind.field(i) for i in range(kind.num_fields)], path)
+        else:
+            yield path

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.errors import CeriseWarning
+from cerise.errors import CeriseWarning, StoreError
 from cerise.events import Path as Attribute
 from cerise.events import Schema, ranked_by_one
 from cerise.plan.overlap import Span
@@ -25,11 +25,11 @@ from cerise.store.filtering.intervals import Ints
 from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
 from cerise.store.index.lookup import Events, Index, Wanted
 from cerise.store.index.synopsis import Synopsis
-from cerise.store.lake import File, Group, Lake, lake_of
+from cerise.store.lake import Group, Lake, lake_of
 from cerise.store.pool import Pool
 from cerise.store.reader import BITS, Reader, Reading
 from cerise.store.writing.places import Folder
-from cerise.store.writing.snapshots import Snapshot
+from cerise.store.writing.snapshots import Snapshot, file_of
 from cerise.store.writing.synopses import indexed
 
 ROWS = (1 << BITS) - 1
@@ -128,7 +128,7 @@ class View:
         """The data files."""
         root = self.held.snapshot.writing.root
         inside = Folder.of(root)
-        files = [File(inside.path(f.path), f.held.values, f.held.kept) for f in self.held.snapshot.files]
+        files = [file_of(each, inside) for each in self.held.snapshot.files]
         return lake_of(root, files, self.held.snapshot.columns)
 
     @cached_property
@@ -258,7 +258,7 @@ class View:
         reading, groups = self.reading((), names), np.unique(rows >> BITS)
 
         def reader() -> Reader:
-            return Reader(reading, self._groups, self.lake.footers)
+            return Reader(reading, self._groups, self.lake.tails)
 
         count = min(os.cpu_count() or 1, len(groups) // WORTH_A_THREAD)
         alone = reader()
@@ -291,9 +291,23 @@ class View:
         firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         number = {each.path: i for i, each in enumerate(self.held.snapshot.files)}
         files = np.array([number[each.about.path] for each in self.held.synopsis.files], np.int64)
+        self._check_groups(files)
         groups = self.index.groups
         found: Ints = firsts[files[groups.file]] + groups.row_group
         return found
+
+    def _check_groups(self, files: Ints) -> None:
+        """Refuse data files that have other row groups than their index."""
+        groups = self.index.groups
+        rows = np.split(groups.rows, np.searchsorted(groups.file, np.arange(1, len(files))))
+        for number, known in zip(files.tolist(), rows, strict=False):
+            footer = self.lake.footers[number]
+            if [footer.row_group(i).num_rows for i in range(footer.num_row_groups)] != known.tolist():
+                raise StoreError(
+                    f"{self.lake.files[number].path} is not the file that was indexed: "
+                    "it has other row groups",
+                    hint="who has replaced it? Put the right one in its place, or index the table again",
+                )
 
 
 def _merged(several: Sequence[Events]) -> Events:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import cerise
+from cerise.errors import StoreError
 from cerise.indexed import Store
 from cerise.store import ways
 
@@ -118,3 +119,68 @@ def test_one_store_is_asked_by_several_threads(tmp_path: Path) -> None:
     expected = [times(cerise.find(whole, query, time="t", type="kind")) for query in queries]
     assert found == expected
     assert sum(map(len, expected)) > 20
+
+
+# ---- names and settings
+
+
+NAMES = ("at.t", "of.kind", "n.o", "x", "x.y", ".", "a..b", "s")
+
+
+def test_names_with_dots(tmp_path: Path) -> None:
+    size = 400
+    columns = [
+        pa.array(range(size)), pa.array(["A", "B"] * (size // 2)), pa.array([i % 7 for i in range(size)]),
+        pa.array([i / 4 for i in range(size)]), pa.array([i * 2**20 + i**3 for i in range(size)]),
+        pa.array([f"w{i}" for i in range(size)]), pa.array([None, 1] * (size // 2)),
+        pa.array([{"a": i, "b.c": str(i)} for i in range(size)]),
+    ]  # fmt: skip
+    table = pa.table(dict(zip(NAMES, columns, strict=True)))
+    store = Store.create(
+        tmp_path / "store", schema=table, time="at.t", type="of.kind", index=["n.o", "."], block_rows=64,
+        pool_rows=30,
+    )  # fmt: skip
+    for start in range(0, size, 100):
+        store.append(table.slice(start, 100))
+    store.append(table.slice(size - 9))
+    whole = pa.concat_tables([table, table.slice(size - 9)])
+    shown = ", ".join(f'a."{name}" AS c{i}' for i, name in enumerate(NAMES[:-1]))
+    for query in (
+        f'PATTERN SEQ(A a, B b) WHERE a."n.o" = 3 AND b."." <> \'w5\' WITHIN 3 RETURN {shown}',
+        f'PATTERN SEQ(a, b) WHERE a."x.y" < b.x * 99999999 AND a.s.a > 3 WITHIN 2 RETURN {shown}',
+    ):
+        expected = cerise.find(whole, query, time="at.t", type="of.kind")
+        found = store.find_local(query)
+        assert len(expected) > 9
+        assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
+        assert store.count_local(query) == len(expected)
+    store.compact()
+    assert store.verify() == []
+    assert store.info().last == size - 1
+
+
+def test_names_that_parquet_cannot_tell_apart(tmp_path: Path) -> None:
+    schema = pa.schema([("t", pa.int64()), ("a.b", pa.int64()), ("a", pa.struct([("b", pa.string())]))])
+    with pytest.raises(StoreError, match=r"two columns are called a\.b in Parquet files"):
+        Store.create(tmp_path / "store", schema=schema, time="t")
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("name", ["block_rows", "pool_rows"])
+@pytest.mark.parametrize("rows", ["9", 1.5, 0, -1, 2**31, None, True])
+def test_rows_that_are_not_a_number(tmp_path: Path, name: str, rows: object) -> None:
+    with pytest.raises(StoreError, match=f"{name} is {rows!r}"):
+        Store.create(tmp_path / "store", schema=pa.schema([("t", pa.int64())]), time="t", **{name: rows})
+    assert not (tmp_path / "store").exists()
+
+
+def test_integers_of_pandas_with_nulls(tmp_path: Path) -> None:
+    import pandas as pd
+
+    schema = pa.schema([("t", pa.int64()), ("n", pa.int64())])
+    store = Store.create(tmp_path / "store", schema=schema, time="t")
+    frame = pd.DataFrame({"t": [1, 2], "n": [5, None]})
+    with pytest.raises(StoreError, match=r"df\.astype\({'n': 'Int64'}\)"):
+        store.append(frame)
+    store.append(frame.astype({"n": "Int64"}))
+    assert store.find_local("PATTERN SEQ(a) WITHIN 1 RETURN a.n AS n")["n"].to_pylist() == [5, None]

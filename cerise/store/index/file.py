@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -30,7 +29,7 @@ from cerise.store.index.directory import (
 from cerise.store.index.layout import Layout
 from cerise.store.index.sample import Reservoir
 
-__all__ = ["BrokenIndex", "DataFile", "IndexFile", "check", "local_path", "mapped", "write_index"]
+__all__ = ["BrokenIndex", "DataFile", "IndexFile", "check", "local_path", "write_index"]
 
 MAGIC = b"CERISEIX"
 TRAILER = struct.Struct("<QQQQ8s")  # directory: offset, length, checksum; format version; magic
@@ -197,18 +196,21 @@ class IndexFile:
         """What is known of each cluster."""
         return self.directory.clusters
 
-    @cached_property
-    def data(self) -> pa.Buffer:
-        """The whole file: mapped where it is local, else read."""
-        return mapped(self._filesystem, self.path, self.size)
-
     def verify(self) -> None:
         """Check every byte.
 
         Raises:
             BrokenIndex: some are not what was written.
         """
-        data = memoryview(self.data)
+        try:
+            with self._filesystem.open_input_file(self.path) as file:
+                data = memoryview(file.read_buffer())
+        except OSError as error:
+            raise BrokenIndex(f"index file {self.path} cannot be read: {error}", path=self.path) from error
+        if len(data) != self.size:
+            raise BrokenIndex(
+                f"index file {self.path} has {len(data)} bytes, not {self.size}", path=self.path
+            )
         if bytes(data[: len(MAGIC)]) != MAGIC:
             raise BrokenIndex(f"{self.path} is no index file", path=self.path)
         pieces = ("block", "offset", "length", "checksum")
@@ -221,26 +223,6 @@ class IndexFile:
                 columns = [self.blocks.column(name).to_pylist() for name in names]
                 for block, offset, length, checksum in zip(*columns, strict=True):
                     check(data[offset : offset + length], checksum, self.path, block)
-
-    def close(self) -> None:
-        """Let go of the bytes."""
-        self.__dict__.pop("data", None)
-
-
-def mapped(filesystem: pafs.FileSystem, path: str, size: int) -> pa.Buffer:
-    """Return all bytes of a file whose size is known: mapped where it is local, else read.
-
-    Raises:
-        BrokenIndex: it cannot be read, or has another size.
-    """
-    local = local_path(filesystem, path)
-    try:
-        with filesystem.open_input_file(path) if local is None else pa.memory_map(local) as file:
-            if file.size() != size:
-                raise BrokenIndex(f"index file {path} has {file.size()} bytes, not {size}", path=path)
-            return file.read_buffer()
-    except OSError as error:
-        raise BrokenIndex(f"index file {path} cannot be read: {error}", path=path) from error
 
 
 def check(data: memoryview, checksum: int, path: str, block: int) -> None:

@@ -1,37 +1,39 @@
-"""The index files of a table, a bounded number at once: mapped, or as much of them as is touched read."""
+"""The index files of a table, a bounded number at once: as much of them as is touched is read."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from itertools import count
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from cerise.events import Ints
-from cerise.store.index.file import check, local_path, mapped
-from cerise.store.index.remote import Remote
+from cerise.store.index.file import check
+from cerise.store.index.remote import Brought
 from cerise.store.index.synopsis import Synopsis
+
+MOST_BYTES = 1 << 29  # of index files in memory at once
 
 
 class Held:
     """Some files in memory; they stay there as long as this lives.
 
     Attributes:
-        files: their bytes by their numbers; of those that lie elsewhere, what was verified.
-        remote: those that lie elsewhere.
+        files: the files by their numbers; of each, what was verified is there.
         addresses: where each file of the table lies in memory, 0 for those that are not here.
+        tickets: the number under which each was brought.
     """
 
-    def __init__(self, files: dict[int, pa.Buffer | Remote], count: int) -> None:
-        self.remote = {number: each for number, each in files.items() if isinstance(each, Remote)}
-        self.files = {
-            number: each.data if isinstance(each, Remote) else each for number, each in files.items()
-        }
-        self.addresses = np.zeros(count, np.int64)
-        for number, data in self.files.items():
-            self.addresses[number] = data.address
+    def __init__(self, files: dict[int, Brought], count: int) -> None:
+        self.files = files
+        self.addresses, self.tickets = np.zeros((2, count), np.int64)
+        for number, each in files.items():
+            self.addresses[number] = each.data.address
+            self.tickets[number] = each.ticket
 
 
 class OpenFiles:
@@ -41,31 +43,45 @@ class OpenFiles:
         self._synopsis = synopsis
         self._filesystem = filesystem
         self.most = most
-        self._mapped: OrderedDict[int, pa.Buffer | Remote] = OrderedDict()
+        self._here: OrderedDict[int, Brought] = OrderedDict()
+        self._bytes = 0  # of these, if all of them were read
         self._lock = threading.Lock()
+        self._tickets = count(1)
+        self._checked: dict[str, Ints] = {}  # of each part, the ticket of the file in which it was checked
+
+    def batches(self, files: Ints) -> Iterator[Ints]:
+        """Yield different files, no more at once than may be in memory."""
+        different = np.unique(files)
+        held = np.cumsum([self._synopsis.files[number].size for number in different.tolist()])
+        start = 0
+        while start < len(different):
+            before = held[start - 1] if start else 0
+            stop = max(int(np.searchsorted(held, before + MOST_BYTES, "right")), start + 1)
+            stop = min(stop, start + self.most)
+            yield different[start:stop]
+            start = stop
 
     def hold(self, files: Ints) -> Held:
         """Return some files; what is used of them must be verified first, which brings it."""
         with self._lock:
-            found = {number: self._map(number) for number in files.tolist()}
-            while len(self._mapped) > self.most:
-                self._mapped.popitem(last=False)
+            found = {number: self._file(number) for number in files.tolist()}
+            while len(self._here) > max(1, self.most) or (self._bytes > MOST_BYTES and len(self._here) > 1):
+                self._bytes -= self._here.popitem(last=False)[1].size
         return Held(found, len(self._synopsis.files))
 
     def close(self) -> None:
         """Let go of all files."""
         with self._lock:
-            self._mapped.clear()
+            self._here.clear()
+            self._bytes = 0
 
-    def _map(self, number: int) -> pa.Buffer | Remote:
-        data = self._mapped.get(number)
-        if data is None:
+    def _file(self, number: int) -> Brought:
+        if number not in self._here:
             file = self._synopsis.files[number]
-            bring = Remote if local_path(self._filesystem, file.path) is None else mapped
-            data = bring(self._filesystem, file.path, file.size)
-            self._mapped[number] = data
-        self._mapped.move_to_end(number)
-        return data
+            self._here[number] = Brought(self._filesystem, file.path, file.size, next(self._tickets))
+            self._bytes += file.size
+        self._here.move_to_end(number)
+        return self._here[number]
 
     def verify_clusters(self, numbers: Ints, held: Held) -> int:
         """Check clusters that have not been checked yet; return how many bytes they have."""
@@ -81,23 +97,22 @@ class OpenFiles:
         table = self._synopsis.clusters if what == "clusters" else self._synopsis.groups
         prefix = "" if what == "clusters" else "words_"
         names = tuple(f"{prefix}{each}{attribute}" for each in ("offset", "length", "checksum"))
-        done = self._synopsis.verified.setdefault(what + attribute, np.zeros(len(table), np.bool_))
-        fresh = ~done[numbers]
-        for number, elsewhere in held.remote.items():
-            mine = np.flatnonzero(files == number)
-            part = table.select(names[:2]).take(pa.array(numbers[mine]))
-            offsets, lengths = (part.column(name).to_numpy().astype(np.int64) for name in names[:2])
-            fresh[mine] |= elsewhere.bring(offsets, lengths)
+        checked = self._checked.setdefault(what + attribute, np.zeros(len(table), np.int64))
+        fresh = checked[numbers] != held.tickets[files]
         if not fresh.any():
             return 0
-        some = table.take(pa.array(numbers[fresh]))
-        columns = [some.column(name).to_pylist() for name in names]
-        groups = some.column("group").to_numpy() if what == "clusters" else numbers[fresh]
+        numbers, files = numbers[fresh], files[fresh]
+        get = self._synopsis.cluster if what == "clusters" else self._synopsis.group
+        offsets, lengths = (get(name)[numbers] for name in names[:2])
+        for number in np.unique(files).tolist():
+            held.files[number].bring(offsets[files == number], lengths[files == number])
+        checksums = table.column(names[2]).take(pa.array(numbers)).to_pylist()
+        groups = self._synopsis.cluster("group")[numbers] if what == "clusters" else numbers
         blocks = self._synopsis.group("row_group")[groups].tolist()
         for file, block, offset, length, checksum in zip(
-            files[fresh].tolist(), blocks, *columns, strict=True
+            files.tolist(), blocks, offsets.tolist(), lengths.tolist(), checksums, strict=True
         ):
-            data = memoryview(held.files[file])[offset : offset + length]
+            data = memoryview(held.files[file].data)[offset : offset + length]
             check(data, checksum, self._synopsis.files[file].path, block)
-        done[numbers[fresh]] = True
-        return sum(columns[1])
+        checked[numbers] = held.tickets[files]
+        return int(lengths.sum())

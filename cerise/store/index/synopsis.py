@@ -93,11 +93,6 @@ class Synopsis:
         return self._array(self.clusters, name)
 
     @cached_property
-    def verified(self) -> dict[str, npt.NDArray[np.bool_]]:
-        """What has been checked in this process: which clusters, and which dictionaries of an attribute."""
-        return {}
-
-    @cached_property
     def _arrays(self) -> dict[tuple[int, str], Ints]:
         return {}
 

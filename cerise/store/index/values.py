@@ -31,7 +31,7 @@ PLACE = 32  # a place is the number of the cluster and, in this many bits, the p
 
 
 class Touched(NamedTuple):
-    """Events whose files are mapped together.
+    """Events whose files are in memory together.
 
     Attributes:
         some: which of the places asked for.
@@ -82,10 +82,8 @@ class Values:
         return self._synopsis.group("file")[self._synopsis.cluster("group")[clusters]]
 
     def batches(self, files: Ints) -> Iterator[Ints]:
-        """Yield different files, no more at once than may be mapped."""
-        different = np.unique(files)
-        for start in range(0, len(different), self._files.most):
-            yield different[start : start + self._files.most]
+        """Yield different files, no more at once than may be in memory."""
+        return self._files.batches(files)
 
     # ---- lists and codes
 
@@ -132,7 +130,7 @@ class Values:
         return out, valid
 
     def _touched(self, places: Ints) -> list[Touched]:
-        """Return the places by files that are mapped together; the last answer serves the next column."""
+        """Return the places by files that are in memory together; the last answer serves the next column."""
         known, found = self._last
         if known is not places or not found:
             found = list(self._touch(places))
@@ -192,7 +190,7 @@ class Values:
         return Threshold(least, above)
 
     def _dictionaries(self, i: int, groups: Ints) -> Iterator[tuple[Ints, Ints, Held]]:
-        """Yield which groups lie in files that are mapped together, and where their dictionaries are."""
+        """Yield which groups lie in files that are in memory together, and where their dictionaries are."""
         files = self._synopsis.group("file")[groups]
         for batch in self.batches(files):
             some = np.flatnonzero(np.isin(files, batch))

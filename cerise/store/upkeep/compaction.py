@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from cerise.store.table import Overtaken
+from cerise.store.commits import Crowded, Overtaken
 from cerise.store.upkeep.merging import merged, span
 from cerise.store.writing.appending import append_number, commit_pieces
 from cerise.store.writing.pieces import (
@@ -22,47 +23,76 @@ from cerise.store.writing.pieces import (
     write_file,
     write_its_index,
 )
+from cerise.store.writing.places import attempting
 from cerise.store.writing.settings import BLOCKS_PER_FILE
 from cerise.store.writing.snapshots import Snapshot, StoreFile, own_snapshot
 from cerise.store.writing.sources import regrouped
-from cerise.store.writing.synopses import unsound
+from cerise.store.writing.synopses import mend_synopsis, unsound
 
 ROUNDS = 5  # times that a compaction starts over because another was quicker
 Progress = Callable[[int, int], None]
+Run = list[StoreFile]
 
 
-def compact(writing: Writing, waits: Sequence[float], progress: Progress | None = None) -> int:
-    """Rewrite what is worth it; return the version in which that is done.
+class Compacted(NamedTuple):
+    """What a compaction has done.
 
-    Each run of files is one commit. Where somebody else has rewritten a file meanwhile, it is looked at
-    again what there is to do; after `ROUNDS` such losses it is left to the others.
+    Attributes:
+        version: the version in which it is done; the newest, where there was nothing to do.
+        files: how many files were rewritten.
+        left: the files that are worth it still, because others were quicker to change what is there.
+    """
+
+    version: int
+    files: int
+    left: tuple[str, ...] = ()
+
+
+def compact(writing: Writing, waits: Sequence[float], progress: Progress | None = None) -> Compacted:
+    """Rewrite what is worth it.
+
+    Each run of files is one commit. A run of which somebody else has changed a file meanwhile is lost, and
+    the others go on. What was lost is tried again, `ROUNDS` times in all: without fresh files, which those
+    who append seal themselves.
     """
     _mend(own_snapshot(writing))
-    for _ in range(ROUNDS):
+    files, tries = 0, 0
+    while tries < ROUNDS:
         now = own_snapshot(writing)
-        runs = worth_rewriting(now)
-        try:
-            for done, run in enumerate(runs):
-                _rewrite(run, now, waits)
-                if progress is not None:
-                    progress(done + 1, len(runs))
+        runs = worth_rewriting(now, fresh=not tries)
+        done = [_is_rewritten(run, now, waits) for run in watched(runs, progress)]
+        files += sum(len(run) for run, is_done in zip(runs, done, strict=True) if is_done)
+        if all(done):
             break
-        except Overtaken:
-            continue
-    version = own_snapshot(writing).version
-    assert version is not None
-    return version
+        tries += 1
+    now = own_snapshot(writing)
+    assert now.version is not None
+    left = (each.path for run in worth_rewriting(now) for each in run) if tries else ()
+    return Compacted(now.version, files, tuple(left))
 
 
-def worth_rewriting(now: Snapshot) -> list[list[StoreFile]]:
+def watched(runs: Sequence[Run], progress: Progress | None) -> Iterator[Run]:
+    """Yield runs, and tell how many of how many are done."""
+    for done, run in enumerate(runs):
+        yield run
+        if progress is not None:
+            progress(done + 1, len(runs))
+
+
+def worth_rewriting(now: Snapshot, *, fresh: bool = True) -> list[Run]:
     """Return runs of files, next to each other in time, of which fewer and better ones can be made.
 
     Files that others have written, or of which rows are deleted, are left alone.
+
+    Args:
+        now: the version.
+        fresh: whether fresh files count.
     """
-    files = sorted((each for each in now.files if each.ours and each.held.kept is None), key=span)
+    able = (each for each in now.files if each.ours and each.held.kept is None)
+    files = sorted((each for each in able if fresh or not is_fresh(each.path)), key=span)
     overlaps = _overlaps(files)
     least = now.writing.settings.file_rows // 2
-    runs: list[list[StoreFile]] = [[]]
+    runs: list[Run] = [[]]
     for file, overlap in zip(files, overlaps, strict=True):
         if overlap or is_fresh(file.path) or file.rows < least:
             runs[-1].append(file)
@@ -88,12 +118,24 @@ def _overlaps(files: Sequence[StoreFile]) -> list[bool]:
 
 
 def _mend(now: Snapshot) -> None:
-    """Write the index files again that cannot be used, or are damaged."""
+    """Write again the index files that cannot be used, or are damaged, and a damaged synopsis."""
     broken = unsound(now)
     for file in now.sealed:
         if file.path in broken:
-            groups = read_file(now.writing, file.path)
-            write_its_index(groups, now.writing, file.held, file.rows)
+            groups = read_file(now.writing, file.path, file.held.size)
+            with attempting(f"write the index of {file.path} again", "it stays as it was, and is not used"):
+                write_its_index(groups, now.writing, file.held, file.rows)
+
+    mend_synopsis(now)
+
+
+def _is_rewritten(run: Run, now: Snapshot, waits: Sequence[float]) -> bool:
+    """Replace files by others with the same events; tell whether nobody was quicker."""
+    try:
+        _rewrite(run, now, waits)
+    except (Overtaken, Crowded):
+        return False
+    return True
 
 
 def _rewrite(run: Sequence[StoreFile], now: Snapshot, waits: Sequence[float]) -> int:

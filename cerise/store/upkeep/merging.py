@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from cerise.errors import StoreError
 from cerise.events import Ints, read_times
+from cerise.store.checked import opened_parquet, read_tail
 from cerise.store.writing.appending import in_stream_order
 from cerise.store.writing.columns import completed
 from cerise.store.writing.pieces import Writing
@@ -28,7 +28,8 @@ class _Input:
         self._path, self._writing = file.path, writing
         with self._guarded():
             self._source = Folder.of(writing.root).reading(file.path)
-            held = pq.ParquetFile(self._source, page_checksum_verification=True, buffer_size=1 << 16)
+            tail = read_tail(self._source, file.path, file.expected)
+            held = opened_parquet(self._source, file.path, tail, buffer_size=1 << 16)
             self._batches = held.iter_batches(batch_size=rows)
 
     def next(self) -> tuple[pa.Table, Ints] | None:

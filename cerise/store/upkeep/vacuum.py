@@ -6,10 +6,10 @@ import math
 from collections.abc import Container
 
 from cerise.errors import StoreError
-from cerise.store.table import unused_files
+from cerise.store.commits import unused_files
 from cerise.store.writing.faults import reached
 from cerise.store.writing.pieces import Writing, is_ours
-from cerise.store.writing.places import DRAFT, Folder, milliseconds
+from cerise.store.writing.places import DRAFT, Folder, cause_of, milliseconds
 from cerise.store.writing.settings import index_name
 from cerise.store.writing.synopses import FOLDER, saved
 
@@ -29,22 +29,36 @@ def vacuum(writing: Writing, hours: float, now_ms: int) -> list[str]:
     Returns:
         The names of the removed files.
     """
-    if not 0 <= hours <= WEEK:
+    if type(hours) not in (int, float) or not 0 <= hours <= WEEK:
         raise StoreError(
-            f"files cannot be kept for {hours} hours", hint=f"give 0 to {WEEK}: the log forgets after a week"
+            f"files cannot be kept for {hours!r} hours",
+            hint=f"give 0 to {WEEK}: the log forgets after a week",
         )
     data, index = Folder.of(writing.root), Folder.of(writing.index_root)
-    unused = sorted(name for name in unused_files(writing.root, math.ceil(hours)) if is_ours(name))
-    for name in unused:
-        data.remove(name)
-        reached("data removed")
-        index.remove(index_name(name))
-        reached("index removed")
-    return [*unused, *_leftovers(data, index, now_ms - int(hours * 3_600_000))]
+    there = data.files()  # the log remembers what was removed
+    unused = sorted(name for name in unused_files(writing.root, math.ceil(hours)) if name in there)
+    removed: list[str] = []
+    try:
+        for name in filter(is_ours, unused):
+            data.remove(name)
+            removed.append(name)
+            reached("data removed")
+            index.remove(index_name(name))
+            reached("index removed")
+        for name in _leftovers(data, index, now_ms - int(hours * 3_600_000)):
+            index.remove(name)
+            removed.append(name)
+    except OSError as error:
+        raise StoreError(
+            f"cannot remove files of {writing.root}: {cause_of(error)}; {len(removed):,} were removed, "
+            "and no version within retention needs any of them",
+            hint="may they be removed?",
+        ) from error
+    return removed
 
 
 def _leftovers(data: Folder, index: Folder, before: int) -> list[str]:
-    """Remove index files without data file, all synopses but the last, and drafts; return their names."""
+    """Return index files without data file, all synopses but the last, and drafts."""
     inside = {place: index.inside(place).files() for place in (".", "index", FOLDER)}
     held = data.files()  # after the index files: whoever writes one has written its data before
     gone = [f"index/{name}" for name in inside["index"] if _is_orphan(name, held)]
@@ -52,8 +66,6 @@ def _leftovers(data: Folder, index: Folder, before: int) -> list[str]:
     for place, found in inside.items():
         old = (name for name, each in found.items() if milliseconds(each) <= before)
         gone += [f"{place}/{name}" for name in old if name.endswith(DRAFT)]
-    for name in gone:
-        index.remove(name)
     return sorted(gone)
 
 

@@ -107,7 +107,7 @@ def _checked(now: Snapshot, file: StoreFile, arrived: _Arrived, *, index: bool) 
 def _groups(now: Snapshot, file: StoreFile) -> Iterator[pa.Table]:
     """Yield the row groups of a file; every checksum of ours is looked at."""
     if file.ours:
-        return read_file(now.writing, file.path)
+        return read_file(now.writing, file.path, file.held.size)
     return read_groups(now, file, now.columns.names)
 
 

@@ -17,8 +17,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from cerise.events import EventBatch, Schema
+from cerise.store.commits import Change, NotCommitted, Overtaken, commit
 from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
-from cerise.store.table import Change, HeldFile, NotCommitted, Overtaken, commit
+from cerise.store.table import HeldFile
 from cerise.store.writing.columns import check
 from cerise.store.writing.pieces import (
     NOISE,
@@ -152,7 +153,7 @@ def _commit_small(written: Written, now: Snapshot, number: int, waits: Sequence[
 
 def seal(files: Sequence[StoreFile], writing: Writing, made: int) -> Written:
     """Write the events of fresh files as one file with an index; they keep their sequence."""
-    tables = [table for each in files for table in read_file(writing, each.path)]
+    tables = [table for each in files for table in read_file(writing, each.path, each.held.size)]
     ordered = in_stream_order(pa.concat_tables(tables), writing)
     name = data_name(newest_append(each.path for each in files), 0, made=made)
     groups = partial(row_groups, ordered, writing.settings.block_rows)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pyarrow as pa
 
 from cerise import kinds
 from cerise.errors import DataError, StoreError, did_you_mean
-from cerise.store.types import spark_type, wider
+from cerise.store.types import leaf_paths, spark_type, wider
 from cerise.store.writing.settings import SEQUENCE_FIELD
 
 DIGITS = 38  # of a decimal in a Delta table
@@ -24,9 +26,14 @@ def stored_columns(schema: pa.Schema) -> pa.Schema:
             f"'{SEQUENCE_FIELD.name}' is the name of the column for the order of arrival",
             hint="rename the column",
         )
-    return pa.schema(
+    columns = pa.schema(
         [*(pa.field(each.name, stored_type(each.type, each.name)) for each in schema), SEQUENCE_FIELD]
     )
+    joined = Counter(".".join(path) for path in leaf_paths(columns))
+    for name, times in joined.items():
+        if times > 1:
+            raise StoreError(f"two columns are called {name} in Parquet files", hint="rename one of them")
+    return columns
 
 
 def stored_type(kind: pa.DataType, name: str) -> pa.DataType:
@@ -96,10 +103,10 @@ def check(given: pa.Schema, columns: pa.Schema) -> None:
 def _check_type(name: str, given: pa.DataType, stored: pa.DataType) -> None:
     kind = given if pa.types.is_null(given) else stored_type(given, name)
     if wider(stored, kind) != stored:
-        raise StoreError(
-            f"column '{name}' has type {given}, and the table keeps {stored}",
-            hint=f"cast it to {stored} first",
-        )
+        hint = f"cast it to {stored} first"
+        if pa.types.is_floating(given) and pa.types.is_integer(stored):
+            hint += f"; a DataFrame of pandas whose integers have nulls: df.astype({{'{name}': 'Int64'}})"
+        raise StoreError(f"column '{name}' has type {given}, and the table keeps {stored}", hint=hint)
 
 
 def fitted(table: pa.Table, columns: pa.Schema, time: str, first: int) -> pa.Table:

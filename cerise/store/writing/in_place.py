@@ -18,8 +18,10 @@ import xxhash
 from cerise.errors import BindError, DataError, StoreError, did_you_mean
 from cerise.plan.overlap import Span
 from cerise.store import table as delta
+from cerise.store.checked import read_tail
 from cerise.store.index.file import DataFile, write_index
-from cerise.store.lake import File, Group, NotDirect, open_lake
+from cerise.store.lake import Group, NotDirect, open_lake
+from cerise.store.log import LOG
 from cerise.store.reader import Reading
 from cerise.store.scan import ROW, Scan
 from cerise.store.table import HeldFile
@@ -27,9 +29,9 @@ from cerise.store.types import spark_type
 from cerise.store.writing import settings
 from cerise.store.writing.faults import reached
 from cerise.store.writing.pieces import Writing
-from cerise.store.writing.places import DRAFT, Folder, milliseconds
+from cerise.store.writing.places import DRAFT, Folder, attempting, milliseconds
 from cerise.store.writing.settings import Settings
-from cerise.store.writing.snapshots import Snapshot, StoreFile
+from cerise.store.writing.snapshots import Snapshot, StoreFile, file_of
 from cerise.store.writing.synopses import FOLDER, save_if_due, saved, unsound
 
 Progress = Callable[[int, int], None]
@@ -124,7 +126,7 @@ class _Held(NamedTuple):
 
 def _held(folder: Folder, version: int | None) -> _Held:
     try:
-        is_delta = not folder.is_file and folder.holds(delta.LOG)
+        is_delta = not folder.is_file and folder.holds(LOG)
         return _of_delta(folder, version) if is_delta else _of_parquet(folder, version)
     except NotDirect as error:
         raise StoreError(f"{folder.root} cannot be indexed: {error}", hint="read it through Spark") from error
@@ -179,7 +181,8 @@ def _decide(decided: Settings, index: Folder) -> None:
         if before == decided:
             return
         _drop(index, set())
-    index.put(settings.FILE, decided.to_json().encode())
+    with attempting(f"write to {index.root}", "nothing was indexed"):
+        index.put(settings.FILE, decided.to_json().encode())
 
 
 def _build(file: StoreFile, now: Snapshot, index: Folder) -> None:
@@ -187,8 +190,9 @@ def _build(file: StoreFile, now: Snapshot, index: Folder) -> None:
     layout = now.writing.settings.layout(now.columns)
     rows = _footer(now, file).num_rows
     about = DataFile(file.path, file.held.size, file.held.modified, rows)
+    place = attempting(f"write the index of {file.path} in {index.root}", "what was indexed before stays")
     try:
-        with index.whole(file.index) as sink:
+        with place, index.whole(file.index) as sink:
             write_index(read_groups(now, file, layout.columns.names), layout, about, sink)
     except DataError as error:
         raise DataError(f"{file.path}: {error.problem}", hint=error.hint) from error
@@ -197,10 +201,11 @@ def _build(file: StoreFile, now: Snapshot, index: Folder) -> None:
 
 def read_groups(now: Snapshot, file: StoreFile, names: Sequence[str]) -> Iterator[pa.Table]:
     """Yield some columns of the row groups of a file, with all rows: those included that are deleted."""
-    path, footer = Folder.of(now.writing.root).path(file.path), _footer(now, file)
+    footer = _footer(now, file)
     rows = (footer.row_group(i).num_rows for i in range(footer.num_row_groups))
     groups = [Group(0, i, i, Span(0, 0, count)) for i, count in enumerate(rows)]
-    files = {0: File(path, file.held.values)}
+    every = replace(file, held=file.held._replace(kept=None))
+    files = {0: file_of(every, Folder.of(now.writing.root))}
     scan = Scan(Reading(now.writing.root, files, now.columns, tuple(names)), groups)
     return (table.drop_columns([ROW]) for table in scan.rows())
 
@@ -208,7 +213,7 @@ def read_groups(now: Snapshot, file: StoreFile, names: Sequence[str]) -> Iterato
 def _footer(now: Snapshot, file: StoreFile) -> pq.FileMetaData:
     try:
         with Folder.of(now.writing.root).reading(file.path) as source:
-            return pq.read_metadata(source)
+            return read_tail(source, file.path, file.expected).footer
     except (pa.ArrowException, OSError) as error:
         raise StoreError(f"cannot read {file.path}: {error}", hint="is it a whole Parquet file?") from error
 
@@ -219,8 +224,9 @@ def _drop(index: Folder, needed: set[str | None]) -> int:
     gone = [name for name in held if name.endswith(".cix") and f"index/{name}" not in needed]
     day_ago = time.time_ns() // 1_000_000 - DAY
     drafts = [name for name in held if name.endswith(DRAFT) and milliseconds(held[name]) < day_ago]
-    for name in (*gone, *drafts):
-        index.remove(f"index/{name}")
-    for name in [] if needed else saved(index):
-        index.remove(f"{FOLDER}/{name}")
+    old = [f"index/{name}" for name in (*gone, *drafts)]
+    old += [f"{FOLDER}/{name}" for name in ([] if needed else saved(index))]
+    with attempting(f"remove old index files in {index.root}", "some of them are left, and are not used"):
+        for name in old:
+            index.remove(name)
     return len(gone)

@@ -20,12 +20,14 @@ import pyarrow.parquet as pq
 
 from cerise.errors import StoreError
 from cerise.events import EventBatch
+from cerise.store.checked import Expected, Summing, opened_parquet, read_tail
+from cerise.store.commits import NewFile
 from cerise.store.index.file import DataFile, write_index
 from cerise.store.index.layout import SEQUENCE
-from cerise.store.table import HeldFile, NewFile
+from cerise.store.table import HeldFile
 from cerise.store.writing.columns import check, completed, fitted
 from cerise.store.writing.faults import reached
-from cerise.store.writing.places import Folder, milliseconds
+from cerise.store.writing.places import Folder, attempting, milliseconds
 from cerise.store.writing.settings import SEQUENCE_FIELD, Settings, index_name
 from cerise.store.writing.statistics import statistics
 
@@ -184,30 +186,32 @@ def write_file(
         StoreError: it cannot be written.
     """
     try:
-        file, rows = write_data(groups, writing, name, new=new)
-        return Written(file, rows, None if again is None else write_its_index(again(), writing, file, rows))
-    except BaseException as error:
-        Folder.of(writing.root).remove(name)
-        Folder.of(writing.index_root).remove(index_name(name))
-        if isinstance(error, OSError):
-            raise StoreError(
-                f"cannot write {name} in {writing.root}: {error}",
-                hint="is there room, and may it be written?",
-            ) from error
+        with attempting(f"write {name} in {writing.root}", "nothing of it is in the table"):
+            file, rows = write_data(groups, writing, name, new=new)
+            index = None if again is None else write_its_index(again(), writing, file, rows)
+    except BaseException:
+        Folder.of(writing.root).tidy(name)
+        Folder.of(writing.index_root).tidy(index_name(name))
         raise
+    return Written(file, rows, index)
 
 
-def read_file(writing: Writing, name: str) -> Iterator[pa.Table]:
+def read_file(writing: Writing, name: str, size: int | None = None) -> Iterator[pa.Table]:
     """Yield the row groups of a file that Cerise has written; their checksums are looked at.
 
+    Args:
+        writing: where it is.
+        name: its name.
+        size: how many bytes it must have, where that is known.
+
     Raises:
-        StoreError: it cannot be read.
+        StoreError: it cannot be read, or is another file.
     """
     try:
         with Folder.of(writing.root).reading(name) as source:
-            file = pq.ParquetFile(source, page_checksum_verification=True)
+            file = opened_parquet(source, name, read_tail(source, name, Expected(size, name)))
             for i in range(file.num_row_groups):
-                yield completed(file.read_row_group(i), writing.columns)
+                yield completed(file.read_row_group(i, use_threads=False), writing.columns)
     except (pa.ArrowException, OSError) as error:
         raise StoreError(
             f"cannot read {name} in {writing.root}: {error}", hint="verify() tells what else is damaged"
@@ -222,21 +226,26 @@ def write_data(groups: Iterable[pa.Table], writing: Writing, name: str, *, new: 
     groups = iter(groups)
     first = next(groups, writing.columns.empty_table())
     packed = dict(_packed(first))
-    with (
-        folder.writing(name) as sink,
-        pq.ParquetWriter(
-            sink,
+    with folder.writing(name) as sink:
+        summing = Summing(sink, name)
+        writer = pq.ParquetWriter(
+            summing,
             writing.columns,
             metadata_collector=described,
             compression={each: packed.get(each, "zstd") for each in leaves},
             write_page_checksum=True,
             use_dictionary=[each for each in leaves if each not in packed],
             column_encoding={each: "DELTA_BINARY_PACKED" for each in leaves if each in packed},
-        ) as writer,
-    ):
-        for group in chain([first] if len(first) else [], groups):
-            writer.write_table(group.cast(writing.columns), row_group_size=max(1, len(group)))
-            reached("row group written")
+        )
+        try:
+            for group in chain([first] if len(first) else [], groups):
+                writer.write_table(group.cast(writing.columns), row_group_size=max(1, len(group)))
+                reached("row group written")
+            summing.end()
+            writer.close()
+        finally:
+            writer.is_open = False  # else it is closed again, which fails in other words
+        summing.finish()
     folder.settle(name)
     reached("data written")
     found = folder.found(name)
@@ -295,6 +304,6 @@ def discard(written: Iterable[Written], writing: Writing) -> None:
     """Remove files that were written and will not be committed."""
     data, index = Folder.of(writing.root), Folder.of(writing.index_root)
     for each in written:
-        data.remove(each.file.path)
+        data.tidy(each.file.path)
         if each.index is not None:
-            index.remove(each.index)
+            index.tidy(each.index)

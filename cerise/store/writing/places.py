@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,6 +16,8 @@ from pyarrow import fs
 from cerise.errors import StoreError
 
 DRAFT = ".tmp"
+NOISE = re.compile("\x1b\\[[0-9;]*m|\u21b3")  # colours and arrows
+FRAME = re.compile(r"\s*\d+: ")  # of a backtrace
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +124,8 @@ class Folder:
     def settle(self, name: str) -> None:
         """Have a written file on the disk, so that it is there after a power cut too."""
         if self.local:
-            _sync(self.path(name))
-            _sync(self.path(name).rsplit("/", 1)[0])
+            sync(self.path(name))
+            sync(self.path(name).rsplit("/", 1)[0])
 
     @contextmanager
     def whole(self, name: str) -> Iterator[pa.NativeFile]:
@@ -132,18 +135,18 @@ class Folder:
                 with self.writing(name) as sink:
                     yield sink
             except BaseException:
-                self.remove(name)
+                self.tidy(name)
                 raise
             return
         draft = f"{name}.{secrets.token_hex(8)}{DRAFT}"
         try:
             with self.writing(draft) as sink:
                 yield sink
-            _sync(self.path(draft))
+            sync(self.path(draft))
             Path(self.path(draft)).replace(self.path(name))
-            _sync(self.path(name).rsplit("/", 1)[0])
+            sync(self.path(name).rsplit("/", 1)[0])
         finally:
-            self.remove(draft)
+            self.tidy(draft)
 
     def put(self, name: str, content: bytes, *, new: bool = False) -> None:
         """Write a small file whole or not at all.
@@ -167,14 +170,45 @@ class Folder:
             sink.write(content)
         try:
             os.link(self.path(first), self.path(name))  # fails where somebody came a moment before
-            _sync(self.path(name).rsplit("/", 1)[0])
+            sync(self.path(name).rsplit("/", 1)[0])
         finally:
-            self.remove(first)
+            self.tidy(first)
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
         with suppress(FileNotFoundError):
             self.system.delete_file(self.path(name))
+
+    def tidy(self, name: str) -> None:
+        """Remove a file after a failure, where that is possible: what made it fail is what matters."""
+        with suppress(OSError):
+            self.remove(name)
+
+
+@contextmanager
+def attempting(what: str, state: str) -> Iterator[None]:
+    """Turn what a disk says into an error that a stranger understands.
+
+    Args:
+        what: what is being done: "write x".
+        state: what was changed, or was not, if it fails.
+
+    Raises:
+        StoreError: it fails.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"cannot {what}: {cause_of(error)}; {state}", hint="is there room, and may it be written?"
+        ) from error
+
+
+def cause_of(error: BaseException) -> str:
+    """Return what an error of a disk or of delta-rs says, in one line."""
+    text = NOISE.sub("", str(error)).split(". Detail: Python exception")[0]
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not FRAME.match(line)]
+    return ": ".join(lines[:4]) or type(error).__name__
 
 
 def milliseconds(found: fs.FileInfo) -> int:
@@ -182,7 +216,8 @@ def milliseconds(found: fs.FileInfo) -> int:
     return 0 if found.mtime_ns is None else int(found.mtime_ns) // 1_000_000
 
 
-def _sync(path: str) -> None:
+def sync(path: str) -> None:
+    """Have a file or folder on the disk, so that it is there after a power cut too."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from cerise.errors import StoreError
 from cerise.events import Schema
 from cerise.store.index.layout import SEQUENCE, Layout
-from cerise.store.writing.places import Folder
+from cerise.store.writing.places import Folder, attempting
 
 FORMAT = 1
 FILE = "store.json"
@@ -48,10 +48,12 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("block_rows", "pool_rows"):
             rows = getattr(self, name)
-            if rows < 1 or rows >= 1 << 31:
+            if type(rows) is not int or not 1 <= rows < 1 << 31:
                 raise StoreError(
-                    f"{name} is {rows}", hint="give a number of events, at least 1 and below 2^31"
+                    f"{name} is {rows!r}", hint="give a whole number of events, at least 1 and below 2^31"
                 )
+        if type(self.compress) is not bool:
+            raise StoreError(f"compress is {self.compress!r}", hint="give True or False")
 
     @property
     def file_rows(self) -> int:
@@ -82,9 +84,12 @@ def save(settings: Settings, folder: Folder) -> None:
     Raises:
         StoreError: other settings are there already, of a table whose creation was broken off.
     """
-    try:
-        folder.put(FILE, settings.to_json().encode(), new=True)
-    except FileExistsError:
+    with attempting(f"write to {folder.root}", "nothing was created"):
+        try:
+            folder.put(FILE, settings.to_json().encode(), new=True)
+            return
+        except FileExistsError:
+            pass
         if load(folder) != settings:
             raise StoreError(
                 f"{folder.root} holds the settings of another table, whose creation was broken off",

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from cerise.store import table as delta
+from cerise.store.checked import Expected
+from cerise.store.lake import File
 from cerise.store.table import HeldFile
 from cerise.store.writing.pieces import Writing, is_fresh, is_ours
+from cerise.store.writing.places import Folder
 from cerise.store.writing.settings import index_name
 
 
@@ -37,9 +40,20 @@ class StoreFile:
         return self.held.rows or 0
 
     @property
+    def expected(self) -> Expected:
+        """What must be true of the file."""
+        return Expected(self.held.size, self.path if self.ours else None)
+
+    @property
     def deleted(self) -> int:
         """How many of its rows a deletion vector deletes."""
         return 0 if self.held.kept is None else int(self.held.kept.false_count)
+
+
+def file_of(file: StoreFile, folder: Folder) -> File:
+    """Return how a data file of a table is read."""
+    held = file.held
+    return File(folder.path(file.path), held.values, held.kept, file.expected)
 
 
 @dataclass(frozen=True, slots=True)

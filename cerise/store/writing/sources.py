@@ -12,6 +12,7 @@ from cerise.errors import StoreError
 from cerise.store.lake import NotDirect, open_lake
 from cerise.store.reader import Reading
 from cerise.store.scan import ROW, Scan
+from cerise.store.writing.places import cause_of
 
 STEP = 1 << 16  # events between two reports of progress
 Progress = Callable[[int, int | None], None]
@@ -42,12 +43,27 @@ def source_of(events: Any) -> Source:
     if isinstance(events, pa.Table):
         return Source(events.schema, iter([events]), len(events))
     if hasattr(events, "__arrow_c_stream__"):
-        reader = pa.RecordBatchReader.from_stream(events)
-        return Source(reader.schema, (pa.Table.from_batches([batch]) for batch in reader))
+        reader = _read(lambda: pa.RecordBatchReader.from_stream(events))
+        return Source(reader.schema, _tables(reader))
     raise StoreError(
         f"a {type(events).__name__} cannot be appended",
         hint="give an Arrow table, a RecordBatchReader, or the path of Parquet files or of a Delta table",
     )
+
+
+def _tables(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    while (batch := _read(lambda: next(reader, None))) is not None:
+        yield pa.Table.from_batches([batch])
+
+
+def _read(step: Callable[[], Any]) -> Any:
+    try:
+        return step()
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError(
+            f"the events that are to be appended cannot be read: {cause_of(error)}; nothing was appended",
+            hint="see to what gives them, and append again",
+        ) from error
 
 
 def _lake(path: str | Path) -> Source:

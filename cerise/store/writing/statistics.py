@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cerise.store.types import leaf_paths
+
 LONGEST = 32  # characters of a text that the log may hold
 EPOCH = dt.datetime(1970, 1, 1)
 Nested = dict[str, Any]
@@ -23,16 +25,10 @@ def statistics(footer: pq.FileMetaData, columns: pa.Schema) -> str:
     Doubles are left out: Parquet's least and greatest do not see NaN, which Spark holds to be the greatest.
     """
     found: dict[str, Nested] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
-    for at in range(footer.num_columns):
-        names = _names(footer.schema.column(at).path, columns)
-        kind = None if names is None else _simple_type(columns, names)
+    for at, names in enumerate(leaf_paths(columns)):
+        kind = _simple_type(columns, names)
         held = [footer.row_group(i).column(at).statistics for i in range(footer.num_row_groups)]
-        if (
-            names is None
-            or kind is None
-            or not held
-            or any(each is None or not each.has_null_count for each in held)
-        ):
+        if kind is None or not held or any(each is None or not each.has_null_count for each in held):
             continue
         _put(found["nullCount"], names, sum(each.null_count for each in held))
         ends = _ends(held, kind)
@@ -42,18 +38,8 @@ def statistics(footer: pq.FileMetaData, columns: pa.Schema) -> str:
     return json.dumps({"numRecords": footer.num_rows, **found})
 
 
-def _names(path: str, columns: pa.Schema) -> list[str] | None:
-    """Return the names that lead to a column; None where they can be read two ways."""
-    parts = path.split(".")
-    if path not in columns.names:
-        return parts
-    return [path] if len(parts) == 1 or parts[0] not in columns.names else None
-
-
-def _simple_type(columns: pa.Schema, names: list[str]) -> pa.DataType | None:
+def _simple_type(columns: pa.Schema, names: tuple[str, ...]) -> pa.DataType | None:
     """Return the type of a column that is no list and no map, in structs too; None for others."""
-    if names[0] not in columns.names:
-        return None
     kind = columns.field(names[0]).type
     for name in names[1:]:
         if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
@@ -101,7 +87,7 @@ _SHOWN: tuple[tuple[Any, Any], ...] = (
 )
 
 
-def _put(into: Nested, names: list[str], value: Any) -> None:
+def _put(into: Nested, names: tuple[str, ...], value: Any) -> None:
     *outer, last = names
     for name in outer:
         into = into.setdefault(name, {})

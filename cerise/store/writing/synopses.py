@@ -19,7 +19,7 @@ from cerise.store.index.file import DataFile, IndexFile
 from cerise.store.index.layout import Layout
 from cerise.store.index.synopsis import Synopsis
 from cerise.store.writing.faults import reached
-from cerise.store.writing.places import Folder
+from cerise.store.writing.places import Folder, attempting
 from cerise.store.writing.snapshots import Snapshot, StoreFile
 
 FOLDER = "synopsis"
@@ -188,6 +188,25 @@ def save_if_due(now: Snapshot) -> None:
             save(now, folder)
     except (StoreError, OSError, pa.ArrowException) as error:
         log.warning("the synopsis of %s was not saved: %s", now.writing.root, error)
+
+
+def mend_synopsis(now: Snapshot) -> None:
+    """Remove saved synopses that cannot be read; where there was such a one, save the synopsis anew."""
+    folder = Folder.of(now.writing.index_root)
+    with attempting(f"write the synopsis of {now.writing.root} again", "it stays damaged, and is not used"):
+        broken = [name for name in saved(folder) if not _is_sound(folder, name)]
+        for name in broken:
+            folder.inside(FOLDER).remove(name)
+        if broken:
+            save(now, folder)
+
+
+def _is_sound(folder: Folder, name: str) -> bool:
+    try:
+        read(folder, name)
+    except (StoreError, pa.ArrowException):
+        return False
+    return True
 
 
 def save(now: Snapshot, folder: Folder) -> None:

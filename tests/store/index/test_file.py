@@ -36,7 +36,6 @@ def test_an_index_file_tells_what_it_is(tmp_path: Path) -> None:
     assert len(found.directory.sample) == 60
     assert sorted(found.directory.sample["x"].to_pylist()) == list(range(60))
     found.verify()
-    found.close()
 
 
 def opened(path: Path) -> None:

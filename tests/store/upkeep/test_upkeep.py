@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from cerise.cli.main import app
 from cerise.errors import StoreError
+from cerise.store.commits import Overtaken
 from cerise.store.event_table import EventTable
 from cerise.store.table import HeldFile
+from cerise.store.upkeep import compaction
 from cerise.store.upkeep.compaction import worth_rewriting
 from cerise.store.upkeep.merging import merged
-from cerise.store.writing.pieces import Writing, data_name
+from cerise.store.writing import faults, synopses
+from cerise.store.writing.pieces import Writing, data_name, is_fresh, write_file
 from cerise.store.writing.settings import Settings
 from cerise.store.writing.snapshots import Snapshot, StoreFile
 from tests.event_tables import create, events, held, ids, litter, rows_of
@@ -78,7 +84,7 @@ def test_compaction_keeps_events_and_sequences(table: EventTable) -> None:
     assert [each.rows for each in now.files] == [32, 32, 32, 32, 32, 5]
     order = [(row["t"], row["_seq"]["append"], row["_seq"]["row"]) for file in held(now) for row in file]
     assert order == sorted(order)
-    assert table.compact() == now.version
+    assert table.compact() == (now.version, 0, ())
     assert table.verify() == []
 
 
@@ -93,10 +99,9 @@ def test_merging_holds_few_rows(table: EventTable, monkeypatch: pytest.MonkeyPat
 
 def test_a_file_that_is_not_in_order_is_not_merged(table: EventTable) -> None:
     table.append(events([1]))
-    table.append(events([2]))
-    first = Path(table.writing.root) / table.snapshot().files[0].path
     rows = [{**row, "_seq": {"append": 1, "row": 1}} for row in events([2, 1]).to_pylist()]
-    pq.write_table(pa.Table.from_pylist(rows, table.columns), first)
+    wrong = pa.Table.from_pylist(rows, table.columns)
+    table.commit_pieces([write_file([wrong], table.writing, data_name(1, 0, fresh=True), again=None)])
     with pytest.raises(StoreError, match="is not in the order of time"):
         table.compact()
     assert len(litter(table)) == 0
@@ -111,7 +116,111 @@ def test_progress_is_told(table: EventTable) -> None:
     assert told == [(1, 1), (1, 1)]
 
 
+@pytest.fixture
+def beside() -> Iterator[Callable[[Callable[[str], object]], None]]:
+    """Return a function that has something done at every step of a writer, but not while it is being done."""
+
+    def begin(work: Callable[[str], object]) -> None:
+        def hook(step: str) -> None:
+            faults.hook = None
+            work(step)
+            faults.hook = hook
+
+        faults.hook = hook
+
+    yield begin
+    faults.hook = None
+
+
+def two_runs(table: EventTable) -> None:
+    """Append files that overlap at two times, with a large one between them."""
+    for first in (0, 0, 2_000, 2_000):
+        table.append(events(range(first, first + 20), first + len(ids(table))))
+    table.append(events(range(1_000, 1_032), 5_000))
+
+
+def test_a_compaction_does_the_runs_that_nobody_touches(table: EventTable, beside) -> None:  # type: ignore[no-untyped-def]
+    two_runs(table)
+    before, other = sorted(ids(table)), EventTable.open(table.writing.root)
+    count = itertools.count(9_000, 20)
+    assert len(worth_rewriting(table.snapshot())) == 2
+
+    def work(step: str) -> None:
+        if step == "data written":  # the first run is changed again and again
+            first = [each for each in other.snapshot().files if (each.held.first or 0) < 1_000]
+            if len(first) > 1:
+                compaction._rewrite(first, other.snapshot(), [0.0])
+            other.append(events(range(20), next(count)))
+
+    beside(work)
+    done = table.compact()
+    faults.hook = None
+    assert done.files == 2  # of the second run
+    assert done.left
+    assert all((each.held.first or 0) < 1_000 for each in table.snapshot().files if each.path in done.left)
+    assert [each.held.first for each in table.snapshot().files].count(2_000) == 1
+    assert [each for each in sorted(ids(table)) if each < 9_000] == before
+    assert table.verify() == []
+    assert table.compact().left == ()
+
+
+def test_a_compaction_beside_one_who_seals_small_appends(table: EventTable, beside) -> None:  # type: ignore[no-untyped-def]
+    """Fresh files are sealed by those who append: after a loss a compaction leaves them to these."""
+    two_runs(table)
+    table.append(events([2_005] * 3, 700))
+    other, count = EventTable.open(table.writing.root), itertools.count(10_000, 10)
+
+    def work(step: str) -> None:
+        if step == "data written":
+            for _ in range(3):
+                other.append(events([2_005] * 4, next(count)))
+
+    beside(work)
+    done = table.compact()
+    faults.hook = None
+    assert done.files >= 4
+    assert all(is_fresh(path) or int(path[:16], 16) for path in done.left)
+    assert table.verify() == []
+
+
+def test_what_is_left_is_told_on_the_command_line(table: EventTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(table)
+
+    def overtaken(*_: object) -> int:
+        raise Overtaken("x")
+
+    monkeypatch.setattr(compaction, "_rewrite", overtaken)
+    told = CliRunner().invoke(app, ["store", "compact", table.writing.root])
+    assert told.exit_code == 0
+    assert "nothing was done: version 5" in told.output
+    assert "4 files left: others were writing meanwhile" in told.output
+
+
+@pytest.mark.parametrize("harm", [lambda data: data[:-3], lambda data: b"", lambda data: b"x" * len(data)])
+def test_a_compaction_mends_a_damaged_synopsis(
+    table: EventTable, harm: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(synopses, "UNCOVERED", 1)
+    for number in range(3):
+        table.append(events(range(100 * number, 100 * number + 32), 32 * number))
+    folder = Path(table.writing.index_root) / "synopsis"
+    for file in folder.iterdir():
+        file.write_bytes(harm(file.read_bytes()))
+    assert table.verify() != []
+    assert table.compact() == (3, 0, ())
+    assert table.verify() == []
+    assert list(folder.iterdir())
+
+
 # ---- vacuum
+
+
+def test_what_was_removed_is_named_once(table: EventTable) -> None:
+    for number in range(3):
+        table.append(events(range(9), 10 * number))
+    table.compact()
+    assert len(table.vacuum(0)) == 3
+    assert table.vacuum(0) == []
 
 
 def test_readers_of_an_old_version_go_on(table: EventTable) -> None:
@@ -170,7 +279,7 @@ def test_an_index_without_data_goes_at_once(table: EventTable) -> None:
     assert table.verify() == []
 
 
-@pytest.mark.parametrize("hours", [-1, 169])
-def test_a_retention_that_cannot_be_kept(table: EventTable, hours: int) -> None:
-    with pytest.raises(StoreError, match=f"for {hours} hours"):
+@pytest.mark.parametrize("hours", [-1, 169, "1", None, float("nan"), True])
+def test_a_retention_that_cannot_be_kept(table: EventTable, hours: float) -> None:
+    with pytest.raises(StoreError, match=f"for {hours!r} hours"):
         table.vacuum(hours)

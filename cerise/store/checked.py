@@ -1,0 +1,319 @@
+"""Data files that carry the checksums of all their bytes: written with them, compared when they are read.
+
+    Parquet's row groups · name · sums · trailer · Parquet's footer
+
+A sum is that of a stretch of 16 KiB of what comes before the name. The trailer has the checksum of name, sums
+and footer. Parquet finds everything by offsets, so that other readers do not see any of this. Files without
+sums have the checksums of pages at best, which Arrow compares: neither headers of pages nor footers have any.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+from cerise.errors import StoreError
+
+MAGIC = b"CERISESU"
+TRAILER = struct.Struct("<QQQQ8s")  # bytes of the name, number of sums, bytes of a stretch, checksum; magic
+STRETCH = 1 << 14
+PARQUET = b"PAR1"
+NEAR = 1 << 16  # bytes at the end of a file that are read at once
+GAP = 1 << 13  # bytes between two parts that it is quicker to read than to ask again for what follows
+THREADS = 8
+RESTORE = "restore the file from a copy; verify() tells what else is damaged"
+
+
+class Sums(NamedTuple):
+    """The checksums of a data file.
+
+    Attributes:
+        name: the name under which the file was written.
+        stretch: the bytes of a stretch; the last may have fewer.
+        each: the checksum of each stretch.
+        covered: how many bytes they cover: all before the checksums themselves.
+    """
+
+    name: str
+    stretch: int
+    each: tuple[int, ...]
+    covered: int
+
+
+class Expected(NamedTuple):
+    """What is known of a file beforehand: its bytes, and the name under which Cerise wrote it."""
+
+    size: int | None = None
+    name: str | None = None
+
+
+ANY = Expected()
+
+
+class Tail(NamedTuple):
+    """What the end of a Parquet file says: its footer, and the checksums where it carries any."""
+
+    footer: pq.FileMetaData
+    sums: Sums | None
+
+
+# ---- writing
+
+
+class Summing(io.RawIOBase):
+    """A sink that passes on what is written, and adds the checksums before Parquet's footer."""
+
+    def __init__(self, sink: pa.NativeFile, name: str) -> None:
+        self._sink, self._name = sink, name.encode()
+        self._sums: list[int] = []
+        self._open, self._room = xxhash.xxh64(), STRETCH
+        self._at = 0
+        self._held: bytearray | None = None
+
+    def writable(self) -> bool:
+        """Tell Arrow that this is a sink."""
+        return True
+
+    def tell(self) -> int:
+        """Return how many bytes were written."""
+        return self._at
+
+    def write(self, data: Any) -> int:
+        """Write bytes; hold them back from `end` on."""
+        some = memoryview(data).cast("B")
+        self._at += len(some)
+        if self._held is None:
+            self._pass_on(some)
+        else:
+            self._held += some
+        return len(some)
+
+    def end(self) -> None:
+        """Take what follows as the end of the file: the footer, its length and Parquet's magic."""
+        self._held = bytearray()
+
+    def finish(self) -> None:
+        """Write the checksums, and the end of the file after them."""
+        held = memoryview(self._held or b"")
+        start = len(held) - 8 - int.from_bytes(held[-8:-4], "little")
+        self._pass_on(held[:start])
+        if self._room < STRETCH:
+            self._sums.append(self._open.intdigest())
+        record = self._name + struct.pack(f"<{len(self._sums)}Q", *self._sums)
+        facts = len(self._name), len(self._sums), STRETCH
+        footer = held[start:]
+        self._sink.write(record)
+        self._sink.write(TRAILER.pack(*facts, _checksum(record, facts, footer), MAGIC))
+        self._sink.write(footer)
+
+    def _pass_on(self, data: memoryview) -> None:
+        rest = data
+        while len(rest):
+            self._open.update(rest[: self._room])
+            taken = min(self._room, len(rest))
+            self._room -= taken
+            rest = rest[taken:]
+            if not self._room:
+                self._sums.append(self._open.intdigest())
+                self._open, self._room = xxhash.xxh64(), STRETCH
+        self._sink.write(data)
+
+
+def _checksum(record: bytes, facts: tuple[int, int, int], footer: memoryview | bytes) -> int:
+    found = xxhash.xxh64(record)
+    found.update(struct.pack("<QQQ", *facts))
+    found.update(footer)
+    return found.intdigest()
+
+
+# ---- reading
+
+
+def read_tail(source: pa.NativeFile, path: str, expected: Expected = ANY) -> Tail:
+    """Return the footer of a Parquet file, and its checksums.
+
+    Args:
+        source: the file.
+        path: its name, for messages.
+        expected: what is known of the file.
+
+    Raises:
+        StoreError: the footer is not what was written, or this is not the file that is expected.
+        ArrowException, OSError: the file cannot be read.
+    """
+    size = source.size()
+    if expected.size not in (None, size):
+        raise StoreError(
+            f"{path} has {size:,} bytes, and its table says {expected.size:,}: "
+            "it is cut, or another file in its place",
+            hint=RESTORE,
+        )
+    tail = _tail(source, path, size)
+    if tail.sums is not None and expected.name not in (None, tail.sums.name):
+        raise StoreError(
+            f"{path} is another file: it was written as {tail.sums.name}",
+            hint="who has moved it? Put the right one in its place",
+        )
+    return tail
+
+
+def _tail(source: pa.NativeFile, path: str, size: int) -> Tail:
+    near = source.read_at(min(size, NEAR), max(size - NEAR, 0))
+    start = size - 8 - int.from_bytes(near[-8:-4], "little")
+    if near[-4:] != PARQUET or start < len(PARQUET) + TRAILER.size:
+        return Tail(pq.read_metadata(source), None)  # which tells what is wrong
+
+    def part(low: int, high: int) -> bytes:
+        first = size - len(near)
+        return bytes(near[low - first : high - first] if low >= first else source.read_at(high - low, low))
+
+    footer = part(start, size)
+    trailer = part(start - TRAILER.size, start)
+    sums = None
+    if trailer.endswith(MAGIC):
+        sums = _sums(trailer, footer, start - TRAILER.size, part)
+    if sums is None and MAGIC in near:
+        raise StoreError(f"the footer of {path} is damaged", hint=RESTORE)
+    return Tail(pq.read_metadata(pa.BufferReader(footer)), sums)
+
+
+def _sums(trailer: bytes, footer: bytes, end: int, part: Callable[[int, int], bytes]) -> Sums | None:
+    """Return the checksums that end at a place; None: they, or the footer, are damaged."""
+    *facts, checksum, _ = TRAILER.unpack(trailer)
+    letters, count, stretch = facts
+    covered = end - letters - 8 * count
+    if covered < 0 or not stretch or count != -(-covered // stretch):
+        return None
+    record = part(covered, end)
+    if _checksum(record, (letters, count, stretch), footer) != checksum:
+        return None
+    return Sums(record[:letters].decode(), stretch, struct.unpack(f"<{count}Q", record[letters:]), covered)
+
+
+class CheckedFile(io.RawIOBase):
+    """A data file with checksums, for Arrow a file like any other; what is read is compared with them.
+
+    Args:
+        source: the file.
+        path: its name, for messages.
+        tail: what its end says; the file must have sums.
+    """
+
+    def __init__(self, source: pa.NativeFile, path: str, tail: Tail) -> None:
+        assert tail.sums is not None
+        self._source, self._path = source, path
+        self._footer, self._sums = tail.footer, tail.sums
+        self._size = source.size()
+        self._at = 0
+        self._brought: dict[tuple[int, int], memoryview] = {}
+
+    def readable(self) -> bool:
+        """Tell Arrow that this is a source."""
+        return True
+
+    def seekable(self) -> bool:
+        """Tell Arrow that any place can be read."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place."""
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        """Return the place."""
+        return self._at
+
+    def read(self, size: int = -1) -> Any:
+        """Return the bytes from the place on."""
+        size = self._size - self._at if size < 0 else size
+        found = self._brought.pop((self._at, size), None)
+        found = self.read_at(self._at, size) if found is None else found
+        self._at += len(found)
+        return found
+
+    def bring(self, parts: Sequence[tuple[int, int]]) -> None:
+        """Read parts that are about to be asked for, by place and size: all at once, neighbours as one."""
+        runs: list[list[tuple[int, int]]] = []
+        for start, size in sorted(parts):
+            if runs and start - sum(runs[-1][-1]) <= GAP:
+                runs[-1].append((start, size))
+            else:
+                runs.append([(start, size)])
+        firsts = [run[0][0] for run in runs]
+        with ThreadPoolExecutor(THREADS) as pool:
+            found = list(pool.map(self.read_at, firsts, [sum(run[-1]) - run[0][0] for run in runs]))
+        self._brought = {
+            (start, size): data[start - first : start - first + size]
+            for run, first, data in zip(runs, firsts, found, strict=True)
+            for start, size in run
+        }
+
+    def read_at(self, start: int, size: int) -> memoryview:
+        """Return bytes of the file.
+
+        Raises:
+            StoreError: they are not what was written, or cannot be read.
+        """
+        stretch = self._sums.stretch
+        low = start // stretch * stretch
+        high = min(-(-(start + size) // stretch) * stretch, self._sums.covered)
+        try:
+            found = memoryview(self._source.read_at(max(high, start + size) - low, low))
+        except OSError as error:
+            raise StoreError(f"cannot read {self._path}: {error}", hint=RESTORE) from error
+        for at in range(low, high, stretch):
+            end = min(at + stretch, high)
+            if xxhash.xxh64_intdigest(found[at - low : end - low]) != self._sums.each[at // stretch]:
+                raise self._damaged((at, end), (start, start + size))
+        return found[start - low : start - low + size]
+
+    def _damaged(self, stretch: tuple[int, int], asked: tuple[int, int]) -> StoreError:
+        """Return the error for a stretch that is not what was written, met when bytes were asked for."""
+        inside, wanted = self._columns(*stretch), self._columns(*asked)
+        others = [name for name in inside if name not in wanted]
+        too = f", which hold column{'s' * (len(others) > 1)} {', '.join(others)} too" if others else ""
+        return StoreError(
+            f"cannot read column {', '.join(wanted)} of {self._path}: "
+            f"bytes {stretch[0]:,} to {stretch[1]:,} are damaged{too}",
+            hint=RESTORE,
+        )
+
+    def _columns(self, start: int, end: int) -> list[str]:
+        """Return the names of the columns of which bytes lie in a part of the file."""
+        found: dict[str, None] = {}
+        for i in range(self._footer.num_row_groups):
+            group = self._footer.row_group(i)
+            for chunk in map(group.column, range(group.num_columns)):
+                first = chunk_start(chunk)
+                if first < end and first + chunk.total_compressed_size > start:
+                    found[f"'{chunk.path_in_schema}'"] = None
+        return list(found)
+
+
+def chunk_start(chunk: Any) -> int:
+    """Return where the bytes of a column of a row group start."""
+    first = chunk.dictionary_page_offset
+    return int(chunk.data_page_offset if first is None else min(first, chunk.data_page_offset))
+
+
+def opened_parquet(source: pa.NativeFile, path: str, tail: Tail | None = None, **how: Any) -> pq.ParquetFile:
+    """Open a Parquet file so that a byte which is not what was written is an error, as far as it can tell.
+
+    Args:
+        source: the file.
+        path: its name, for messages.
+        tail: what its end says, where that is known.
+        how: how Arrow reads it.
+    """
+    tail = tail or read_tail(source, path)
+    if tail.sums is None:
+        return pq.ParquetFile(source, metadata=tail.footer, page_checksum_verification=True, **how)
+    return pq.ParquetFile(CheckedFile(source, path, tail), metadata=tail.footer, **how)
