@@ -435,7 +435,7 @@ def _arrow_schema(given: Any) -> pa.Schema:
     if is_spark(given):
         from cerise.spark import frames
 
-        return frames.arrow_schema(given)
+        return frames.arrow_schema(getattr(given, "schema", given))  # of a stream as well
     if isinstance(getattr(given, "schema", None), pa.Schema):
         return given.schema
     raise UnsupportedError(

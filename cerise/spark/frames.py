@@ -55,7 +55,8 @@ def arrow_schema(events: Any) -> pa.Schema:
     columns = events if isinstance(events, StructType) else getattr(events, "schema", None)
     if not isinstance(columns, StructType):
         name = events.__class__.__name__
-        raise UnsupportedError(f"a {name} is no Spark DataFrame", hint="give a pyspark.sql.DataFrame")
+        raise UnsupportedError(f"a {name} is not a Spark DataFrame", hint="give a pyspark.sql.DataFrame")
+    _reject_stream(events)
     _reject_alike(columns, events)
     fields = []
     for field in columns.fields:
@@ -67,6 +68,16 @@ def arrow_schema(events: Any) -> pa.Schema:
                 hint=f"drop it, or cast it to a string: df.withColumn('{field.name}', …)",
             ) from error
     return plain_schema(pa.schema(fields))
+
+
+def _reject_stream(events: Any) -> None:
+    """Refuse a stream: every batch of it would be searched on its own, and matches across batches lost."""
+    if getattr(events, "isStreaming", False):
+        raise UnsupportedError(
+            "Cerise does not search streaming DataFrames yet",
+            hint="let the stream write a table (writeStream.toTable), or append its batches to a Store"
+            " (foreachBatch), and search that table or Store",
+        )
 
 
 def _reject_alike(columns: StructType, events: Any) -> None:

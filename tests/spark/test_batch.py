@@ -198,7 +198,7 @@ def test_errors_in_a_task_reach_the_user(spark: SparkSession) -> None:
 def test_what_is_no_spark_data_frame(spark: SparkSession) -> None:
     with pytest.raises(cerise.UnsupportedError, match="a schema has no events"):
         cerise.find(spark.range(1).schema, "PATTERN a", time="id")
-    with pytest.raises(cerise.UnsupportedError, match="SparkSession is no Spark DataFrame"):
+    with pytest.raises(cerise.UnsupportedError, match="SparkSession is not a Spark DataFrame"):
         cerise.find(spark, "PATTERN a", time="id")
     alike = spark.sql("SELECT 1 AS t, 2 AS x, 3 AS X")
     with pytest.raises(cerise.BindError, match="cannot tell the columns 'x' and 'X' apart"):

@@ -1,0 +1,68 @@
+"""Streaming DataFrames: every verb refuses them at once (streams are not built yet)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import cerise
+from cerise import UnsupportedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+QUERY = "PATTERN SEQ(a, b) WITHIN 5"
+CLAUSE = "SELECT * FROM beats MATCH_RECOGNIZE (ORDER BY t MEASURES A.t AS at PATTERN (A B) DEFINE B AS t > 0)"
+
+
+@pytest.fixture
+def beats(spark: SparkSession) -> DataFrame:
+    stream = spark.readStream.format("rate").load().selectExpr("value AS t", "timestamp AS at")
+    stream.createOrReplaceTempView("beats")
+    return stream
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda events: cerise.find(events, QUERY, time="t"),
+        lambda events: cerise.find(events, [QUERY, QUERY], time="t"),
+        lambda events: cerise.find(events, CLAUSE),
+        lambda events: cerise.run(events, QUERY, time="t"),
+        lambda events: cerise.run(events, CLAUSE),
+        lambda events: cerise.count(events, QUERY, time="t"),
+        lambda events: cerise.count(events, CLAUSE),
+        lambda events: cerise.explain(events, QUERY, time="t"),
+        lambda events: cerise.explain(events, CLAUSE),
+        lambda events: cerise.schema(QUERY, events, time="t"),
+        lambda events: cerise.schema(CLAUSE, events),
+        lambda events: cerise.compressed(events, QUERY, time="t"),
+        lambda events: cerise.explain_misses(events, QUERY, time="t"),
+        lambda events: cerise.explain_misses(events, CLAUSE),
+        lambda events: cerise.sql(events.sparkSession, CLAUSE),
+        lambda events: cerise.sql(events.sparkSession, f"WITH m AS ({CLAUSE}) SELECT count(*) FROM m"),
+        lambda events: cerise.sql(events.sparkSession, f"CREATE TEMP VIEW n AS {CLAUSE}"),
+        lambda events: cerise.explain_misses(events.sparkSession, CLAUSE),
+    ],
+)  # fmt: skip
+def test_a_verb_refuses_a_stream(beats: DataFrame, verb: Callable[[Any], Any]) -> None:
+    with pytest.raises(UnsupportedError, match="streaming DataFrames yet") as caught:
+        verb(beats)
+    assert caught.value.hint is not None
+    assert "foreachBatch" in caught.value.hint
+
+
+def test_a_store_takes_the_columns_of_a_stream_and_not_its_events(beats: DataFrame, tmp_path: Path) -> None:
+    store = cerise.Store.create(tmp_path / "store", schema=beats, time="t")
+    assert store.schema.names == ["t", "at"]
+    with pytest.raises(UnsupportedError, match="streaming DataFrames yet"):
+        store.append(beats)
+
+
+def test_a_stream_beside_a_clause_is_sparks_own(beats: DataFrame, spark: SparkSession) -> None:
+    spark.range(4).selectExpr("id AS t").createOrReplaceTempView("still")
+    joined = cerise.sql(spark, f"SELECT * FROM ({CLAUSE.replace('beats', 'still')}) m JOIN beats ON beats.t = m.at")
+    assert joined.isStreaming
