@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from cerise.errors import BindError, DataError, did_you_mean
 from cerise.kinds import COMPUTABLE, TIMES, Kind, canonical, kind_of
+from cerise.ties import Read, equal_neighbours, float_rank, hash_columns, tie_order, tied_rows
 
 Path = tuple[str, ...]
 Ints = npt.NDArray[np.int64]
@@ -29,8 +30,8 @@ class Schema:
         type: the column that says what kind of event it is.
         key: the columns that partition the events (as PARTITION BY).
         order: the columns that break ties between events of equal time.
-        arrival: the rows come in an order of their own, which breaks the ties that are left;
-            otherwise the columns that the query reads do.
+        arrival: the rows come in an order of their own, which breaks the ties that are left; otherwise a
+            hash of the values that the query reads does, and then these values.
     """
 
     columns: pa.Schema
@@ -127,20 +128,27 @@ class EventBatch:
     opens: npt.NDArray[np.bool_] | None = None
 
     @classmethod
-    def of(cls, table: pa.Table, schema: Schema, *, reads: Sequence[Path] = (), start: int = 0) -> EventBatch:
+    def of(
+        cls,
+        table: pa.Table,
+        schema: Schema,
+        *,
+        reads: Sequence[Sequence[Path]] = (),
+        then: Sequence[Path] = (),
+        start: int = 0,
+    ) -> EventBatch:
         """Put a table into stream order (S1.2).
 
         Args:
             table: the events, in arrival order.
             schema: which column plays which part.
-            reads: the attributes that the query reads; they break ties where arrival does not.
+            reads: the attributes that the query reads (`Bound.ties`); they break ties where arrival does not.
+            then: attributes whose values break the ties that the order columns leave.
             start: the position of the first event.
         """
         times = read_times(table, schema)
-        ties: list[Path] = [(name,) for name in schema.order]
-        if not schema.arrival:
-            ties += [path for path in reads if path not in ties]
-        order = _stream_order(table, schema, times, ties)
+        tiers = () if schema.arrival else tuple(reads)
+        order = _stream_order(table, schema, times, [*((name,) for name in schema.order), *then], tiers)
         if order is not None:
             table, times = table.take(pa.array(order)), times[order]
         return cls(schema, table, times, np.arange(start, start + len(times), dtype=np.int64))
@@ -161,6 +169,22 @@ class EventBatch:
     def columns(self, paths: Iterable[Path]) -> dict[Path, list[Any]]:
         """Return attributes as lists of plain Python values."""
         return {path: self.column(path).to_pylist() for path in paths}
+
+    def undecided(self, partition: Sequence[Path]) -> int:
+        """Count the events that share time and partition with one before them, and all order columns (S1.2).
+
+        Of a slice, only the events that matches may start with are counted.
+        """
+        tied = tied_rows(self.times[1:] == self.times[:-1])
+        if self.opens is not None:
+            tied = tied[self.opens[tied]]
+        if not len(tied):
+            return 0
+        paths = [*((name,) for name in self.schema.order), *partition]
+        some = self.table.select(list({path[0] for path in paths})).take(pa.array(tied))
+        columns = [(pa.array(self.times[tied]), Kind.INT)]
+        columns += [(read_column(some, self.schema, path), self.schema.kind(path)) for path in paths]
+        return len(tied) - len(np.unique(hash_columns(columns, len(tied))))
 
     def slice(self, start: int, stop: int) -> EventBatch:
         """Return the events from index start up to stop."""
@@ -201,17 +225,25 @@ def read_times(table: pa.Table, schema: Schema) -> npt.NDArray[np.int64]:
 
 
 def _stream_order(
-    table: pa.Table, schema: Schema, times: npt.NDArray[np.int64], ties: Sequence[Path]
-) -> npt.NDArray[np.int64] | None:
-    """Return the row numbers in stream order, or None where the rows are in it already."""
+    table: pa.Table, schema: Schema, times: Ints, paths: Sequence[Path], tiers: Sequence[Sequence[Path]]
+) -> Ints | None:
+    """Return the row numbers in stream order, or None where the rows are in it already.
+
+    Args:
+        table: the events.
+        schema: which column plays which part.
+        times: when they happened.
+        paths: the attributes whose values break ties.
+        tiers: those whose hashes break the ties that are left (`ties.tie_order`).
+    """
     order = None if bool(np.all(times[1:] >= times[:-1])) else np.argsort(times, kind="stable")
     ordered = times if order is None else times[order]
-    same = ordered[1:] == ordered[:-1]
-    if not ties or not same.any():
+    tied = tied_rows(ordered[1:] == ordered[:-1])
+    if not (paths or tiers) or not len(tied):
         return order
-    tied = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))  # events of equal times
     rows = tied if order is None else order[tied]
-    ranked = rows[_ranked(table, schema, times, ties, rows)]
+    ranked = rows[_ranked(table, schema, times, paths, rows)] if paths else rows
+    ranked = _untied(table, schema, times, paths, tiers, ranked) if tiers else ranked
     if order is None and bool(np.all(ranked == rows)):
         return None
     order = np.arange(len(times)) if order is None else order
@@ -219,13 +251,38 @@ def _stream_order(
     return order
 
 
-def _ranked(
+def _untied(
     table: pa.Table,
     schema: Schema,
-    times: npt.NDArray[np.int64],
-    ties: Sequence[Path],
-    rows: npt.NDArray[np.int64],
-) -> npt.NDArray[np.int64]:
+    times: Ints,
+    paths: Sequence[Path],
+    tiers: Sequence[Sequence[Path]],
+    rows: Ints,
+) -> Ints:
+    """Return rows in order, where some of them are still equal in time and in `paths`."""
+    same = times[rows[1:]] == times[rows[:-1]]
+    if paths:
+        some = table.select(list({path[0] for path in paths})).take(pa.array(rows))
+        for path in paths:
+            same &= equal_neighbours(read_column(some, schema, path))
+    at = tied_rows(same)
+    tied, groups = rows[at], np.cumsum(np.append(True, ~same))[at]
+
+    def read(tier: Sequence[Path]) -> Read:
+        names = list({path[0] for path in tier})
+
+        def columns(which: Ints) -> list[pa.Array]:
+            some = table.select(names).take(pa.array(tied[which]))
+            return [raw_column(some, path) for path in tier]
+
+        return columns
+
+    rows = rows.copy()
+    rows[at] = tied[tie_order(groups, [read(tier) for tier in tiers])]
+    return rows
+
+
+def _ranked(table: pa.Table, schema: Schema, times: Ints, ties: Sequence[Path], rows: Ints) -> Ints:
     """Return how some rows, which are in the order of time, are ordered where their times are equal."""
     some = table.select(list(dict.fromkeys(path[0] for path in ties))).take(pa.array(rows))
     columns = [read_column(some, schema, path) for path in ties]
@@ -236,7 +293,7 @@ def _ranked(
     keys = {"0": pa.array(times[rows])}
     for path, column in zip(ties, columns, strict=True):
         keys[str(len(keys))] = column.is_valid()  # nulls first
-        keys[str(len(keys))] = _float_rank(column) if schema.kind(path) is Kind.FLOAT else column
+        keys[str(len(keys))] = float_rank(column) if schema.kind(path) is Kind.FLOAT else column
     ranked = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
     return np.asarray(ranked, dtype=np.int64)
 
@@ -253,12 +310,3 @@ def ranked_by_one(
     if bits + int(moments[-1]).bit_length() > 62:
         return None
     return np.argsort((moments << bits) | (numbers - least), kind="stable")
-
-
-def _float_rank(column: pa.Array) -> pa.Array:
-    """Return integers that sort as Spark sorts doubles: -0.0 equals 0.0, NaN is above all."""
-    values = column.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
-    values[np.isnan(values)] = np.nan
-    bits = values.view(np.int64)
-    rank = np.where(bits < 0, bits ^ np.int64(0x7FFF_FFFF_FFFF_FFFF), bits)
-    return pa.array(rank, mask=np.asarray(column.is_null()))

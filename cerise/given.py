@@ -127,10 +127,9 @@ class GivenRows:
             from cerise.spark import frames
 
             settled = frames.read(str(events), version, "Spark computes some of its columns")
-        from cerise.spark.sql import SparkHost
+        from cerise.spark.sql import bound_to
 
-        bound = match_recognize.bind_rows(clause, _columns(settled), SparkHost(settled))
-        return cls(settled, bound, options)
+        return cls(settled, bound_to(clause, settled), options)
 
 
 def is_sql(query: Any) -> bool:

@@ -21,7 +21,7 @@ from cerise.pattern.rows import BoundRows
 from cerise.plan.row_slices import is_chained
 from cerise.spark.row_plan import RowSlices, plan_exchange, plan_files
 from cerise.spark.row_slices import RowCandidatesTask, RowChainTask, SliceRowsTask, TimeRowsTask
-from cerise.spark.rows import CutRows, handed_columns, in_full_order
+from cerise.spark.rows import CutRows, handed_columns
 from cerise.store.lake import open_lake
 from cerise.store.reader import Reading
 from tests.row_strategies import TIMES, Family, Writer, table_of
@@ -83,7 +83,7 @@ def exchanged(bound: BoundRows, table: pa.Table, count: int) -> Rows | None:
     for batch in given.to_batches(max_chunksize=3)[::-1]:
         for blob in CutRows(bound, columns, targets, limits=SMALL)([batch]):
             by_task[blob.column(0)[0].as_py()].append(blob)
-    task = TimeRowsTask(in_full_order(bound, names), Options(limits=SMALL), targets)
+    task = TimeRowsTask(bound, Options(limits=SMALL), targets)
     return rows_of(each for blobs in by_task.values() for each in task(blobs))
 
 

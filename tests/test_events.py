@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 import cerise
 from cerise.errors import BindError, DataError
 from cerise.events import EventBatch, Schema
+from cerise.ties import tie_order
 
 
 def times(values: list[Any], type_: pa.DataType) -> list[int]:
@@ -77,16 +80,88 @@ def test_ties_by_order_columns_nulls_first_then_arrival() -> None:
     assert rows_in_order({"t": [1] * 4, "n": [3, None, 1, 1]}, order=("n",)) == [1, 2, 3, 0]
 
 
-def test_ties_by_what_is_read_where_nothing_arrives_in_order() -> None:
+FLOATS, STRINGS = [4, 5, 0, 3, 1, 2], [1, 3, 0, 2]
+READ = [("t",), ("x",)]
+
+
+def test_ties_by_a_hash_of_what_is_read_where_nothing_arrives_in_order() -> None:
+    """The order below is part of what results are: it may never change (S1.2)."""
     columns = {"t": [1] * 6, "x": [np.nan, None, 1.0, -0.0, -np.inf, np.inf]}
-    assert rows_in_order(columns, arrival=False, reads=[("x",)]) == [1, 4, 3, 2, 5, 0]
+    assert rows_in_order(columns, arrival=False, reads=[READ]) == FLOATS
     strings = {"t": [1] * 4, "x": ["b", "ä", "B", "𝄞"]}
-    assert rows_in_order(strings, arrival=False, reads=[("x",)]) == [2, 0, 1, 3]
+    assert rows_in_order(strings, arrival=False, reads=[READ]) == STRINGS
+    again = {"t": [1] * 4, "x": pa.array(["𝄞", "b", "ä", "B"]).dictionary_encode()}
+    assert [(i + 3) % 4 for i in rows_in_order(again, arrival=False, reads=[READ])] == STRINGS
+
+
+@pytest.mark.parametrize("equal", [[0.0, -0.0], [np.nan, -np.nan], [None, None], ["ä", "ä"]])
+def test_equal_values_leave_ties_to_the_next_tier(equal: list[Any]) -> None:
+    """Of the first tier nothing decides, so the second does, whichever value comes first."""
+    orders = []
+    for values in (equal, equal[::-1]):
+        columns = {"t": [1, 1], "x": values, "y": [5, 6]}
+        orders.append(rows_in_order(columns, arrival=False, reads=[READ, [("y",)]]))
+    assert orders[0] == orders[1]
 
 
 def test_order_goes_before_what_is_read() -> None:
-    columns = {"t": [1, 1, 1], "n": [2, 1, 1], "x": [0, 5, 4]}
-    assert rows_in_order(columns, order=("n",), arrival=False, reads=[("x",)]) == [2, 1, 0]
+    columns = {"t": [1] * 20, "n": [2, *range(1, 20)], "x": [*range(20)]}
+    found = rows_in_order(columns, order=("n",), arrival=False, reads=[READ])
+    assert found[0] == 1
+    assert set(found[1:3]) == {0, 2}
+    assert found[3:] == list(range(3, 20))
+
+
+NESTED = {
+    "list": [[1, 2], [2, 1], [1], [], None, [None], [1, None]],
+    "struct": [{"a": 1, "b": None}, {"a": None, "b": 1}, None, {"a": None, "b": None}, {"a": 1, "b": 1}],
+    "map": [[("k", 1)], [("k", 2)], [("l", 1)], [], None],
+    "bytes": [b"", b"a", None, b"aa"],
+    "decimal": [Decimal("1e20"), Decimal("1e20") + 1, None],
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_rows_that_differ_only_in_nested_values_have_one_order(name: str) -> None:
+    type_ = {"map": pa.map_(pa.string(), pa.int64())}.get(name)
+    values = NESTED[name]
+    answers = set()
+    for seed in range(8):
+        shuffled = random.Random(seed).sample(values, len(values))
+        table = pa.table({"t": [1] * len(values), "x": pa.array(shuffled, type_)})
+        batch = EventBatch.of(table, Schema(table.schema, "t", arrival=False), reads=[READ])
+        answers.add(repr(batch.table.column("x").to_pylist()))
+    assert len(answers) == 1
+
+
+def test_where_hashes_collide_the_values_decide_nulls_first() -> None:
+    columns = [
+        pa.array([2, 1, None, 1, 1]),
+        pa.array(["b", "z", "c", "a", None]),
+        pa.array([[1], [2], [3], [4], [5]]),
+    ]
+    constant = lambda columns, rows: np.zeros(rows, np.uint64)  # noqa: E731
+    order = tie_order(np.zeros(5, np.int64), [lambda rows: [each.take(rows) for each in columns]], constant)
+    assert order.tolist() == [2, 4, 3, 1, 0]
+
+
+def test_ties_are_biased_to_no_value() -> None:
+    """Of two events at each time, the one with the larger value is first about half of the time."""
+    count = 4_000
+    table = pa.table({"t": np.repeat(np.arange(count), 2), "x": [0, 1] * count})
+    batch = EventBatch.of(table, Schema(table.schema, "t", arrival=False), reads=[READ])
+    first = batch.table.column("x").to_numpy()[::2]
+    assert 0.46 < first.mean() < 0.54
+
+
+def test_undecided_events_are_counted() -> None:
+    table = pa.table({"t": [1, 1, 1, 2, 3, 3], "k": [1, 2, 1, 1, 1, 2], "n": [1, 2, 3, 4, 5, 5]})
+    events = EventBatch.of(table, Schema(table.schema, "t", arrival=False), reads=[[("t",), ("k",)]])
+    assert events.undecided([]) == 3
+    assert events.undecided([("k",)]) == 1
+    by_n = EventBatch.of(table, Schema(table.schema, "t", order=("n",), arrival=False))
+    assert by_n.undecided([]) == 1
+    assert by_n.undecided([("k",)]) == 0
 
 
 def test_a_field_of_a_null_struct_is_null() -> None:

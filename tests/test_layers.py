@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOMS = "errors kinds events pattern lang kernels stats plan engines store fetch spark given misses api"
+ROOMS = "errors kinds ties events pattern lang kernels stats plan engines store fetch spark given misses api"
 ORDER = [*ROOMS.split(), "indexed", "data", "cli", "web"]
 EXEMPT = ("cerise/__init__.py", "cerise/__main__.py")
 HOMES = {

@@ -11,18 +11,13 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import xxhash
 
 from cerise.engines.base import Matches
 from cerise.events import EventBatch, Path, Schema, read_column
-from cerise.kinds import Kind
 from cerise.pattern.bound import Bound
+from cerise.ties import MIX, STEP, UInts, hash_columns, mix
 
-UInts = npt.NDArray[np.uint64]
-NULL = np.uint64(0x9E37_79B9_7F4A_7C15)
-MIX = (NULL, np.uint64(0xBF58_476D_1CE4_E5B9), np.uint64(0x94D0_49BB_1331_11EB))  # of splitmix64
 WORTH_COMPILING = 10_000  # events in lists; fewer are hashed without a kernel
-STEP_EVENT = np.uint64(0xD6E8_FEB8_6659_FD93)
 STEP_VARIABLE = np.uint64(0xA5A3_564E_27F8_8689)
 
 
@@ -33,13 +28,13 @@ def match_ids(matches: Matches, bound: Bound) -> pa.Array:
     total = np.zeros(len(matches), dtype=np.uint64)
     for number, rows in enumerate(matches.rows.values()):
         total += _hash_lists(rows, events, salts[number : number + 1])
-    return pa.array(_mix(total).view(np.int64))
+    return pa.array(mix(total).view(np.int64))
 
 
 def event_ids(events: EventBatch, bound: Bound) -> UInts:
     """Return a 64-bit name for each event."""
     ids = _content_ids(events, _told_by(bound))
-    return _mix(ids + (_number_among_equals(ids) if events.equals is None else events.equals) * STEP_EVENT)
+    return mix(ids + (_number_among_equals(ids) if events.equals is None else events.equals) * STEP)
 
 
 def _told_by(bound: Bound) -> tuple[Path, ...]:
@@ -49,7 +44,7 @@ def _told_by(bound: Bound) -> tuple[Path, ...]:
 
 def _content_ids(events: EventBatch, paths: Iterable[Path]) -> UInts:
     """Return a name for each event that equal events share."""
-    return _mix(events.times.view(np.uint64) + hash_rows(events.table, events.schema, paths))
+    return mix(events.times.view(np.uint64) + hash_rows(events.table, events.schema, paths))
 
 
 class Ties:
@@ -149,14 +144,6 @@ def hash_rows(table: pa.Table, schema: Schema, paths: Iterable[Path]) -> UInts:
     return hash_columns(columns, len(table))
 
 
-def hash_columns(columns: Iterable[tuple[pa.Array, Kind]], rows: int) -> UInts:
-    """Return a hash of the values of each row, which are in canonical form; strings may be codes."""
-    hashed = np.zeros(rows, dtype=np.uint64)
-    for column, kind in columns:
-        hashed = _mix(hashed * STEP_EVENT + _hash_column(column, kind))
-    return hashed
-
-
 def _hash_lists(rows: pa.ListArray, events: UInts, salt: UInts) -> UInts:
     """Return for each list of rows the sum of the hashes of (event, its place in the list)."""
     lengths = rows.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -164,32 +151,16 @@ def _hash_lists(rows: pa.ListArray, events: UInts, salt: UInts) -> UInts:
     if len(flat) >= WORTH_COMPILING:
         from cerise.kernels.arrays import hash_lists  # this brings numba
 
-        words, sums = np.array([*(salt + MIX[0]), STEP_EVENT, *MIX[1:]]), np.zeros(len(rows), np.int64)
+        words, sums = np.array([*(salt + MIX[0]), STEP, *MIX[1:]]), np.zeros(len(rows), np.int64)
         with np.errstate(over="ignore"):
             hash_lists(flat.ctypes.data, lengths, events.view(np.int64), words.view(np.int64), sums)
         return sums.view(np.uint64)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     place = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
-    hashed = _mix(events[flat] + place.astype(np.uint64) * STEP_EVENT + salt)
+    hashed = mix(events[flat] + place.astype(np.uint64) * STEP + salt)
     sums_to = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashed)])
     result: UInts = sums_to[starts[1:]] - sums_to[starts[:-1]]
     return result
-
-
-def _hash_column(column: pa.Array, kind: Kind) -> UInts:
-    if kind is Kind.STRING:
-        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        words = np.array(
-            [xxhash.xxh64_intdigest(word.encode()) for word in encoded.dictionary.to_pylist()] or [0],
-            np.uint64,
-        )
-        hashed = words[encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)]
-    elif kind is Kind.FLOAT:
-        values = column.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
-        hashed = np.where(np.isnan(values), np.nan, values).view(np.uint64)
-    else:
-        hashed = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).view(np.uint64)
-    return np.where(np.asarray(column.is_null()), NULL, _mix(hashed))
 
 
 def _number_among_equals(ids: UInts) -> UInts:
@@ -203,12 +174,3 @@ def _number_among_equals(ids: UInts) -> UInts:
     numbers = np.empty(len(ids), dtype=np.uint64)
     numbers[order] = (np.arange(len(ids)) - np.repeat(starts, sizes)).astype(np.uint64)
     return numbers
-
-
-def _mix(values: UInts) -> UInts:
-    """Spread 64 bits over 64 bits (the finaliser of splitmix64)."""
-    x = values + MIX[0]
-    x = (x ^ (x >> np.uint64(30))) * MIX[1]
-    x = (x ^ (x >> np.uint64(27))) * MIX[2]
-    result: UInts = x ^ (x >> np.uint64(31))
-    return result

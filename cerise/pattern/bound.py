@@ -8,7 +8,7 @@ from enum import Enum
 import pyarrow as pa
 
 from cerise.events import Path, Schema
-from cerise.kinds import COMPUTABLE, Kind
+from cerise.kinds import Kind
 from cerise.pattern.expr import Agg, At, Attr, Expr, attributes, outside_aggregates, walk
 from cerise.pattern.nodes import Node, Var, variables
 from cerise.pattern.query import Query, Total, Window
@@ -138,14 +138,16 @@ class Bound:
         return tuple(name for name in names if name in used)
 
     @property
-    def ties(self) -> tuple[Path, ...]:
-        """The attributes that break ties where nothing else does (S1.2).
+    def ties(self) -> tuple[tuple[Path, ...], ...]:
+        """The attributes that break ties where nothing else does, in two tiers (S1.2).
 
         What matching reads comes first, so that the matches do not depend on what is returned of them;
         the rest of the output follows, so that the result does not depend on how rows arrive.
         """
-        rest = ((name,) for name in self.needs if self.schema.kind((name,)) in COMPUTABLE)
-        return tuple(dict.fromkeys((*self.reads, *rest)))
+        names = self.schema.columns.names
+        first = sorted({*self.reads, (self.schema.time,)}, key=lambda path: (names.index(path[0]), path))
+        rest = tuple((name,) for name in self.needs if (name,) not in first)
+        return (tuple(first), rest) if rest else (tuple(first),)
 
     @property
     def arguments(self) -> tuple[Expr, ...]:

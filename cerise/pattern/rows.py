@@ -257,6 +257,7 @@ class BoundRows:
         skip: where the search goes on.
         within: the window, if any.
         output: the columns of the result, in order (M33, M34).
+        arrival: the rows come in an order of their own, which breaks ties; otherwise hashes do (S1.2).
         text: the statement, for errors.
     """
 
@@ -272,6 +273,7 @@ class BoundRows:
     skip: Skip = Skip()
     within: Extent | None = None
     output: tuple[Shown, ...] = ()
+    arrival: bool = True
     text: str | None = field(default=None, compare=False, repr=False)
 
     @property

@@ -66,17 +66,23 @@ def _where(absence: Absence) -> str:
 def _facts(bound: Bound) -> dict[str, str]:
     window = show_window(bound.within) if bound.within else "none: a match may span all events"
     slide = f", sliding by {show_window(bound.slide)}" if bound.slide else ""
-    read = tuple(show_path(path) for path in bound.ties if path != (bound.schema.time,))
-    ties = (*bound.schema.order, *(("arrival",) if bound.schema.arrival else read))
+    last = "arrival" if bound.schema.arrival else _hashed(bound)
     return {
         "strategy": bound.query.strategy.value,
         "partition": ", ".join(map(show_path, bound.partition)) or "none: all events are one stream",
         "window": window + slide,
-        "order": f"{bound.schema.time}, then {', '.join(ties)}",
+        "order": f"{bound.schema.time}, then {', '.join((*bound.schema.order, last))}",
         "reads": ", ".join(map(show_path, bound.reads)) or "nothing but the time",
         "returns": ", ".join(column.name for column in bound.columns),
         "variables": ", ".join(var.name for var in variables(bound.query.pattern)),
     }
+
+
+def _hashed(bound: Bound) -> str:
+    """Say what breaks ties between events that do not come in an order (S1.2)."""
+    read = ", ".join(show_path(path) for tier in bound.ties for path in tier)
+    hint = "" if bound.source is not None else ": order=[…] that leaves no ties is better"
+    return f"a hash of {read}{hint}"
 
 
 # ---- on Spark

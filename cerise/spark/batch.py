@@ -7,9 +7,10 @@ handed over to Python, cut and exchanged in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -31,7 +32,7 @@ from cerise.spark.frames import quote_name, quoted, result_schema
 from cerise.spark.matching import CombineTask, CutTask, MatchTask, ReadTask, SliceTask
 from cerise.spark.planner import needs_of, plan_frame, plan_lake
 from cerise.spark.progress import progress
-from cerise.spark.report import Records, SparkReport
+from cerise.spark.report import Records, SparkReport, warn_of_ties
 from cerise.spark.session import parallelism, session
 from cerise.store.lake import Lake
 
@@ -53,16 +54,24 @@ def find(
         scan: why files are read by Spark, where they are.
         noted: whether tasks note what they do, for the report that is returned as well.
     """
-    made = _made(events, bounds, options, scan, noted=noted)
+    made = _made(events, bounds, options, scan, partial(records_of, events, noted=noted))
     return combined(made), made.report if noted else None
 
 
 def count(events: DataFrame | Lake, bound: Bound, options: Options, *, scan: str | None) -> int:
+def records_of(events: DataFrame | Lake, spark: SparkSession, *, noted: bool) -> Records:
+    """Return where tasks note what they do: all of it, or of a DataFrame its ties alone."""
+    if isinstance(events, Lake):  # its rows have an order
+        return Records.of(spark) if noted else Records()
+    return Records.of_frame(spark, noted=noted)
+
+
     """Return how many matches a query that counts has; the tasks' counts are summed here, without a stage."""
     partial = _made(events, [bound], options, scan, noted=False).rows
     with progress(partial.sparkSession, "counting"):
         ledger = Ledger(bound)
-        ledger.merge(partial.toArrow())
+        ledger.merge(made.rows.toArrow())
+    warn_of_ties(made.report.records)
     return int(Decimal(ledger.result().column(0)[0].as_py()))
 
 
@@ -84,19 +93,24 @@ class Made:
 
 
 def _made(
-    events: DataFrame | Lake, bounds: Sequence[Bound], options: Options, scan: str | None, *, noted: bool
+    events: DataFrame | Lake,
+    bounds: Sequence[Bound],
+    options: Options,
+    scan: str | None,
+    records_of: Callable[[SparkSession], Records],
 ) -> Made:
-    if any(bound.source is not None for bound in bounds):
+    of_matches = any(bound.source is not None for bound in bounds)
+    if of_matches:
         events, bounds = _matches_of_source(events, bounds, options, scan)
     plan = plan_of(events, bounds, options, scan)
     spark = session() if isinstance(events, Lake) else events.sparkSession
-    records = Records.of(spark) if noted else Records()
+    records = records_of(spark)
     if isinstance(plan, LakePlan):
         rows = _in_lake(spark, bounds, plan, options, records)
         schema = result_schema_of(bounds, from_arrow_schema(plan.columns))
         return Made(rows, bounds, schema, SparkReport(plan.known, records))
     assert not isinstance(events, Lake)
-    rows = _in_frame(events, bounds, plan, options, records)
+    rows = _in_frame(events, bounds, plan, options, records, counts_ties=not of_matches)
     return Made(rows, bounds, result_schema_of(bounds, events), SparkReport({}, records))
 
 
@@ -163,7 +177,13 @@ def _in_chain(
 
 
 def _in_frame(
-    events: DataFrame, bounds: Sequence[Bound], plan: FramePlan, options: Options, records: Records
+    events: DataFrame,
+    bounds: Sequence[Bound],
+    plan: FramePlan,
+    options: Options,
+    records: Records,
+    *,
+    counts_ties: bool,
 ) -> DataFrame:
     schema = given_schema(bounds, events)
     queries = Queries.of(bounds, options)

@@ -110,7 +110,7 @@ def _first_row(table: pa.Table) -> int:
     return int(table.column(ROW)[0].as_py()) if len(table) else -1
 
 
-def in_stream_order(table: pa.Table, schema: Schema, ties: Sequence[Path]) -> EventBatch:
+def in_stream_order(table: pa.Table, schema: Schema, ties: Sequence[Sequence[Path]]) -> EventBatch:
     """Return gathered events in stream order (S1.2)."""
     events = EventBatch.of(table, schema, reads=ties)
     opens = events.table.column(OPENS).combine_chunks().to_numpy(zero_copy_only=False)

@@ -21,7 +21,7 @@ from cerise.pattern.bound import Bound
 from cerise.plan.overlap import Halo, Slice
 from cerise.spark.exchange import Cutter, gathered, in_stream_order
 from cerise.spark.frames import quoted
-from cerise.spark.report import Note, Records, count, exchanged
+from cerise.spark.report import Note, Records, count, exchanged, note_ties
 from cerise.store.lake import Group
 from cerise.store.reader import Reading
 from cerise.store.scan import Scan
@@ -104,10 +104,17 @@ class CutTask:
 
 @dataclass(frozen=True, slots=True)
 class MatchTask:
-    """Matches the events that blobs bring."""
+    """Matches the events that blobs bring.
+
+    Attributes:
+        queries: what is looked for.
+        records: where it is noted what was done.
+        counts_ties: whether events are counted whose order only a hash decides: the user can mend that.
+    """
 
     queries: Queries
     records: Records
+    counts_ties: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the matches of the targets that a task has."""
@@ -115,6 +122,10 @@ class MatchTask:
             with self.records.noted("match", (self.records.task(), number)) as note:
                 schema = self.queries.schema
                 events = [in_stream_order(table, schema, bound.ties) for bound in self.queries.bounds]
+                if self.counts_ties:
+                    told = zip(events, self.queries.bounds, strict=True)
+                    ties = max(each.undecided(bound.partition) for each, bound in told)
+                    note_ties(note, ties, strict=self.queries.options.strict)
                 yield from matched(self.queries, iter([events]), note)
 
 

@@ -132,8 +132,7 @@ class MissesTask:
         if isinstance(self.bound, Bound):
             found = sase.sase_misses(self.bound, table, options, limit)
         else:
-            full = in_full_order(self.bound, self.columns.names)
-            found = rows.row_misses(self.bound, table, options, limit, full.order[len(self.bound.order) :])
+            found = rows.row_misses(self.bound, table, options, limit)
         yield from found.to_batches()
 
     def _settled(self, batch: pa.RecordBatch) -> pa.Table:

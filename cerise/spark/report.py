@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Hashable, Iterable, Iterator
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,12 +14,30 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.accumulators import AccumulatorParam
 
+from cerise.errors import BindError, CeriseWarning
+
 Note = dict[str, float]
 Noted = dict[tuple[str, Hashable], Note]
 
+log = logging.getLogger(__name__)
+
+TIES = "events whose order a hash decides"
+ORDER_HINT = "name columns that decide it: order=[…]; in SQL, ORDER BY"
+
 
 class _Latest(AccumulatorParam[Noted]):
-    """Notes by step and task: one that was tried twice, or by two workers at once, counts once."""
+    """Notes by step and task: one that was tried twice, or by two workers at once, counts once.
+
+    Args:
+        told: is told all notes, on the driver, when there are new ones.
+    """
+
+    def __init__(self, told: Callable[[Noted], None] | None = None) -> None:
+        self.told = told
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In tasks nothing is told."""
+        return _Latest, ()
 
     def zero(self, value: Noted) -> Noted:  # noqa: ARG002
         """Return no notes."""
@@ -26,20 +46,42 @@ class _Latest(AccumulatorParam[Noted]):
     def addInPlace(self, one: Noted, other: Noted) -> Noted:  # noqa: N802
         """Take over notes."""
         one.update(other)
+        if self.told is not None:
+            self.told(one)
         return one
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Where tasks note what they did; nowhere, where nobody asked for it or Spark has no way to tell."""
+    """Where tasks note what they did; nowhere, where Spark has no way to tell.
+
+    Attributes:
+        accumulator: brings the notes to the driver.
+        only: the one figure that is noted; None: all.
+    """
 
     accumulator: Any = None
+    only: str | None = None
 
     @classmethod
     def of(cls, spark: Any) -> Records:
         """Return records that the driver can read; none on Connect, which has no accumulators."""
+        return cls._told(spark, None, None)
+
+    @classmethod
+    def of_frame(cls, spark: Any, *, noted: bool) -> Records:
+        """Return records of matches in a DataFrame: when an action runs, the user is warned of ties (S1.2).
+
+        Args:
+            spark: the session.
+            noted: whether everything is noted, or ties only.
+        """
+        return cls._told(spark, _Warned(), None if noted else TIES)
+
+    @classmethod
+    def _told(cls, spark: Any, told: Callable[[Noted], None] | None, only: str | None) -> Records:
         context = getattr(spark, "_sc", None)
-        return cls() if context is None else cls(context.accumulator({}, _Latest()))
+        return cls() if context is None else cls(context.accumulator({}, _Latest(told)), only)
 
     @contextmanager
     def noted(self, step: str, task: Hashable) -> Iterator[Note]:
@@ -48,7 +90,9 @@ class Records:
         begun = time.perf_counter()
         yield note
         note["seconds"] = time.perf_counter() - begun
-        if self.accumulator is not None:
+        if self.only is not None:
+            note = {self.only: note[self.only]} if note.get(self.only) else {}
+        if self.accumulator is not None and note:
             self.accumulator.add({(step, task): note})
 
     @staticmethod
@@ -56,6 +100,54 @@ class Records:
         """Return the number of the task that this runs in."""
         context = TaskContext.get()
         return 0 if context is None else context.partitionId()
+
+
+class _Warned:
+    """Warns once of ties, from the thread in which accumulators arrive: nothing may be raised there."""
+
+    def __init__(self) -> None:
+        self.done = False
+
+    def __call__(self, notes: Noted) -> None:
+        """Warn, where notes tell of ties."""
+        ties = tied(notes)
+        if ties and not self.done:
+            self.done = True
+            try:
+                warnings.warn(f"at least {_said(ties)}: {ORDER_HINT}", CeriseWarning, stacklevel=2)
+            except CeriseWarning as warning:  # warnings are errors here, and the action must not hang
+                log.warning("%s", warning)
+
+
+def tied(notes: Noted) -> int:
+    """Return how many events have an order that only a hash decides (S1.2)."""
+    return int(sum(note.get(TIES, 0) for note in notes.values()))
+
+
+def warn_of_ties(records: Records) -> None:
+    """Warn of ties when an action of Cerise has run."""
+    ties = 0 if records.accumulator is None else tied(records.accumulator.value)
+    if ties:
+        warnings.warn(f"{_said(ties)}: {ORDER_HINT}", CeriseWarning, stacklevel=4)
+
+
+def note_ties(note: Note, ties: int, *, strict: bool) -> None:
+    """Note in a task how many events have an order that only a hash decides.
+
+    Raises:
+        BindError: there are such events, and warnings are errors.
+    """
+    if ties:
+        count(note, TIES, ties)
+        if strict:
+            raise BindError(_said(ties), hint=f"{ORDER_HINT}; Options(strict=True) makes this an error")
+
+
+def _said(ties: int) -> str:
+    return (
+        f"{ties:,} events share their time (and partition) with an event before them, and no order column"
+        " decides which is first"
+    )
 
 
 def count(note: Note, name: str, more: float) -> None:
@@ -77,7 +169,7 @@ STEPS = {
 }  # fmt: skip
 COUNTED = (
     "row groups read", "events read", "bytes read", "events handed over", "bytes exchanged",
-    "bytes of the index read", "events kept", "events matched over", "matches", RESULT,
+    "bytes of the index read", "events kept", "events matched over", TIES, "matches", RESULT,
     "values that could not be computed",
 )  # fmt: skip
 
@@ -125,4 +217,6 @@ class SparkReport:
             else f"{name:<{width}}  {value:>15,.3f}"
             for name, value in figures.items()
         ]
+        if TIES in figures:
+            lines.append(f"no order column decides the order of {figures[TIES]:,} events: {ORDER_HINT}")
         return "\n".join(lines)

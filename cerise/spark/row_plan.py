@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from cerise.engines.base import Options
+from cerise.engines.rows.matches import Ints
 from cerise.engines.rows.prepare import derived, prepare
 from cerise.engines.rows.run import halo_of
 from cerise.engines.rows.skipping import Skipper, why_not_skipping
@@ -57,8 +59,13 @@ class RowSlices:
     slices: tuple[tuple[Slice, tuple[Group, ...]], ...]
     needs: Halo
 
-    def read(self, number: int) -> tuple[pa.Table, Stretch]:
-        """Read the rows that a slice needs, in order; return also which of them are its own."""
+    def read(self, number: int, told: Callable[[Ints], None] | None = None) -> tuple[pa.Table, Stretch]:
+        """Read the rows that a slice needs, in order; return also which of them are its own.
+
+        Args:
+            number: of the slice.
+            told: is told which of its own rows only hashes order (S1.2).
+        """
         part, groups = self.slices[number]
         in_arrival = sorted(groups, key=lambda each: each.place)
         skipper = Skipper(self.bound) if why_not_skipping(self.bound) is None else None
@@ -66,8 +73,13 @@ class RowSlices:
         if not tables:
             fields = [self.reading.columns.field(name) for name in self.reading.reads]
             tables = [pa.schema(fields).empty_table()]
-        table = pa.concat_tables(tables).unify_dictionaries()
-        return stretch_of(self.bound, prepare(self.bound, table), part, self.needs)
+        undecided: list[Ints] = []
+        table = prepare(self.bound, pa.concat_tables(tables).unify_dictionaries(), undecided.append)
+        if told is not None and len(undecided[0]):
+            times = times_of(self.bound, table)[undecided[0]]
+            own = (times >= part.start) & ((times < part.stop) | (part.stop == MAX_TIME))
+            told(undecided[0][own])
+        return stretch_of(self.bound, table, part, self.needs)
 
     def _needed(self, table: pa.Table, part: Slice, skipper: Skipper | None) -> pa.Table:
         """Leave out rows that are skipped over, and those too early or too late for a slice."""

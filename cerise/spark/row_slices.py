@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -28,7 +29,7 @@ from cerise.pattern.rows import BoundRows
 from cerise.plan.overlap import Targets
 from cerise.plan.row_slices import numbers
 from cerise.spark.exchange import NUMBERS, blob, placed
-from cerise.spark.report import RESULT, Note, Records, count, exchanged
+from cerise.spark.report import RESULT, Note, Records, count, exchanged, note_ties
 from cerise.spark.row_plan import RowSlices
 from cerise.store.scan import ROW
 
@@ -40,6 +41,11 @@ def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
     return (each for batch in batches for each in batch.column(0).to_pylist())
 
 
+def tell_ties(note: Note, options: Options, undecided: Ints) -> None:
+    """Note how many rows only hashes order; an error under strict."""
+    note_ties(note, len(undecided), strict=options.strict)
+
+
 def _offsets(table: pa.Table) -> Ints:
     return np.array([0, len(table)], np.int64)
 
@@ -48,9 +54,9 @@ def _ground(bound: BoundRows, table: pa.Table) -> Ground:
     return engine.ground_of(engine.compile_rows(bound), table, _offsets(table))
 
 
-def _ready(sliced: RowSlices, number: int) -> tuple[pa.Table, Searched]:
-    """Read the rows that a slice needs, and make it ready to be searched."""
-    table, own = sliced.read(number)
+def _ready(sliced: RowSlices, number: int, note: Note | None = None) -> tuple[pa.Table, Searched]:
+    """Read the rows that a slice needs, and make it ready to be searched; note its ties."""
+    table, own = sliced.read(number, None if note is None else partial(tell_ties, note, sliced.options))
     return table, Searched(_ground(sliced.bound, table), own, sliced.options.max_steps)
 
 
@@ -66,7 +72,7 @@ class SliceRowsTask:
         bound, options = self.sliced.bound, self.sliced.options
         with self.records.noted("match", self.records.task()) as note:
             for number in _numbers(batches):
-                table, own = self.sliced.read(number)
+                table, own = self.sliced.read(number, partial(tell_ties, note, options))
                 count(note, "events matched over", len(table))
                 for matches in engine.search(_ground(bound, table), (own.low, own.high), options.max_steps):
                     found = to_atoms(bound, table, _offsets(table), matches)
@@ -90,11 +96,14 @@ class TimeRowsTask:
             for place, table in placed(batches):
                 count(note, "events matched over", len(table))
                 names = [name for name in table.column_names if name != ROW]
-                prepared = prepare(self.bound, table.select(names))
-                own = self.targets.of(times_of(self.bound, prepared, none=0), None)[0][1]
+                undecided: list[Ints] = []
+                prepared = prepare(self.bound, table.select(names), undecided.append)
+                target = self.targets.of(times_of(self.bound, prepared, none=0), None)[0][1]
+                own = target == places.index(place)
+                tell_ties(note, self.options, undecided[0][own[undecided[0]]])
                 ground, whole = _ground(self.bound, prepared), Stretch(0, len(prepared))
                 search = SliceSearch(ground, whole, self.options.max_steps)
-                for matches in search.starting_in(own == places.index(place)):
+                for matches in search.starting_in(own):
                     found = to_atoms(self.bound, prepared, _offsets(prepared), matches)
                     count(note, RESULT, len(found))
                     yield from found.to_batches(self.options.limits.output_rows)
@@ -114,7 +123,7 @@ class RowCandidatesTask:
                 yield from exchanged(self._candidates(number, note), note)
 
     def _candidates(self, number: int, note: Note) -> Iterator[pa.RecordBatch]:
-        table, searched = _ready(self.sliced, number)
+        table, searched = _ready(self.sliced, number, note)
         count(note, "events matched over", len(table))
         matches, found = searched.candidates()
         try:

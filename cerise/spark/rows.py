@@ -9,17 +9,18 @@ their rules are Spark's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.functions import expr
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from cerise.engines.base import Options
-from cerise.engines.identity import hash_columns
 from cerise.engines.limits import DEFAULT, Limits
 from cerise.engines.rows.matches import Ints, joined
 from cerise.engines.rows.output import MATCHED, to_atoms
@@ -30,7 +31,7 @@ from cerise.engines.rows.slices import times_of
 from cerise.events import raw_column
 from cerise.kinds import COMPUTABLE, Kind, canonical, kind_of
 from cerise.pattern.expr import attributes
-from cerise.pattern.rows import BoundRows, Nav, Order, Show
+from cerise.pattern.rows import BoundRows, Nav, Show
 from cerise.plan.overlap import Targets
 from cerise.plan.row_slices import is_chained
 from cerise.spark.exchange import BLOBS, NUMBERS, blob, gathered
@@ -38,13 +39,21 @@ from cerise.spark.frames import quote_name
 from cerise.spark.planner import portions_of
 from cerise.spark.report import RESULT, Records, SparkReport, count, exchanged
 from cerise.spark.row_plan import TASKS_PER_CORE, RowSlices, plan_exchange, plan_files
-from cerise.spark.row_slices import CANDIDATES, RowCandidatesTask, RowChainTask, SliceRowsTask, TimeRowsTask
+from cerise.spark.row_slices import (
+    CANDIDATES,
+    RowCandidatesTask,
+    RowChainTask,
+    SliceRowsTask,
+    TimeRowsTask,
+    tell_ties,
+)
 from cerise.spark.scans import lake_behind
 from cerise.spark.session import parallelism, session
 from cerise.store.lake import Lake
 from cerise.store.reader import Reading
 from cerise.store.scan import ROW, Scan
 
+from cerise.ties import hash_columns
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -64,7 +73,7 @@ def found(
     """
     events = _settled(events, bound)
     spark = session() if isinstance(events, Lake) else events.sparkSession
-    report = SparkReport({}, Records.of(spark) if noted else Records())
+    report = SparkReport({}, records_of(spark, bound, noted=noted))
     if isinstance(events, Lake):
         result = _read(spark, events, bound, options, report)
     else:
@@ -73,6 +82,13 @@ def found(
 
 
 def _settled(events: DataFrame | Lake, bound: BoundRows) -> DataFrame | Lake:
+def records_of(spark: SparkSession, bound: BoundRows, *, noted: bool) -> Records:
+    """Return where tasks note what they do: all of it, or of rows without an order their ties alone."""
+    if bound.arrival:
+        return Records.of(spark) if noted else Records()
+    return Records.of_frame(spark, noted=noted)
+
+
     """Return files in the place of a DataFrame that is nothing else, where Spark computes no column of it."""
     if isinstance(events, Lake) or bound.derived:
         return events
@@ -112,7 +128,7 @@ def matched(
     targets = plan_exchange(bound, options, tasks).targets
     blobs = handed.mapInArrow(CutRows(bound, columns, targets, records, options.limits), BLOBS)
     schema = _schema(bound, columns, frame.schema)
-    return _measured(_gathered(blobs, in_full_order(bound, names), options, targets, schema, records), bound)
+    return _measured(_gathered(blobs, bound, options, targets, schema, records), bound)
 
 
 def _gathered(
@@ -170,13 +186,6 @@ def handed_columns(bound: BoundRows) -> tuple[str, ...]:
             needed |= {attr.path[0] for attr in attributes(each.expr)}
     names = [*bound.columns.names, *(each.name for each in bound.derived)]
     return tuple(name for name in names if name in needed)
-
-
-def in_full_order(bound: BoundRows, names: Sequence[str]) -> BoundRows:
-    """Return a clause whose ties are broken by all columns: a DataFrame has no order of its own."""
-    given = {each.column for each in bound.order}
-    rest = [name for name in names if name not in given and kind_of(bound.type_of(name)) in COMPUTABLE]
-    return replace(bound, order=(*bound.order, *map(Order, rest)))
 
 
 def _schema(bound: BoundRows, columns: pa.Schema, given: StructType) -> StructType:
@@ -313,6 +322,7 @@ class RowsTask:
             for table in gathered(batches):
                 count(note, "events matched over", len(table))
                 names = [name for name in table.column_names if name != ROW]
-                for found in atoms_in(self.bound, table.select(names), self.options):
+                told = partial(tell_ties, note, self.options)
+                for found in atoms_in(self.bound, table.select(names), self.options, told):
                     count(note, RESULT, len(found))
                     yield from found.to_batches(self.options.limits.output_rows)

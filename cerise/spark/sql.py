@@ -6,6 +6,7 @@ import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -80,7 +81,12 @@ def only_clause(spark: SparkSession, text: str, dialect: str) -> tuple[DataFrame
             hint="take one at a time: make the result of the others a view",
         )
     given = _run(spark, statement.input(0, {}), text)
-    return given, bind_rows(statement.clauses[0], arrow_schema(given), SparkHost(given))
+    return given, bound_to(statement.clauses[0], given)
+
+
+def bound_to(clause: Clause, frame: DataFrame) -> BoundRows:
+    """Return a clause bound to a DataFrame, whose rows have no order of their own (S1.2)."""
+    return replace(bind_rows(clause, arrow_schema(frame), SparkHost(frame)), arrival=False)
 
 
 class SparkHost:

@@ -127,9 +127,8 @@ class Scan:
         ):
             opens = (piece.times >= part.start) & _before(piece.times, part.stop)
         if self._tied:
-            roles = replace(self.reading.roles, arrival=not self.reading.arrival)
-            events = EventBatch.of(table, roles, reads=self.reading.arrival)
-            return replace(events, schema=self.reading.roles, opens=opens)
+            events = EventBatch.of(table, self.reading.roles, then=self.reading.arrival)
+            return replace(events, opens=opens)
         positions = np.broadcast_to(np.int64(0), len(table))
         return EventBatch(self.reading.roles, table, piece.times, positions, opens=opens)
 

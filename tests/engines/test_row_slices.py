@@ -27,7 +27,6 @@ from cerise.lang.match_recognize import bind_rows, parse_alone
 from cerise.pattern.rows import BoundRows, Extent
 from cerise.plan.overlap import Halo
 from cerise.plan.row_slices import row_halo
-from cerise.spark.rows import handed_columns, in_full_order
 from tests.row_harness import RowCase, difference, load_row_cases, result_of
 from tests.row_slices import Rows, by_reference, cut_family, exchanged, from_files
 from tests.test_row_agreement import TooLong, answer, patience
@@ -85,8 +84,10 @@ def test_a_case_from_files(name: str) -> None:
     expected = by_reference(bound, case.input)
     found = from_files(bound, case.input, count)
     assert found == expected or (found is None and not in_order(bound, case.input))
-    full = in_full_order(bound, handed_columns(bound))
-    assert exchanged(bound, case.input, count) in (by_reference(full, case.input), None)
+    untied = replace(bound, arrival=False)  # as of a DataFrame, also where its files are read
+    expected = by_reference(untied, case.input)
+    assert from_files(untied, case.input, count) in (expected, None)
+    assert exchanged(untied, case.input, count) in (expected, None)
 
 
 def in_order(bound: BoundRows, table: pa.Table) -> bool:
@@ -142,7 +143,8 @@ def _compare(bound: BoundRows, table: pa.Table, shown: str, seen: Counter[str]) 
         with patience():
             whole = answer(bound, table, engine="reference")
             expected = tried(by_reference, bound, table)
-            in_full = tried(by_reference, in_full_order(bound, handed_columns(bound)), table)
+            untied = replace(bound, arrival=False)
+            by_hash = tried(by_reference, untied, table)
     except TooLong:
         seen["too long"] += 1
         return
@@ -155,8 +157,9 @@ def _compare(bound: BoundRows, table: pa.Table, shown: str, seen: Counter[str]) 
         found = tried(from_files, bound, table, count)
         assert found in (expected, None), f"{count} slices of files\n{shown}\n{found}\ninstead of\n{expected}"
         seen["from files"] += found is not None
-    found = tried(exchanged, bound, table, 3)
-    assert found in (in_full, None), f"exchanged\n{shown}\n{found}\ninstead of\n{in_full}"
+    assert tried(from_files, untied, table, 2) in (by_hash, None), f"files of a DataFrame\n{shown}"
+    found = tried(exchanged, untied, table, 3)
+    assert found in (by_hash, None), f"exchanged\n{shown}\n{found}\ninstead of\n{by_hash}"
     seen["exchanged"] += found is not None
 
 
@@ -241,10 +244,11 @@ def test_rows_that_are_exchanged_by_time(pattern: str, within: str) -> None:
     table = events(5, 300, "ABCC")
     times = [None if row % 50 == 7 else time - 70 for row, time in enumerate(table.column("t").to_pylist())]
     table = table.set_column(0, "t", pa.array(times, pa.int64()))
-    expected = by_reference(in_full_order(bound, handed_columns(bound)), table)
+    untied = replace(bound, arrival=False)
+    expected = by_reference(untied, table)
     assert expected.total() > 10
     for count in (2, 7):
-        assert exchanged(bound, table, count) == expected
+        assert exchanged(untied, table, count) == expected
 
 
 # ---- errors that only some ways through the rows come to

@@ -64,5 +64,6 @@ def test_a_store_takes_the_columns_of_a_stream_and_not_its_events(beats: DataFra
 
 def test_a_stream_beside_a_clause_is_sparks_own(beats: DataFrame, spark: SparkSession) -> None:
     spark.range(4).selectExpr("id AS t").createOrReplaceTempView("still")
-    joined = cerise.sql(spark, f"SELECT * FROM ({CLAUSE.replace('beats', 'still')}) m JOIN beats ON beats.t = m.at")
+    clause = CLAUSE.replace("beats", "still")
+    joined = cerise.sql(spark, f"SELECT * FROM ({clause}) m JOIN beats ON beats.t = m.at")
     assert joined.isStreaming

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise, permutations
 from typing import NamedTuple
@@ -42,7 +42,6 @@ from cerise.pattern.rows import (
     Excluded,
     Label,
     Nav,
-    Order,
     Permute,
     Quantified,
     RowPattern,
@@ -53,9 +52,7 @@ from cerise.pattern.show_rows import show_atom, show_condition
 from cerise.pattern.values import Fault
 
 
-def row_misses(
-    bound: BoundRows, table: pa.Table, options: Options, limit: int | None, ties: Sequence[Order] = ()
-) -> pa.Table:
+def row_misses(bound: BoundRows, table: pa.Table, options: Options, limit: int | None) -> pa.Table:
     """Return the rows of a table that start no match, and why.
 
     Args:
@@ -63,10 +60,9 @@ def row_misses(
         table: the rows; where some are chosen, with the column that says which (`misses.chosen`).
         options: how to run the clause.
         limit: how many rows to explain at most.
-        ties: what orders rows that ORDER BY leaves equal.
     """
     chosen = None
-    full = replace(bound, order=(*bound.order, *ties))
+    full = bound
     if CHOSEN in table.column_names:
         columns = bound.columns.append(pa.field(CHOSEN, pa.bool_()))
         full = replace(full, columns=columns, output=(*bound.output, Shown(CHOSEN, measure=False)))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from cerise.engines.rows.crew import ALONE, Crew, blocks, room, taken
-from cerise.engines.rows.matches import Ints, Masks
+from cerise.engines.rows.matches import Bools, Ints, Masks
 from cerise.engines.rows.ranks import codes, joint_codes, ranks
 from cerise.kinds import Kind, kind_of
 from cerise.pattern.rows import BoundRows, Order
+from cerise.ties import Read, tie_order, tied_rows
 
 SPARSE, FEW = 8, 1024  # codes for each row, and of no rows; more of them are numbered anew
 WORTH_A_HISTOGRAM = 4  # rows for each code, so that each thread may count for itself
@@ -26,12 +28,15 @@ class Ordered:
         order: their numbers in the table; None: all, as they come.
         offsets: where, in this order, partitions start, and the number of rows.
         keys: values by which partitions differ, one for each of them.
+        undecided: the rows, by their place in the order, that ORDER BY leaves equal to the row before, where
+            hashes break ties.
     """
 
     table: pa.Table
     order: Ints | None
     offsets: Ints
     keys: dict[str, pa.Array]
+    undecided: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __len__(self) -> int:
         return int(self.offsets[-1])
@@ -41,7 +46,13 @@ class Ordered:
         return rows if self.order is None else self.order[rows]
 
 
-def ordered(bound: BoundRows, table: pa.Table, crew: Crew = ALONE, wanted: Wanted | None = None) -> Ordered:
+def ordered(
+    bound: BoundRows,
+    table: pa.Table,
+    crew: Crew = ALONE,
+    wanted: Wanted | None = None,
+    ties: Sequence[Sequence[str]] = (),
+) -> Ordered:
     """Return the order of the rows of a table; rows that are equal in all that orders them stay as they are.
 
     Args:
@@ -49,6 +60,7 @@ def ordered(bound: BoundRows, table: pa.Table, crew: Crew = ALONE, wanted: Wante
         table: the rows, with derived columns.
         crew: who does the work.
         wanted: which partitions are searched; None: all.
+        ties: the columns whose hashes order rows that are equal otherwise (`ties.tie_order`).
     """
     code, count = _partition_codes(bound, table, crew)
     rows = None if wanted is None else wanted.rows(code, count, crew)
@@ -56,9 +68,13 @@ def ordered(bound: BoundRows, table: pa.Table, crew: Crew = ALONE, wanted: Wante
     if rows is not None:
         code, keys = taken(code, rows, crew), [taken(key, rows, crew) for key in keys]
     order, offsets = _sorted(code, count, keys, crew)
+    same = _undecided(keys, order, offsets) if ties else np.zeros(0, np.bool_)
     if rows is not None:
         order = taken(rows, order, crew)
-    return Ordered(table, order, offsets, _key_values(bound, table, order, offsets))
+    if same.any():
+        order = _untied(table, order, same, ties)
+    values = _key_values(bound, table, order, offsets)
+    return Ordered(table, order, offsets, values, np.flatnonzero(same) + 1)
 
 
 def _partition_codes(bound: BoundRows, table: pa.Table, crew: Crew) -> tuple[Ints, int]:
@@ -115,6 +131,38 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 
 SAME = frozenset({Kind.INT, Kind.STRING, Kind.BOOL, Kind.DATE, Kind.INSTANT, Kind.LOCAL})
+
+
+# ---- ties
+
+
+def _undecided(keys: list[Ints], order: Ints | None, offsets: Ints) -> Bools:
+    """Tell whether each row but the first is equal to the one before it, in partition and order."""
+    same = np.ones(max(int(offsets[-1]) - 1, 0), np.bool_)
+    same[offsets[1:-1] - 1] = False
+    for key in keys:
+        in_order = key if order is None else key[order]
+        same &= in_order[1:] == in_order[:-1]
+    return same
+
+
+def _untied(table: pa.Table, order: Ints | None, same: Bools, ties: Sequence[Sequence[str]]) -> Ints:
+    """Return the order of rows with its ties broken."""
+    order = np.arange(len(table)) if order is None else order.copy()
+    tied, groups = tied_rows(same), np.cumsum(np.append(True, ~same))
+    some = order[tied]
+
+    def read(names: Sequence[str]) -> Read:
+        return lambda rows: [_plain(table.column(name).take(pa.array(some[rows]))) for name in names]
+
+    order[tied] = some[tie_order(groups[tied], [read(names) for names in ties])]
+    return order
+
+
+def _plain(column: pa.ChunkedArray) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return _one(column)
 
 
 # ---- sorting

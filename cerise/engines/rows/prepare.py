@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -22,20 +22,29 @@ from cerise.pattern.rows import CLASSIFIER, Atom, BoundRows, Derived, Nav, RowAg
 
 WORTH_THREADS = 100_000  # rows
 WORTH_COMPILING = 2_000
+OURS = "__cerise_"  # how columns begin that Cerise adds for itself
 
 
-def prepare(bound: BoundRows, table: pa.Table) -> pa.Table:
+def prepare(bound: BoundRows, table: pa.Table, told: Callable[[Ints], None] | None = None) -> pa.Table:
     """Return the input with the derived columns, sorted by partition, then as ORDER BY says (M2, M4).
 
-    Rows that are equal in all of these keep the order that they have.
+    Rows that are equal in all of these keep the order that they have, where the clause says that they have
+    one; else hashes order them (S1.2).
+
+    Args:
+        bound: the clause.
+        table: the input.
+        told: is told the rows of the result whose order only hashes decide.
 
     Raises:
         UnsupportedError: where a derived column is missing that only Spark can compute.
     """
     table = _coded(bound, input_of(bound, table))
     with crew_of((os.cpu_count() or 1) if len(table) >= WORTH_THREADS else 1) as crew:
-        order = ordered(bound, table, crew).order
-        return table if order is None else _taken(table, order, crew)
+        found = ordered(bound, table, crew, ties=tie_columns(bound))
+        if told is not None:
+            told(found.undecided)
+        return table if found.order is None else _taken(table, found.order, crew)
 
 
 def input_of(bound: BoundRows, table: pa.Table) -> pa.Table:
@@ -84,6 +93,21 @@ def needed_columns(bound: BoundRows, asked: Iterable[str] | None = None) -> tupl
     used |= {each.name for each in bound.output if not each.measure}
     names = [*bound.columns.names, *(each.name for each in bound.derived)]
     return tuple(name for name in names if name in used) or tuple(names[:1])  # one tells how many rows
+
+
+def tie_columns(bound: BoundRows) -> tuple[tuple[str, ...], ...]:
+    """Return the columns whose hashes break ties, in tiers (S1.2); none where the rows have an order.
+
+    What conditions read comes first, so that the matches do not depend on what is shown of them.
+    """
+    if bound.arrival:
+        return ()
+    atoms = [atom for each in bound.conditions for atom in bound.atoms_of(each.expr)]
+    first = {column for atom in atoms for column in read_by(atom)}
+    first |= {*bound.partition, *(each.column for each in bound.order)}
+    names = [name for name in needed_columns(bound) if not name.startswith(OURS)]
+    tiers = (tuple(name for name in names if (name in first) == yes) for yes in (True, False))
+    return tuple(filter(None, tiers))
 
 
 def read_by(atom: Atom) -> set[str]:

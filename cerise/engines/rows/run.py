@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -23,7 +23,15 @@ from cerise.engines.rows.judging import Judge, judged, sifted
 from cerise.engines.rows.matches import Ints, Masks, RowMatches, joined, unmatched_rows
 from cerise.engines.rows.ordering import Ordered, Wanted, ordered
 from cerise.engines.rows.output import shown, shown_atoms, to_atoms, to_table
-from cerise.engines.rows.prepare import input_of, needed_columns, partitions, prepare, read_by, whole
+from cerise.engines.rows.prepare import (
+    input_of,
+    needed_columns,
+    partitions,
+    prepare,
+    read_by,
+    tie_columns,
+    whole,
+)
 from cerise.engines.rows.skipping import wanted_labels, why_not_skipping
 from cerise.engines.rows.slices import Stretch, stretches
 from cerise.errors import PlanError, UnsupportedError, did_you_mean
@@ -65,7 +73,7 @@ def explained(bound: BoundRows, options: Options, slices: str | None = None) -> 
     facts = {
         "partition": ", ".join(bound.partition) or "none: all rows are one partition",
         **({} if bound.partition else {"slices": slices or _shown_slices(bound, options)}),
-        "order": ", ".join(_shown_order(each) for each in bound.order) or "as the rows come",
+        "order": _shown_orders(bound),
         "engine": f"{engine} ({why})",
     }
     if engine == "rows":
@@ -94,6 +102,15 @@ def _shown_slices(bound: BoundRows, options: Options) -> str:
     if isinstance(needs, str):
         return f"none, one thread searches all rows: {needs}"
     return "one for each thread, where rows are many; then their matches are put in order"
+
+
+def _shown_orders(bound: BoundRows) -> str:
+    said = ", ".join(_shown_order(each) for each in bound.order)
+    if bound.arrival:
+        return said or "as the rows come"
+    names = [name for tier in tie_columns(bound) for name in tier]
+    hashed = f"a hash of {', '.join(names)}: columns in ORDER BY that leave no ties are better"
+    return f"{said}, then {hashed}" if said else hashed
 
 
 def _shown_order(order: Order) -> str:
@@ -138,15 +155,26 @@ class _Shown:
         return cls(table, len(matches), len(matches.labels))
 
 
-def atoms_in(bound: BoundRows, table: pa.Table, options: Options) -> Iterator[pa.Table]:
-    """Yield what the result over a table is computed from, some at a time; one thread does it all."""
+def atoms_in(
+    bound: BoundRows, table: pa.Table, options: Options, told: Callable[[Ints], None] | None = None
+) -> Iterator[pa.Table]:
+    """Yield what the result over a table is computed from, some at a time; one thread does it all.
+
+    Args:
+        bound: the clause.
+        table: its rows.
+        options: how to run it.
+        told: is told the rows whose order only hashes decide (S1.2).
+    """
     if chosen(bound, options)[0] == "reference":
-        prepared = prepare(bound, table)
+        prepared = prepare(bound, table, told)
         offsets = partitions(bound, prepared)
         for matches in found_in(bound, prepared, offsets, options):
             yield to_atoms(bound, prepared, offsets, matches)
         return
     rows, ground = _laid_out(bound, table, ALONE)
+    if told is not None:
+        told(rows.undecided)
     for matches in _searched(ground, (0, len(ground)), options):
         yield shown_atoms(bound, rows, matches)
 
@@ -155,7 +183,8 @@ def _laid_out(bound: BoundRows, table: pa.Table, crew: Crew) -> tuple[Ordered, G
     """Return the rows of a table in order, and as a search reads them."""
     program = compile_rows(bound)
     table, masks = _sifted(program, input_of(bound, table), crew)
-    rows = ordered(bound, _joined(bound, table, crew), crew, _wanted(program, masks))
+    wanted, ties = _wanted(program, masks), tie_columns(bound)
+    rows = ordered(bound, _joined(bound, table, crew), crew, wanted, ties)
     return rows, Ground.of(program, rows, masks, crew)
 
 
@@ -207,7 +236,7 @@ def _searched(ground: Ground, part: tuple[int, int], options: Options) -> Iterat
 def _sifted(program: Program, table: pa.Table, crew: Crew) -> tuple[pa.Table, Masks | None]:
     """Return the columns that are still needed, of rows that may matter, and which labels they could have."""
     bound = program.bound
-    names = list(needed_columns(bound, _still_asked(program)))
+    names = list(needed_columns(bound, _still_asked(program) if bound.arrival else None))
     if program.alone is None:
         return table.select(names), None
     skips = len(table) >= WORTH_A_FILTER and why_not_skipping(bound) is None

@@ -167,4 +167,4 @@ def in_stream_order(table: pa.Table, writing: Writing) -> pa.Table:
     """
     settings = writing.settings
     roles = Schema(writing.columns, settings.time, order=settings.order, arrival=False)
-    return EventBatch.of(table, roles, reads=[(SEQUENCE, name) for name in SEQUENCE_FIELDS]).table
+    return EventBatch.of(table, roles, then=[(SEQUENCE, name) for name in SEQUENCE_FIELDS]).table
