@@ -28,12 +28,13 @@ from cerise.plan.nodes import Estimate, FramePlan, LakePlan, Plan, Slices
 from cerise.plan.overlap import common_partition
 from cerise.spark.chain import ORDER, CandidateTask, ChainTask, candidate_schema
 from cerise.spark.exchange import BLOBS, Cutter
-from cerise.spark.frames import quote_name, quoted, result_schema
+from cerise.spark.frames import as_written, column, quoted, result_schema
 from cerise.spark.matching import CombineTask, CutTask, MatchTask, ReadTask, SliceTask
 from cerise.spark.planner import needs_of, plan_frame, plan_lake
 from cerise.spark.progress import progress
 from cerise.spark.report import Records, SparkReport, warn_of_ties
 from cerise.spark.session import parallelism, session
+from cerise.spark.telling import mapped, told
 from cerise.store.lake import Lake
 
 UNKNOWN_BYTES = 1 << 50  # what Spark says where it does not know
@@ -58,7 +59,6 @@ def find(
     return combined(made), made.report if noted else None
 
 
-def count(events: DataFrame | Lake, bound: Bound, options: Options, *, scan: str | None) -> int:
 def records_of(events: DataFrame | Lake, spark: SparkSession, *, noted: bool) -> Records:
     """Return where tasks note what they do: all of it, or of a DataFrame its ties alone."""
     if isinstance(events, Lake):  # its rows have an order
@@ -66,9 +66,10 @@ def records_of(events: DataFrame | Lake, spark: SparkSession, *, noted: bool) ->
     return Records.of_frame(spark, noted=noted)
 
 
+def count(events: DataFrame | Lake, bound: Bound, options: Options, *, scan: str | None) -> int:
     """Return how many matches a query that counts has; the tasks' counts are summed here, without a stage."""
-    partial = _made(events, [bound], options, scan, noted=False).rows
-    with progress(partial.sparkSession, "counting"):
+    made = _made(events, [bound], options, scan, Records.of)
+    with progress(made.rows.sparkSession, "counting"), told():
         ledger = Ledger(bound)
         ledger.merge(made.rows.toArrow())
     warn_of_ties(made.report.records)
@@ -152,12 +153,12 @@ def _in_lake(
     if isinstance(way, Slices):
         task = SliceTask(queries, plan.reading, way.slices, way.needs, records)
         count = len(way.slices)
-        return spark.range(0, count, 1, count).mapInArrow(task, schema)
+        return mapped(spark.range(0, count, 1, count), task, schema)
     cutter = Cutter(queries.schema, common_partition(bounds), way.targets, plan.needed, options.limits)
     read = ReadTask(cutter, plan.reading, way.reads, records)
     count = len(way.reads)
-    blobs = spark.range(0, count, 1, count).mapInArrow(read, BLOBS)
-    return blobs.repartition(way.targets.count, "place").mapInArrow(MatchTask(queries, records), schema)
+    blobs = mapped(spark.range(0, count, 1, count), read, BLOBS)
+    return mapped(blobs.repartition(way.targets.count, "place"), MatchTask(queries, records), schema)
 
 
 def _in_chain(
@@ -171,9 +172,9 @@ def _in_chain(
         wanted = from_arrow_schema(candidate_schema(bound))
     task = CandidateTask(bound, options, plan.reading, way.slices, way.needs, records)
     count = len(way.slices)
-    candidates = spark.range(0, count, 1, count).mapInArrow(task, wanted)
+    candidates = mapped(spark.range(0, count, 1, count), task, wanted)
     in_order = candidates.repartition(1).sortWithinPartitions(*ORDER)
-    return in_order.mapInArrow(ChainTask(bound, records), schema)
+    return mapped(in_order, ChainTask(bound, records), schema, wanted.names)
 
 
 def _in_frame(
@@ -191,25 +192,22 @@ def _in_frame(
     columns = pa.schema([queries.schema.columns.field(name) for name in names])
     targets = plan.exchange.targets
     cutter = Cutter(queries.schema, common_partition(bounds), targets, None, options.limits)
-    blobs = _chosen(events, bounds, names, plan).mapInArrow(CutTask(cutter, columns, records), BLOBS)
-    return blobs.repartition(targets.count, "place").mapInArrow(MatchTask(queries, records), schema)
+    chosen = _chosen(events, bounds, names, plan)
+    blobs = mapped(chosen, CutTask(cutter, columns, records), BLOBS, names)
+    task = MatchTask(queries, records, counts_ties)
+    return mapped(blobs.repartition(targets.count, "place"), task, schema)
 
 
 def _chosen(events: DataFrame, bounds: Sequence[Bound], names: Sequence[str], plan: FramePlan) -> DataFrame:
     """Return what must cross to Python: the columns and rows that the queries need."""
     for path in set.intersection(*(set(bound.not_null) for bound in bounds)):
-        events = events.where(f"{quoted(path)} IS NOT NULL")
+        events = events.where(column(path).isNotNull())
     if plan.needed is not None:
         paths = {test.path for tests in plan.needed for test in tests}
         wanted = as_sql(plan.needed, {path: quoted(path) for path in paths})
-        nowhen = f"{quoted((bounds[0].schema.time,))} IS NULL"  # such events are refused, not lost
-        events = events.where(f"{wanted} OR {nowhen}")
-    return events.selectExpr(*(f"{quoted((name,))} AS {_safe(name, i)}" for i, name in enumerate(names)))
-
-
-def _safe(name: str, number: int) -> str:
-    """Return the name of a column that is handed over; mapInArrow stumbles over dots and backticks."""
-    return f"__cerise_column_{number}" if set(name) & {".", "`"} else quote_name(name)
+        nowhen = column((bounds[0].schema.time,)).isNull()  # such events are refused, not lost
+        events = events.where(expr(as_written(events.sparkSession, wanted)) | nowhen)
+    return events.select(*(column((name,)) for name in names))
 
 
 # ---- the results
@@ -239,9 +237,11 @@ def combined(made: Made) -> DataFrame:
         return made.rows
     groups = group_names(bound)
     if groups:
-        return made.rows.repartition(*groups).mapInArrow(CombineTask(bound, nested=False), made.schema)
+        together = made.rows.repartition(*(column((name,)) for name in groups))
+        names = partial_schema(bound).names
+        return mapped(together, CombineTask(bound, nested=False), made.schema, names)
     listed = made.rows.agg(expr("collect_list(struct(*)) AS parts"))  # a row also where there is nothing
-    return listed.mapInArrow(CombineTask(bound, nested=True), made.schema)
+    return mapped(listed, CombineTask(bound, nested=True), made.schema)
 
 
 # ---- what Spark tells

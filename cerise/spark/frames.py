@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, PySparkTypeError
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
@@ -21,6 +22,7 @@ from cerise.pattern.expr import Attr
 from cerise.pattern.nodes import Var
 from cerise.pattern.query import Total
 
+DOLLAR = "cerise.dollar"  # a setting that is a dollar sign
 # Spark 4.0 knows no other zone, and has no such argument.
 UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
@@ -136,6 +138,22 @@ def _type_at(events: DataType, path: Path) -> DataType:
         assert isinstance(events, StructType)
         events = events[name].dataType
     return events
+
+
+def column(path: Path) -> Column:
+    """Return an attribute, whatever characters its names have."""
+    return col(quoted(path))
+
+
+def as_written(spark: Any, text: str) -> str:
+    """Return SQL that Spark reads as it stands: it would put settings and variables in the place of `${…}`.
+
+    It replaces `${cerise.dollar}` once, and what then reads `${…}` is not looked at again.
+    """
+    if "${" not in text or spark.conf.get("spark.sql.variable.substitute") == "false":
+        return text
+    spark.conf.set(DOLLAR, "$")
+    return text.replace("${", f"${{{DOLLAR}}}{{")
 
 
 def quoted(path: Path) -> str:

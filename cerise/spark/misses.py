@@ -16,10 +16,11 @@ from cerise.engines.misses.report import COLUMNS, Misses
 from cerise.pattern.bound import Bound
 from cerise.pattern.rows import BoundRows
 from cerise.spark import batch
-from cerise.spark.frames import quote_name, quoted
-from cerise.spark.rows import handed_columns, in_full_order
+from cerise.spark.frames import as_written, quote_name, quoted
+from cerise.spark.rows import handed_columns
 from cerise.spark.session import parallelism
 from cerise.spark.sql import SparkHost, only_clause
+from cerise.spark.telling import mapped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,13 +86,15 @@ class Gathering:
 
 
 def _misses(frame: DataFrame, gathering: Gathering, task: MissesTask, start: tuple[str, ...]) -> Misses:
-    asked, keys = task.asked, map(expr, gathering.partition)
+    asked, spark = task.asked, frame.sparkSession
+    keys = [expr(as_written(spark, sql)) for sql in gathering.partition]
     count = asked.options.partitions or parallelism(frame.sparkSession)
     together = frame.repartition(count, *keys) if gathering.partition else frame.repartition(1)
     handed = together.selectExpr(
-        *(f"{sql} AS c{i}" for i, sql in enumerate(gathering.handed)), *_chosen(frame, asked)
+        *(as_written(spark, f"{sql} AS c{i}") for i, sql in enumerate(gathering.handed)),
+        *_chosen(frame, asked),
     )
-    found = handed.mapInArrow(task, _schema(frame, gathering, start))
+    found = mapped(handed, task, _schema(frame, gathering, start))
     return Misses(found if asked.limit is None else found.limit(asked.limit), start)
 
 
@@ -101,12 +104,13 @@ def _chosen(frame: DataFrame, asked: Asked) -> list[str]:
         return []
     if SparkHost(frame).type_of(f"({asked.where})") != pa.bool_():
         raise refuse(asked.where)
-    return [f"coalesce(({asked.where}), false) AS {CHOSEN}"]
+    return [as_written(frame.sparkSession, f"coalesce(({asked.where}), false) AS {CHOSEN}")]
 
 
 def _schema(frame: DataFrame, gathering: Gathering, start: tuple[str, ...]) -> StructType:
     """Return the columns of the table of misses; what comes from the input keeps the type it has there."""
-    known = [each.dataType for each in frame.selectExpr(*gathering.start).schema] if gathering.start else []
+    wanted = [as_written(frame.sparkSession, sql) for sql in gathering.start]
+    known = [each.dataType for each in frame.selectExpr(*wanted).schema] if wanted else []
     moment: DataType = LongType()
     if gathering.moment is not None:
         moment = known[gathering.start.index(gathering.moment)]

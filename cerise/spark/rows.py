@@ -35,7 +35,7 @@ from cerise.pattern.rows import BoundRows, Nav, Show
 from cerise.plan.overlap import Targets
 from cerise.plan.row_slices import is_chained
 from cerise.spark.exchange import BLOBS, NUMBERS, blob, gathered
-from cerise.spark.frames import quote_name
+from cerise.spark.frames import as_written, column
 from cerise.spark.planner import portions_of
 from cerise.spark.report import RESULT, Records, SparkReport, count, exchanged
 from cerise.spark.row_plan import TASKS_PER_CORE, RowSlices, plan_exchange, plan_files
@@ -49,11 +49,12 @@ from cerise.spark.row_slices import (
 )
 from cerise.spark.scans import lake_behind
 from cerise.spark.session import parallelism, session
+from cerise.spark.telling import mapped
 from cerise.store.lake import Lake
 from cerise.store.reader import Reading
 from cerise.store.scan import ROW, Scan
-
 from cerise.ties import hash_columns
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -81,7 +82,6 @@ def found(
     return result, report if noted else None
 
 
-def _settled(events: DataFrame | Lake, bound: BoundRows) -> DataFrame | Lake:
 def records_of(spark: SparkSession, bound: BoundRows, *, noted: bool) -> Records:
     """Return where tasks note what they do: all of it, or of rows without an order their ties alone."""
     if bound.arrival:
@@ -89,6 +89,7 @@ def records_of(spark: SparkSession, bound: BoundRows, *, noted: bool) -> Records
     return Records.of_frame(spark, noted=noted)
 
 
+def _settled(events: DataFrame | Lake, bound: BoundRows) -> DataFrame | Lake:
     """Return files in the place of a DataFrame that is nothing else, where Spark computes no column of it."""
     if isinstance(events, Lake) or bound.derived:
         return events
@@ -110,7 +111,7 @@ def _read(
     portions = portions_of(every, TASKS_PER_CORE * parallelism(spark))
     cut = CutRows(bound, columns, way.targets, limits=options.limits)
     read = ReadRows(cut, reading, portions, report.records)
-    blobs = spark.range(0, len(portions), 1, len(portions)).mapInArrow(read, BLOBS)
+    blobs = mapped(spark.range(0, len(portions), 1, len(portions)), read, BLOBS)
     return _measured(_gathered(blobs, bound, options, way.targets, schema, report.records), bound)
 
 
@@ -121,12 +122,12 @@ def matched(
     records = records or Records()
     names = handed_columns(bound)
     columns = pa.schema([pa.field(name, bound.type_of(name)) for name in names])
-    sql = {each.name: each.sql for each in bound.derived}
-    handed = frame.selectExpr(
-        *(f"{sql.get(name) or quote_name(name)} AS c{i}" for i, name in enumerate(names))
+    computed = {each.name: expr(as_written(frame.sparkSession, each.sql)) for each in bound.derived}
+    handed = frame.select(
+        *(computed.get(name, column((name,))).alias(f"c{i}") for i, name in enumerate(names))
     )
     targets = plan_exchange(bound, options, tasks).targets
-    blobs = handed.mapInArrow(CutRows(bound, columns, targets, records, options.limits), BLOBS)
+    blobs = mapped(handed, CutRows(bound, columns, targets, records, options.limits), BLOBS)
     schema = _schema(bound, columns, frame.schema)
     return _measured(_gathered(blobs, bound, options, targets, schema, records), bound)
 
@@ -143,7 +144,7 @@ def _gathered(
     task: RowsTask | TimeRowsTask = RowsTask(bound, options, records)
     if targets.length is not None:
         task = TimeRowsTask(bound, options, targets, records)
-    return blobs.repartition(targets.count, "place").mapInArrow(task, schema)
+    return mapped(blobs.repartition(targets.count, "place"), task, schema)
 
 
 def _in_slices(spark: SparkSession, sliced: RowSlices, schema: StructType, records: Records) -> DataFrame:
@@ -151,10 +152,10 @@ def _in_slices(spark: SparkSession, sliced: RowSlices, schema: StructType, recor
     count = len(sliced.slices)
     slices = spark.range(0, count, 1, count)
     if not is_chained(sliced.bound):
-        return slices.mapInArrow(SliceRowsTask(sliced, records), schema)
-    candidates = slices.mapInArrow(RowCandidatesTask(sliced, records), CANDIDATES)
+        return mapped(slices, SliceRowsTask(sliced, records), schema)
+    candidates = mapped(slices, RowCandidatesTask(sliced, records), CANDIDATES)
     in_order = candidates.repartition(1).sortWithinPartitions("slice", "part")
-    return in_order.mapInArrow(RowChainTask(sliced, records), schema)
+    return mapped(in_order, RowChainTask(sliced, records), schema)
 
 
 def explained(events: DataFrame | Lake, bound: BoundRows, options: Options) -> str:
@@ -206,12 +207,12 @@ def _schema(bound: BoundRows, columns: pa.Schema, given: StructType) -> StructTy
 
 def _measured(found: DataFrame, bound: BoundRows) -> DataFrame:
     """Let Spark compute the measures."""
-    sql = {each.name: each.sql for each in bound.measures}
+    sql = {each.name: f"({as_written(found.sparkSession, each.sql)})" for each in bound.measures}
     if bound.show is Show.UNMATCHED:
-        sql = {name: f"CASE WHEN {MATCHED} THEN ({text}) END" for name, text in sql.items()}
-    return found.selectExpr(
+        sql = {name: f"CASE WHEN {MATCHED} THEN {text} END" for name, text in sql.items()}
+    return found.select(
         *(
-            f"{f'({sql[each.name]})' if each.measure else f'_s{i}'} AS {quote_name(each.name)}"
+            expr(sql[each.name] if each.measure else f"_s{i}").alias(each.name)
             for i, each in enumerate(bound.output)
         )
     )

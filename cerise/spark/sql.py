@@ -16,16 +16,18 @@ from pyspark.sql.pandas.types import to_arrow_type
 from cerise.engines.base import Options
 from cerise.errors import BindError, Span, UnsupportedError
 from cerise.kinds import plain
-from cerise.lang.match_recognize import Cut, Statement, bind_rows, parse_statement
-from cerise.spark.frames import UTC, arrow_schema, quote_name
+from cerise.lang.match_recognize import Clause, Cut, Statement, bind_rows, parse_statement
+from cerise.spark.frames import UTC, arrow_schema, as_written, quote_name
 from cerise.spark.rows import found
 from cerise.spark.session import unlogged
+from cerise.spark.telling import said
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cerise.pattern.rows import BoundRows
 
+CONNECT_NAME = 59  # letters of the names that PySpark gives to DataFrames in a statement: places stay right
 VIEW = re.compile(
     r"\s*CREATE\s+(?P<replace>OR\s+REPLACE\s+)?(?P<temp>(?:GLOBAL\s+)?TEMP(?:ORARY)?\s+)?VIEW\s+"
     r"(?P<name>`[^`]+`|\w+)\s+AS\s+",
@@ -38,8 +40,8 @@ def sql(spark: SparkSession, text: str, dialect: str, options: Options) -> DataF
     if (view := VIEW.match(text)) is not None:
         return _create_view(spark, text, view, dialect, options)
     statement = parse_statement(text, dialect)
-    with _viewed(spark, statement, options) as (names, _):
-        return _run(spark, statement.rest(names), text)
+    with _viewed(spark, statement, options) as (views, _):
+        return views.run(statement.rest(views.names), text)
 
 
 def clauses(spark: SparkSession, text: str, dialect: str, options: Options) -> list[BoundRows]:
@@ -48,24 +50,62 @@ def clauses(spark: SparkSession, text: str, dialect: str, options: Options) -> l
         return bounds
 
 
+class _Views:
+    """The results of clauses, under names that nobody else has, as a statement around them reads them.
+
+    A classic plan holds what it needs when it is made, so the views are dropped then. On Connect a plan is
+    only a description: it carries the results with it, and there is no view.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.names: dict[int, str] = {}
+        self.frames: dict[str, DataFrame] = {}
+
+    def add(self, index: int, frame: DataFrame) -> None:
+        """Give the result of a clause a name."""
+        name = f"_cerise_{uuid.uuid4().hex}"
+        self.names[index] = name if _is_classic(self.spark) else name.ljust(CONNECT_NAME, "_")
+        self.frames[self.names[index]] = frame
+        if _is_classic(self.spark):
+            frame.createTempView(name)
+
+    def run(self, cut: Cut, text: str) -> DataFrame:
+        """Run a part of a statement that names results."""
+        if _is_classic(self.spark) or not self.frames:
+            return _run(self.spark, cut, text)
+        template = cut.sql.replace("{", "{{").replace("}", "}}")
+        for name in self.frames:
+            template = template.replace(name, f"{{{name}}}")
+        with _placed(cut, text):
+            return self.spark.sql(template, None, **self.frames)
+
+    def drop(self) -> None:
+        """Drop the views."""
+        for name in self.frames if _is_classic(self.spark) else ():
+            self.spark.catalog.dropTempView(name)
+
+
+def _is_classic(spark: SparkSession) -> bool:
+    return getattr(spark, "_sc", None) is not None
+
+
 @contextmanager
 def _viewed(
     spark: SparkSession, statement: Statement, options: Options
-) -> Iterator[tuple[dict[int, str], list[BoundRows]]]:
-    """Let the clauses of a statement be views, under names that nobody else has, for a while."""
-    names: dict[int, str] = {}
+) -> Iterator[tuple[_Views, list[BoundRows]]]:
+    """Give the results of the clauses of a statement names, for a while."""
+    views = _Views(spark)
     bounds = []
     try:
         for clause in statement.clauses:
-            given = _run(spark, statement.input(clause.index, names), statement.text)
-            bounds.append(bind_rows(clause, arrow_schema(given), SparkHost(given)))
-            names[clause.index] = f"_cerise_{uuid.uuid4().hex}"
+            given = views.run(statement.input(clause.index, views.names), statement.text)
+            bounds.append(bound_to(clause, given))
             result, _ = found(given, bounds[-1], options, noted=False)
-            result.createTempView(names[clause.index])
-        yield names, bounds
+            views.add(clause.index, result)
+        yield views, bounds
     finally:
-        for name in names.values():  # plans that were made hold what they need
-            spark.catalog.dropTempView(name)
+        views.drop()
 
 
 def only_clause(spark: SparkSession, text: str, dialect: str) -> tuple[DataFrame, BoundRows]:
@@ -98,9 +138,10 @@ class SparkHost:
     def type_of(self, sql: str) -> pa.DataType:
         """Return the type of an expression over one row."""
         try:
-            found = self.frame.selectExpr(f"{sql} AS c").schema[0].dataType
+            text = as_written(self.frame.sparkSession, f"{sql} AS c")
+            found = self.frame.selectExpr(text).schema[0].dataType
         except PySparkException as error:
-            raise BindError(_said(error)) from error
+            raise BindError(said(error)) from error
         return plain(to_arrow_type(found, **UTC))
 
 
@@ -137,16 +178,9 @@ def _placed(cut: Cut, text: str) -> Iterator[None]:
         yield
     except PySparkException as error:
         span = _span(error, cut)
-        raise BindError(_said(error), span=span, text=text) from error
+        raise BindError(said(error), span=span, text=text) from error
     finally:
         unlogged(yes=before)
-
-
-def _said(error: PySparkException) -> str:
-    """Return what Spark says, without the statement that it shows below."""
-    lines = [line for line in str(error).strip().splitlines() if line.strip()]
-    said = lines[0] if lines else type(error).__name__
-    return re.sub(r"\s*\(line \d+, pos \d+\).*|;?\s*line \d+ pos \d+;?.*", "", said).rstrip(". ")
 
 
 def _span(error: PySparkException, cut: Cut) -> Span | None:
@@ -155,7 +189,7 @@ def _span(error: PySparkException, cut: Cut) -> Span | None:
             start, stop = context.startIndex(), context.stopIndex()
         except (AttributeError, PySparkException):
             continue
-        if start >= 0:
+        if start >= 0 and cut.sql[start : stop + 1] == context.fragment():
             return Span(cut.place(start), cut.place(stop) + 1)
     found = re.search(r"line (\d+),? pos (\d+)", str(error))
     if found is None:

@@ -25,12 +25,13 @@ from cerise.pattern.rows import BoundRows, Order
 from cerise.plan.overlap import Halo, Slice, slices
 from cerise.spark import rows
 from cerise.spark.batch import Made, combined, given_schema, result_schema_of
-from cerise.spark.frames import arrow_schema, quote_name
+from cerise.spark.frames import arrow_schema, column
 from cerise.spark.matching import matched
 from cerise.spark.planner import SLICES_PER_TASK
 from cerise.spark.progress import progress
 from cerise.spark.report import Records, SparkReport
 from cerise.spark.session import parallelism, session
+from cerise.spark.telling import mapped, told
 from cerise.store.event_table import EventTable
 from cerise.store.filtering.asked_rows import asked_rows
 from cerise.store.filtering.two_phase import Filtering
@@ -64,7 +65,7 @@ def find(view: View, bounds: Sequence[Bound], options: Options) -> tuple[DataFra
 def count(view: View, bound: Bound, options: Options) -> int:
     """Return how many matches a query that counts has."""
     partial = _made(view, [bound], options).rows
-    with progress(partial.sparkSession, "counting"):
+    with progress(partial.sparkSession, "counting"), told():
         ledger = Ledger(bound)
         ledger.merge(partial.toArrow())
     return int(Decimal(ledger.result().column(0)[0].as_py()))
@@ -77,7 +78,7 @@ def _made(view: View, bounds: Sequence[Bound], options: Options) -> Made:
     records = Records.of(spark)
     task = StoreTask(Queries.of(bounds, options), view, way, wants, parts, needs, records)
     columns = from_arrow_schema(view.columns)
-    found = spark.range(0, len(parts), 1, len(parts)).mapInArrow(task, given_schema(bounds, columns))
+    found = mapped(spark.range(0, len(parts), 1, len(parts)), task, given_schema(bounds, columns))
     known = {"events": view.rows, "events indexed": view.held.synopsis.rows}
     return Made(found, bounds, result_schema_of(bounds, columns), SparkReport(known, records))
 
@@ -136,7 +137,7 @@ def candidates(view: View, way: Way, wants: Wants) -> DataFrame:
     fields = [wants.schema.columns.field(name) for name in wants.all]
     task = CandidatesTask(view, way, wants, _spread(spark, view, way), arrived=False)
     schema = from_arrow_schema(pa.schema(fields))
-    return spark.range(0, len(task.parts), 1, len(task.parts)).mapInArrow(task, schema)
+    return mapped(spark.range(0, len(task.parts), 1, len(task.parts)), task, schema)
 
 
 def _spread(spark: SparkSession, view: View, way: Way) -> Sequence[Slice | None]:
@@ -193,7 +194,8 @@ def find_rows(
     task = CandidatesTask(view, way, wants, _spread(spark, view, way), arrived=True)
     fields = [schema.columns.field(name) for name in wants.all]
     columns = pa.schema([*fields, *(pa.field(name, pa.int64()) for name in ARRIVED)])
-    events = spark.range(0, len(task.parts), 1, len(task.parts)).mapInArrow(task, from_arrow_schema(columns))
+    parts = spark.range(0, len(task.parts), 1, len(task.parts))
+    events = mapped(parts, task, from_arrow_schema(columns))
     ordered = replace(
         bound,
         columns=pa.schema([*bound.columns, *(columns.field(name) for name in ARRIVED)]),
@@ -212,11 +214,12 @@ def append(table: EventTable, events: DataFrame) -> int:
         StoreError: its columns are not those of the table.
         DataError: an event has no time, or a value does not fit.
     """
-    check(arrow_schema(events), table.columns)
-    spread = events.repartitionByRange(quote_name(table.settings.time))
+    columns = arrow_schema(events)
+    check(columns, table.columns)
+    spread = events.repartitionByRange(column((table.settings.time,)))
     task = WriteTask(table.writing, table.next_append())
-    with progress(events.sparkSession, "appending"):
-        written = spread.mapInArrow(task, WRITTEN).toArrow()
+    with progress(events.sparkSession, "appending"), told():
+        written = mapped(spread, task, WRITTEN, columns.names).toArrow()
     return table.commit_pieces([pickle.loads(each) for each in written.column(0).to_pylist()])
 
 
