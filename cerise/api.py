@@ -79,7 +79,7 @@ def find(
         type: the column that says what kind of event it is, where the pattern names types.
         key: columns that partition the events, as PARTITION BY in the query.
         order: columns that break ties between events of equal time. Without them ties are broken by the
-            order of the rows, or in a Spark DataFrame by the columns that the query reads.
+            order of the rows, or in a Spark DataFrame by a hash of the values that the query reads.
         params: values for the query's `:name` parameters.
         engine: the engine to use; Cerise chooses by default.
         options: how to run; see `Options`.

@@ -252,7 +252,8 @@ def _estimated(events: DataFrame) -> Estimate:
     frame = getattr(events, "_jdf", None)
     if frame is None:
         return Estimate()
-    known = frame.queryExecution().optimizedPlan().stats()
+    with told():
+        known = frame.queryExecution().optimizedPlan().stats()
     size, rows = int(str(known.sizeInBytes())), known.rowCount()
     return Estimate(
         size if size < UNKNOWN_BYTES else None, int(str(rows.get())) if rows.isDefined() else None

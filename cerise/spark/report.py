@@ -144,10 +144,8 @@ def note_ties(note: Note, ties: int, *, strict: bool) -> None:
 
 
 def _said(ties: int) -> str:
-    return (
-        f"{ties:,} events share their time (and partition) with an event before them, and no order column"
-        " decides which is first"
-    )
+    shared = "1 event shares its" if ties == 1 else f"{ties:,} events share their"
+    return f"{shared} time (and partition) with an event before, and no order column decides which is first"
 
 
 def count(note: Note, name: str, more: float) -> None:

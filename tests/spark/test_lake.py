@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import cerise
-from cerise import Options
+from cerise import CeriseError, Options
 from cerise.engines.limits import Limits
 from cerise.store import lake
 
@@ -258,7 +258,7 @@ def test_times_of_every_kind(tmp_path: Path, spark: SparkSession, table: pa.Tabl
 def test_nanoseconds_that_are_no_microseconds_are_refused(tmp_path: Path, spark: SparkSession) -> None:
     table = pa.table({"t": pa.array([1, 2001], pa.timestamp("ns")), "kind": ["A", "B"]})
     path = write(table, tmp_path / "events", files=1)
-    with pytest.raises(Exception, match="cannot read column 't'"):
+    with pytest.raises(CeriseError, match="cannot read column 't'"):
         cerise.find(path, "PATTERN SEQ(A a, B b) WITHIN 1 second", **ROLES).collect()
 
 
@@ -325,7 +325,7 @@ def test_a_corrupt_row_group_is_named(tmp_path: Path, spark: SparkSession) -> No
     data[column.dictionary_page_offset or column.data_page_offset] ^= 0xFF
     data[column.data_page_offset + 1] ^= 0xFF
     file.write_bytes(data)
-    with pytest.raises(Exception, match=r"part-0\.parquet, row group 1"):
+    with pytest.raises(CeriseError, match=r"part-0\.parquet, row group 1"):
         cerise.find(path, RISES, **ROLES).collect()
 
 
@@ -333,7 +333,7 @@ def test_files_that_vanish_are_named(tmp_path: Path, spark: SparkSession) -> Non
     path = write(stream(), tmp_path / "events", files=1)
     found = cerise.find(path, RISES, **ROLES)
     (tmp_path / "events" / "part-0.parquet").unlink()
-    with pytest.raises(Exception, match=r"cannot read .*part-0\.parquet"):
+    with pytest.raises(CeriseError, match=r"cannot read .*part-0\.parquet"):
         found.collect()
 
 

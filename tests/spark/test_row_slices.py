@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import cerise
-from cerise import Options
+from cerise import CeriseError, Options
 from cerise.plan.overlap import MAX_TIME, MIN_TIME
 from cerise.store.lake import open_lake
 
@@ -86,7 +86,7 @@ def test_what_a_slice_could_not_tell_is_searched_for_later(spark: SparkSession, 
     pq.write_table(wrong, tmp_path / "wrong.parquet", row_group_size=2)
     found = cerise.find(str(tmp_path / "right.parquet"), text, options=options)
     assert rows(found) == rows(cerise.find(right, text, engine="reference"))
-    with pytest.raises(Exception, match="no row mapped to C"):
+    with pytest.raises(CeriseError, match="no row mapped to C"):
         cerise.find(str(tmp_path / "wrong.parquet"), text, options=options).toArrow()
 
 

@@ -72,7 +72,7 @@ def test_row_case_on_spark(case: RowCase, spark: SparkSession) -> None:
         wrong = difference(case.expected, result_of(found))
         assert not wrong, f"{case}\n{wrong}"
         return
-    with pytest.raises(Exception, match=r".") as caught:  # what a task raises comes as Spark's own
+    with pytest.raises(Exception, match=r".") as caught:  # what measures raise is Spark's own
         cerise.sql(spark, case.statement, dialect=case.dialect).toArrow()
     name = type(caught.value).__name__
     assert case.error[0] == name or case.error[0] in str(caught.value), caught.value

@@ -97,7 +97,7 @@ def test_stretches_are_matched_by_tasks(store: Store, monkeypatch: pytest.Monkey
 def test_errors_of_an_append_leave_nothing(store: Store, spark: SparkSession, tmp_path: Path) -> None:
     other = Store.create(tmp_path / "s", schema=ticks(0, 0).schema, time="t", type="k")
     frame = spark.sql("SELECT CAST(NULL AS BIGINT) AS t, 'A' AS k, 1L AS x, 'n' AS note")
-    with pytest.raises(Exception, match="have no time"):
+    with pytest.raises(cerise.DataError, match="have no time"):
         other.append(frame)
     assert other.info().events == 0
     with pytest.raises(cerise.StoreError, match="no column 'note'"):

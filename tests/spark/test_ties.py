@@ -96,7 +96,7 @@ def test_the_answer_does_not_depend_on_how_rows_are_divided(spark: SparkSession,
 def test_a_filter_that_drops_nothing_changes_nothing_over_files(
     spark: SparkSession, tmp_path: Path, skip: str
 ) -> None:
-    """Files that a DataFrame is nothing but are read by tasks themselves: the order is that of a DataFrame."""
+    """Tasks read the files of a DataFrame that is nothing else: its rows have no order all the same."""
     pq.write_table(symmetric(), tmp_path / "events.parquet", row_group_size=100)
     frame = spark.read.parquet(str(tmp_path))
     for clause in (moves(">", within="WITHIN 5", skip=skip), moves("<", skip=skip)):
@@ -207,7 +207,7 @@ def test_ties_are_an_error_under_strict(spark: SparkSession, tmp_path: Path, eve
         cerise.find(frame, moves(">"), options=strict),
         cerise.find(frame, moves(">", within="WITHIN 5"), options=strict),
     ):
-        with pytest.raises(Exception, match=rf"{SHARED}(.|\n)*order=\[…\]"):
+        with pytest.raises(cerise.BindError, match=rf"{SHARED}(.|\n)*order=\[…\]"):
             found.collect()
 
 
@@ -241,7 +241,8 @@ def test_real_trades(spark: SparkSession, tmp_path: Path) -> None:
     table = table.append_column("row", pa.array(range(len(table))))
     frame = spark.createDataFrame(table.to_pandas())
     clause = """SELECT * FROM t MATCH_RECOGNIZE (
-        PARTITION BY name ORDER BY {} MEASURES COUNT(*) AS n PATTERN (A M{{3,}}) DEFINE M AS price {} PREV(price))"""
+        PARTITION BY name ORDER BY {} MEASURES COUNT(*) AS n
+        PATTERN (A M{{3,}}) DEFINE M AS price {} PREV(price))"""
     for order in ("ts_ms, row", "ts_ms, id"):
         for sign in "><":
             here = len(cerise.find(table, clause.format(order, sign)))
