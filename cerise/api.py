@@ -187,7 +187,7 @@ def count(
     from cerise.spark import batch
 
     reject_schema(given.events)
-    warn(bound.warnings, strict=given.options.strict)
+    warn(given.warnings(), strict=given.options.strict)
     return batch.count(given.events, bound, given.options, scan=given.scan)
 
 
@@ -206,7 +206,7 @@ class Found:
 
 def _found(given: Given, *, noted: bool) -> Found:
     reject_schema(given.events)
-    said = [text for bound in given.bounds for text in bound.warnings]
+    said = given.warnings()
     if given.on_spark:
         from cerise.spark import batch
 
@@ -254,6 +254,7 @@ def compressed(
             "compressed matches are made in this process", hint="give an Arrow table, or use find"
         )
     bound, table = one(given), given.events
+    warn(given.warnings(), strict=given.options.strict)
     if bound.source is not None:
         table = run_here(bound.source, table, given.options)
     if bound.query.totals is not None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,14 @@ from cerise.lang import sase
 from cerise.lang.builder import Draft, Variable, seq
 from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound
+from cerise.pattern.lone import held_in, of_types
 from cerise.pattern.query import Query
 from cerise.pattern.rows import BoundRows
 
 Columns = str | Sequence[str]
 Params = Mapping[str, Any]
 AnyQuery = str | Query | Draft
+LOOKED_AT = 4_096  # rows of a DataFrame whose types are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,11 @@ class Given:
     def on_spark(self) -> bool:
         """Whether Spark runs it."""
         return not isinstance(self.events, pa.Table | pa.Schema)
+
+    def warnings(self) -> list[str]:
+        """Say what is legal in the queries and probably not meant."""
+        said = [text for bound in self.bounds for text in bound.warnings]
+        return [*said, *of_types(self.bounds, partial(_values, self.events), asked=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +283,21 @@ def _columns(events: Any) -> pa.Schema:
     if isinstance(events, pa.Schema):
         return events
     return events.schema if isinstance(events, pa.Table) else events.columns
+
+
+def _values(events: Any, column: str, names: Collection[str]) -> set[str]:
+    """Return which of some names settled events have in a column of text; of a DataFrame, its first rows."""
+    if isinstance(events, pa.Schema) or events.__class__.__name__ == "StructType":
+        return set()
+    if isinstance(events, pa.Table):
+        return held_in(events.column(column), names)
+    if is_spark(events):
+        from cerise.spark import frames
+
+        return set(names) & frames.first_values(events, column, LOOKED_AT)
+    from cerise.store.values import held_values
+
+    return held_values(events, column, names)
 
 
 def _known(events: Any, roles: Roles) -> Schema:

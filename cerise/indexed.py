@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from cerise.events import Schema
 from cerise.given import AnyQuery, Columns, Params, Roles, asks_sql, is_spark, parse
 from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound
+from cerise.pattern.lone import of_types
 from cerise.pattern.rows import BoundRows
 from cerise.plan.explain import describe
 from cerise.store.event_table import EventTable, Info, index_in_place
@@ -30,6 +32,7 @@ from cerise.store.index.layout import SEQUENCE
 from cerise.store.running import gathered, run_rows_view, run_view
 from cerise.store.upkeep.compaction import Compacted
 from cerise.store.upkeep.verification import Finding
+from cerise.store.values import held_values
 from cerise.store.view import Held, View
 from cerise.store.ways import Wants, Way, situation, way_for, way_of
 from cerise.store.writing.in_place import Built
@@ -337,6 +340,7 @@ class Store:
         bounds = tuple(bind(parse(each), _roles(view), params) for each in several)
         for bound in bounds:
             _check(bound, options)
+        warn(of_types(bounds, partial(_types, view), asked=False), strict=options.strict)
         return bounds
 
     def _clause(self, text: str, view: View, dialect: str) -> BoundRows:
@@ -417,6 +421,12 @@ def _check(bound: Bound, options: Options) -> None:
             hint="find the first query's matches, and give them to cerise.find",
         )
     warn(bound.warnings, strict=options.strict)
+
+
+def _types(view: View, column: str, names: Collection[str]) -> set[str]:
+    """Return which of some names are types of events, as far as the index and the files tell."""
+    indexed = set(view.held.synopsis.types.to_pylist()) & set(names)
+    return indexed or held_values(view.lake, column, names)
 
 
 def _options(options: Options | None, engine: str | None) -> Options:

@@ -15,6 +15,7 @@ from cerise.engines.misses.rows import start_columns as row_starts
 from cerise.engines.misses.sase import sase_misses
 from cerise.engines.misses.sase import start_columns as sase_starts
 from cerise.engines.run import run as run_here
+from cerise.errors import warn
 from cerise.given import (
     AnyQuery,
     Columns,
@@ -93,6 +94,7 @@ def _missed_rows(given: GivenRows, asked: Asked) -> Misses:
 def _missed(given: Given, asked: Asked) -> Misses:
     reject_schema(given.events)
     bound = one(given)
+    warn(given.warnings(), strict=asked.options.strict)
     if given.on_spark:
         from cerise.spark import misses
 

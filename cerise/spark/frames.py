@@ -52,6 +52,12 @@ def read(path: str, version: int | None, reason: str) -> DataFrame:
         ) from error  # fmt: skip
 
 
+def first_values(events: DataFrame, column: str, rows: int) -> set[Any]:
+    """Return the values of a column in the first rows that Spark finds; a small job."""
+    seen = events.select(events[quote_name(column)].alias("value")).limit(rows).toArrow()
+    return set(seen.column(0).to_pylist())
+
+
 def arrow_schema(events: Any) -> pa.Schema:
     """Return the Arrow schema of a DataFrame or StructType; instants are in UTC."""
     columns = events if isinstance(events, StructType) else getattr(events, "schema", None)
