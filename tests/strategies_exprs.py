@@ -25,6 +25,7 @@ from cerise.pattern.expr import (
     conjuncts,
 )  # fmt: skip
 from cerise.pattern.nodes import Node, negated, repeated, variables
+from cerise.pattern.optional import optional
 from cerise.pattern.query import Item
 from tests.strategies_streams import WORDS, Dice, Shape
 
@@ -54,6 +55,7 @@ class Writer:
     def __post_init__(self) -> None:
         self.absent = sorted(negated(self.pattern))
         self.kleene = sorted(repeated(self.pattern))
+        self.optional = sorted(optional(self.pattern))  # each binds one event or none
         self.positive = [v.name for v in variables(self.pattern) if v.name not in self.absent]
 
     # ---- what a conjunct is about
@@ -78,7 +80,7 @@ class Writer:
             case "n":
                 self.neighbours()
             case "k" | "f":
-                self.sets = [(name, At.ALL) for name in self.kleene]
+                self.sets = [(name, At.ALL) for name in (*self.kleene, *self.optional)]
                 self.here = [self.identifier(self.dice.pick(self.positive))] if self.dice.chance(60) else []
         if not self.here and not self.sets:
             return (Binary(self.dice.pick(COMPARISONS), self.whole(), self.whole()),)
@@ -248,7 +250,7 @@ class Writer:
         """One to three columns."""
         items = []
         for number in range(1 + self.dice.below(3)):
-            self.sets = [(name, At.ALL) for name in self.kleene]
+            self.sets = [(name, At.ALL) for name in (*self.kleene, *self.optional)]
             self.here = [
                 (n, self.dice.pick((1, At.LAST, 2)) if n in self.kleene else At.EVERY) for n in self.positive
             ]

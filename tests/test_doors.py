@@ -51,9 +51,23 @@ NINES = "9" * 5_000
 
 
 @pytest.mark.parametrize("size", [2**63, 10**20, 10**40 - 1])
-@pytest.mark.parametrize("clause", ["WITHIN {}", "WITHIN {} events", "WITHIN 5 SLIDE {}"])
+@pytest.mark.parametrize(
+    "clause", ["WITHIN {}", "WITHIN {} events", "WITHIN 5 SLIDE {}", "LIMIT {} PER EVENT"]
+)
 def test_a_window_beyond_64_bits(size: int, clause: str) -> None:
-    assert "does not fit into 64 bits" in refusal(f"PATTERN SEQ(A a, B b) {clause.format(size)}", BindError)
+    assert "does not fit into 64 bits" in refusal(f"PATTERN SEQ(A a, B b) {clause.format(size)}", ParseError)
+
+
+def test_a_number_of_a_query_written_in_python_beyond_64_bits() -> None:
+    a = cerise.var("A", "a")
+    for write in (
+        lambda: cerise.seq(a).within(2**63),
+        lambda: cerise.seq(a).limit(10**5000),
+        lambda: cerise.many(a, 2**63),
+        lambda: cerise.many(a, 1, 2**70),
+    ):
+        with pytest.raises(BindError, match="give a whole number"):
+            write()
 
 
 @pytest.mark.parametrize("span", ["1e30 seconds", "1e999999999 days", f"{NINES} minutes"])

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cerise.errors import BindError, ParseError, did_you_mean, refuse_surrogates
+from cerise.errors import BindError, ParseError, did_you_mean, refuse_surrogates, shown
 from cerise.events import Path
+from cerise.kinds import INT64_MAX
 from cerise.lang.sase import parse
 from cerise.lang.sase_nodes import OUTPUTS, STRATEGIES
 from cerise.lang.sase_returns import MATCHES
@@ -234,8 +235,9 @@ def _only_pattern(item: Draft) -> Node:
 
 
 def _check_number(value: Any, least: int, what: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise BindError(f"{what} is {value!r}", hint=f"give a whole number of at least {least}")
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= INT64_MAX:
+        given = shown(value) if isinstance(value, int) else repr(value)
+        raise BindError(f"{what} is {given}", hint=f"give a whole number from {least} to {INT64_MAX}")
 
 
 def _check_name(name: Any, what: str) -> None:

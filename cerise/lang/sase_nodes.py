@@ -10,6 +10,7 @@ from lark import Token, v_args
 
 from cerise.errors import ParseError, Span, UnsupportedError, did_you_mean
 from cerise.events import Path
+from cerise.kinds import INT64_MAX
 from cerise.lang.sase_exprs import Expressions, Name, duration_us, span_of, token_span, whole_number
 from cerise.lang.sase_returns import KNOWN, plain, returned
 from cerise.pattern.expr import Attr, Expr, Param, conjuncts
@@ -207,7 +208,12 @@ def whole(token: Token) -> int:
     """Return a token as a whole number."""
     if not token.isdigit():
         raise ParseError(f"{token} is not a whole number", span=token_span(token))
-    return whole_number(token, token_span(token))
+    if (number := whole_number(token, token_span(token))) > INT64_MAX:
+        raise ParseError(
+            f"{number} does not fit into 64 bits", span=token_span(token),
+            hint="leave the clause out, or write a smaller number",
+        )  # fmt: skip
+    return number
 
 
 def _event(var: Var, parts: Sequence[Any], span: Span) -> Node:
