@@ -75,7 +75,7 @@ class Brought:
         low, high = int(starts[0]), int(ends.max())
         if not self._read:  # nobody looks at any of it yet
             file.seek(low)
-            size = file.readinto(memoryview(self._room)[low:high])
+            size = file.readinto(self._room[low:high])
         else:
             found = np.frombuffer(file.read_at(high - low, low), np.uint8)
             size = len(found)
