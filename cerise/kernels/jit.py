@@ -6,8 +6,7 @@ With NUMBA_DISABLE_JIT=1 every kernel is the plain Python function that it was w
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
@@ -16,6 +15,7 @@ from numba import config, types
 from numba.extending import intrinsic
 
 from cerise.kernels import cache
+from cerise.kernels.keeping import Kept
 
 F = TypeVar("F", bound=Callable[..., Any])
 COMPILED = not config.DISABLE_JIT  # type: ignore[attr-defined]
@@ -33,22 +33,16 @@ def kernel(signature: Any = None, *, inline: bool = False) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         if signature is None:
             return numba.njit(function, inline="always" if inline else "never", error_model="numpy")  # type: ignore[no-any-return]
-        with _our_cache() as keeps:
-            return numba.njit(signature, cache=keeps, error_model="numpy", nogil=True)(function)  # type: ignore[no-any-return]
+        dispatcher = numba.njit(function, error_model="numpy", nogil=True)
+        place = cache.directory()
+        if COMPILED:
+            if place is not None:
+                dispatcher._cache = Kept(function)
+            dispatcher.compile(signature)
+            dispatcher.disable_compile()
+        return dispatcher  # type: ignore[no-any-return]
 
     return decorate
-
-
-@contextmanager
-def _our_cache() -> Iterator[bool]:
-    """Let numba keep what it compiles in our directory, and only that."""
-    place = cache.directory()
-    before = config.CACHE_DIR  # type: ignore[attr-defined]
-    config.CACHE_DIR = str(place or "")  # type: ignore[attr-defined]
-    try:
-        yield place is not None
-    finally:
-        config.CACHE_DIR = before  # type: ignore[attr-defined]
 
 
 # ---- words of memory: an array argument costs a call 3 ns, an address costs nothing

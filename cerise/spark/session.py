@@ -11,12 +11,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cerise.errors import PlanError
+from cerise.errors import CeriseWarning, PlanError
+from cerise.kernels.cache import make_private, user_cache, why_unsafe
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,31 +133,42 @@ def _carried_java(seen: list[str]) -> Path:
 
 
 def _keep(name: str, text: str, *, folder: str = ".") -> Path:
-    """Return a file with this text in our cache directory, or in a private temporary one."""
+    """Return a file with this text in our cache directory, or in a private temporary one.
+
+    Raises:
+        PlanError: others can write both.
+    """
     inside = Path(hashlib.sha256(text.encode()).hexdigest()[:16], folder, name)
     try:
-        return _write(_user_cache() / inside, text)
+        place = user_cache()
+        why = why_unsafe((place / inside).parent)
+        if why is None:
+            return _write(place / inside, text)
+        told = (
+            f"{place} is not used, because {why}: a temporary folder is (only you may write XDG_CACHE_HOME)"
+        )
+        warnings.warn(told, CeriseWarning, stacklevel=2)
     except (OSError, RuntimeError) as error:  # RuntimeError: there is no home at all
         log.debug("no cache directory: %s", error)
-        return _write(Path(tempfile.mkdtemp(prefix="cerise-")) / inside, text)
+    place = Path(tempfile.mkdtemp(prefix="cerise-"))
+    if why := why_unsafe(place):
+        raise PlanError(
+            f"the script that starts Java would not be safe in {place}: {why}",
+            hint="set XDG_CACHE_HOME or TMPDIR to a folder that only you can write, or JAVA_HOME",
+        )
+    return _write(place / inside, text)
 
 
 def _write(path: Path, text: str) -> Path:
     """Write a script, in one step: a session that starts at the same time never runs half of it."""
     if path.is_file() and path.read_text() == text:
         return path
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path.parent)
     handle, draft = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(handle, "w") as file:
         file.write(text)
-    Path(draft).chmod(0o755)
+    Path(draft).chmod(0o700)
     return Path(draft).replace(path)
-
-
-def _user_cache() -> Path:
-    if given := os.environ.get("XDG_CACHE_HOME"):
-        return Path(given, "cerise")
-    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "cerise"
 
 
 def _existing() -> SparkSession | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -52,15 +53,15 @@ QUERY = "PATTERN SEQ(A a, B+ b[], C c) USE skip_till_any_match WHERE b.x > a.x W
 OTHER = "PATTERN SEQ(A a, B b, ~(D d), C c) WHERE b.x % 2 = 0 WITHIN 9"
 
 
-def run(query: str, *args: str, **env: str) -> dict[str, Any]:
-    """Run a query in a process of its own."""
+def run(query: str, *args: str, root: Path = ROOT, **env: str) -> dict[str, Any]:
+    """Run a query in a process of its own, with the package that is in a folder."""
     kept = {
         name: value
         for name, value in os.environ.items()
         if name not in ("CERISE_CACHE_DIR", "NUMBA_DISABLE_JIT")
     }
     done = subprocess.run(
-        [sys.executable, "-c", RUN, query, *args], cwd=ROOT, env=kept | {"PYTHONPATH": str(ROOT)} | env,
+        [sys.executable, "-c", RUN, query, *args], cwd=root, env=kept | {"PYTHONPATH": str(root)} | env,
         capture_output=True, text=True, check=False, timeout=170,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -115,6 +116,28 @@ def test_the_next_process_compiles_nothing_for_another_query(warm: tuple[Path, d
     assert said["hits"] == first["misses"]
     assert files(place / "mine") == before
     assert not said["warnings"]
+
+
+def test_a_copy_of_the_package_elsewhere_compiles_nothing(
+    warm: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    """As another environment with the same sources has it; when the files were written does not matter."""
+    place, first = warm
+    shutil.copytree(cache.PACKAGE, tmp_path / "cerise", ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (tmp_path / "cerise").rglob("*.py"):
+        os.utime(path, (1, 1))
+    before = files(place / "mine")
+    said = run(OTHER, root=tmp_path, CERISE_CACHE_DIR=str(place / "mine"))
+    assert not any(said["misses"].values())
+    assert said["hits"] == first["misses"]
+    assert files(place / "mine") == before
+
+
+def test_nothing_in_the_cache_names_the_place_of_the_package(warm: tuple[Path, dict[str, Any]]) -> None:
+    place, _ = warm
+    (kernels,) = (place / "mine").iterdir()
+    folders = {str(path.relative_to(cache.PACKAGE)).replace("/", "_") for path in cache.PACKAGE.rglob("*")}
+    assert {path.name for path in kernels.iterdir()} <= folders
 
 
 def test_where_nothing_can_be_written_matches_are_found_and_a_warning_says_why(tmp_path: Path) -> None:
@@ -200,11 +223,131 @@ def test_else_there_is_none_and_a_warning(
     assert len(caught) == 1
 
 
-@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners here")
+@pytest.mark.parametrize("name", ["CERISE_CACHE_DIR", "XDG_CACHE_HOME"])
+def test_an_empty_variable_is_one_that_is_not_set(
+    chosen: Chosen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv(name, "")
+    monkeypatch.chdir(tmp_path)
+    place = chosen()
+    assert place is not None
+    assert place.is_relative_to(tmp_path / "home")
+
+
+# ---- what is safe
+
+
+owned = pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners here")
+
+
+@owned
 def test_a_directory_of_somebody_else_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache._writable(tmp_path)
     monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
     assert not cache._writable(tmp_path)
+    assert "belongs to another user" in str(cache.why_unsafe(tmp_path))
+
+
+@owned
+def test_all_folders_are_made_for_the_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        cache.make_private(tmp_path / "a" / "b" / "c")
+    finally:
+        os.umask(before)
+    for folder in ("a", "a/b", "a/b/c"):
+        assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700
+    assert cache.why_unsafe(tmp_path / "a" / "b" / "c") is None
+
+
+@owned
+@pytest.mark.parametrize("mode", [0o720, 0o702, 0o777])
+@pytest.mark.parametrize("shared", ["a", "a/b", "a/b/c", "a/b/c/d"])
+def test_a_folder_that_others_can_write_is_refused(tmp_path: Path, shared: str, mode: int) -> None:
+    place = tmp_path / "a" / "b" / "c"
+    cache.make_private(place / "d")
+    assert cache.why_unsafe(place) is None
+    (tmp_path / shared).chmod(mode)
+    assert cache.why_unsafe(place) == f"others can write {tmp_path / shared}"
+
+
+@owned
+def test_a_shared_folder_may_keep_users_apart_but_not_be_the_cache(tmp_path: Path) -> None:
+    place = tmp_path / "tmp" / "mine"
+    cache.make_private(place)
+    (tmp_path / "tmp").chmod(0o1777)
+    assert cache.why_unsafe(place) is None
+    assert cache.why_unsafe(tmp_path / "tmp") is not None
+
+
+@owned
+@pytest.mark.parametrize("link", ["cache", "cache/kernels", "cache/kernels/nfa", "cache/kernels/nfa/x.nbi"])
+def test_a_link_is_refused(tmp_path: Path, link: str) -> None:
+    cache.make_private(tmp_path / "cache" / "kernels" / "nfa")
+    (tmp_path / "cache" / "kernels" / "nfa" / "x.nbi").touch()
+    (tmp_path / link).rename(tmp_path / "moved")
+    (tmp_path / link).symlink_to(tmp_path / "moved")
+    assert cache.why_unsafe(tmp_path / "cache" / "kernels") == f"{tmp_path / link} is a link"
+
+
+@owned
+def test_what_a_link_further_up_leads_through_is_judged_too(tmp_path: Path) -> None:
+    cache.make_private(tmp_path / "disk" / "shared" / "home")
+    (tmp_path / "disk" / "next").symlink_to("shared/../shared/home")
+    (tmp_path / "home").symlink_to(tmp_path / "disk" / "next")
+    place = tmp_path / "home" / "cache" / "kernels"
+    assert cache.why_unsafe(place) is None
+    (tmp_path / "disk" / "shared").chmod(0o777)
+    assert cache.why_unsafe(place) == f"others can write {tmp_path / 'disk' / 'shared'}"
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert not cache._writable(tmp_path / "loop" / "a" / "b")
+
+
+@owned
+def test_an_unsafe_directory_is_left_with_one_warning(
+    chosen: Chosen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    monkeypatch.setenv("CERISE_CACHE_DIR", str(tmp_path / "open" / "mine"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    with pytest.warns(CeriseWarning, match=f"others can write {tmp_path / 'open'}") as caught:
+        place = chosen()
+    assert place is not None
+    assert place.parent == tmp_path / "xdg" / "cerise"
+    assert len(caught) == 1
+    assert f"it is kept in {place.parent}" in str(caught[0].message)
+    assert not (tmp_path / "open" / "mine").exists()
+
+
+class Bomb:
+    """What a stranger would put into a cache: it writes a file when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.write_text, (self.path, "boom")
+
+
+@owned
+@pytest.mark.skipif(not jit.COMPILED, reason="kernels are plain Python")
+def test_what_a_stranger_has_put_there_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "kernels"
+    cache.make_private(place)
+    monkeypatch.setattr(cache, "directory", lambda: place)
+    compiled = [jit.kernel(jit.int64(jit.int64))(_double) for _ in range(2)]
+    assert [sum(each.stats.cache_hits.values()) for each in compiled] == [0, 1]  # type: ignore[attr-defined]
+    (folder,) = place.iterdir()
+    (index,) = folder.glob("*.nbi")
+    index.write_bytes(pickle.dumps(Bomb(tmp_path / "boom")))
+    folder.chmod(0o777)
+    double = jit.kernel(jit.int64(jit.int64))(_double)
+    assert double(21) == 42
+    assert not (tmp_path / "boom").exists()
+    assert sum(double.stats.cache_hits.values()) == 0  # type: ignore[attr-defined]
 
 
 @pytest.mark.skipif(not jit.COMPILED, reason="kernels are plain Python")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cerise.errors import PlanError
+from cerise.errors import CeriseWarning, PlanError
 from cerise.spark import session as module
 from cerise.spark.session import java_home, session
 
@@ -118,6 +118,34 @@ def test_without_a_writable_cache_the_wrapper_is_in_a_temporary_directory(
     home = java_home({"PATH": "/nowhere"})
     assert os.access(home / "bin" / "java", os.X_OK)
     assert home.is_relative_to(tmp_path)
+
+
+def test_a_cache_that_others_can_write_holds_no_wrapper(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.mkdir(parents=True)
+    cache.chmod(0o777)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.warns(CeriseWarning, match="others can write") as caught:
+        home = java_home({"PATH": "/nowhere"})
+    assert home is not None
+    assert len(caught) == 1
+    assert home.is_relative_to(tmp_path)
+    assert not home.is_relative_to(cache)
+    assert not list(cache.iterdir())
+    for each in (home, home / "bin", home / "bin" / "java"):
+        assert each.stat().st_mode & 0o077 == 0
+
+
+def test_where_all_is_shared_there_is_an_error(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    for folder in (cache, tmp_path / "tmp"):
+        folder.mkdir(parents=True)
+        folder.chmod(0o777)
+    with pytest.warns(CeriseWarning), pytest.raises(PlanError, match="others can write"):
+        java_home({"PATH": "/nowhere"})
 
 
 def test_no_spark_is_an_error_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,80 @@
+# mypy: disable-error-code="no-untyped-call"
+"""How numba keeps what it compiles in our directory, and only there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from numba import config
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
+
+from cerise.kernels import cache
+
+
+class _Locator(UserProvidedCacheLocator):
+    """Keeps a kernel in our directory, by its place in the package: a copy of the package finds it too."""
+
+    def __init__(self, py_func: Any, py_file: str) -> None:
+        super().__init__(py_func, py_file)
+        place = cache.directory()
+        assert place is not None
+        self._cache_path = str(place / self.get_suitable_cache_subpath(py_file))
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> _Locator:
+        """Return where a function is kept, in a folder that only the user can look into."""
+        found = cls(py_func, py_file)
+        cache.make_private(Path(found.get_cache_path()))
+        return found
+
+    @classmethod
+    def get_suitable_cache_subpath(cls, py_file: str) -> str:
+        """Return the name of the folder for the functions of a file."""
+        path = Path(py_file)
+        if not path.is_relative_to(cache.PACKAGE):
+            return str(super().get_suitable_cache_subpath(py_file))
+        return "_".join(path.parent.relative_to(cache.PACKAGE).parts)
+
+    def get_source_stamp(self) -> Any:
+        """Return nothing for our own sources: the name of the directory says which they are."""
+        return "" if Path(self._py_file).is_relative_to(cache.PACKAGE) else super().get_source_stamp()
+
+
+class _Results(CompileResultCacheImpl):
+    _locator_classes = [_Locator]  # noqa: RUF012
+
+
+class Kept(FunctionCache):
+    """What was compiled of a function. Numba runs what lies there, so each time we look who can write it."""
+
+    _impl_class = _Results
+
+    def __init__(self, function: Any) -> None:
+        with _own_locators():
+            super().__init__(function)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return what was compiled for a signature, None where it is not there or not safe."""
+        return super().load_overload(sig, target_context) if self._is_safe() else None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep what was compiled for a signature."""
+        if self._is_safe():
+            super().save_overload(sig, data)
+
+    def _is_safe(self) -> bool:
+        return cache.why_unsafe(Path(self.cache_path)) is None
+
+
+@contextmanager
+def _own_locators() -> Iterator[None]:
+    """Let numba not ask the locators that a setting of its names."""
+    before = getattr(config, "CACHE_LOCATOR_CLASSES", "")
+    config.CACHE_LOCATOR_CLASSES = ""  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        config.CACHE_LOCATOR_CLASSES = before  # type: ignore[attr-defined]
