@@ -1,18 +1,18 @@
-"""Cerise, Complex Event Recognition In Spark Engine: finds sequences of events in tables and streams.
+"""Cerise, Complex Event Recognition In Spark Engine: finds sequences of events in tables.
 
    a query                                      events
    lang/     SASE+ · SQL · Python                store/   tables, lake files, Parquet + bitmaps
      │                                             │
-   pattern/  the IR, bound and normalised        fetch/   which events travel
+   pattern/  the IR, bound and normalised          │        data/   generated, to try things out
      │                                             │
-   kernels/  predicates compiled    stats/ ◄───────┤
-     │                                │            │
-   plan/     order, share, cost  ◄────┘            │
+   kernels/  predicates and loops, compiled        │
+     │                                             │
+   plan/     which events go where ◄───────────────┤
      └───────────────►  engines/  ◄────────────────┘      where they meet
                            │
-                        spark/    batch and stream
+                        spark/    DataFrames, in tasks
                            │
-                        api.py  ►  cli/ · web/
+                        api.py  ►  cli/
 
 The names below are imported when first used, so that `import cerise` costs nothing.
 """

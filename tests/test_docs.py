@@ -29,7 +29,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-PICTURE = re.compile(r"^   a query .*? web/$", re.MULTILINE | re.DOTALL)
+PICTURE = re.compile(r"^   a query .*? cli/$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +137,14 @@ def test_the_picture_is_the_same_everywhere(page):
     assert here is not None
     assert there is not None
     assert here[0] == there[0]
+
+
+def test_the_picture_names_the_rooms_that_exist():
+    found = PICTURE.search((ROOT / "cerise/__init__.py").read_text(encoding="utf-8"))
+    assert found is not None
+    rooms = {each.parent.name for each in (ROOT / "cerise").glob("*/__init__.py")}
+    assert set(re.findall(r"(\w+)/", found[0])) == rooms
+    assert all((ROOT / "cerise" / name).is_file() for name in re.findall(r"\w+\.py", found[0]))
 
 
 def test_every_page_is_on_the_map():
