@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +103,17 @@ def test_errors_of_an_append_leave_nothing(store: Store, spark: SparkSession, tm
     assert other.info().events == 0
     with pytest.raises(cerise.StoreError, match="no column 'note'"):
         other.append(spark.sql("SELECT 1L AS t, 'A' AS k, 1L AS x"))
+
+
+@pytest.mark.parametrize("query", [RARE, "PATTERN SEQ(a, b) WHERE a.x > b.x WITHIN 2 RETURN a.note AS note"])
+def test_a_damaged_data_file_is_told_of_by_tasks(
+    store: Store, spark: SparkSession, tmp_path: Path, query: str
+) -> None:
+    path = tmp_path / "damaged"
+    shutil.copytree(store.info().path, path)
+    for file in path.glob("*.parquet"):
+        data = bytearray(file.read_bytes())
+        data[100] ^= 4
+        file.write_bytes(data)
+    with pytest.raises(Exception, match=r"cannot read column .*\.parquet: bytes .* are damaged"):
+        Store(path).find(query).toArrow()
