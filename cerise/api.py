@@ -17,7 +17,7 @@ from cerise.engines.rows.run import explained as explained_rows
 from cerise.engines.rows.run import run_rows
 from cerise.engines.run import absent_types, run_several
 from cerise.engines.run import run as run_here
-from cerise.errors import UnsupportedError, warn
+from cerise.errors import UnsupportedError, memory_bounds, warn
 from cerise.events import EventBatch
 from cerise.given import (
     AnyQuery,
@@ -104,7 +104,9 @@ def find(
 def _matched(given: GivenRows, *, noted: bool) -> Found:
     if isinstance(given.events, pa.Table):
         report = Report()
-        return Found(run_rows(given.bound, given.events, given.options, report), report if noted else None)
+        with memory_bounds():
+            matches = run_rows(given.bound, given.events, given.options, report)
+        return Found(matches, report if noted else None)
     from cerise.spark import rows
 
     return Found(*rows.found(given.events, given.bound, given.options, noted=noted))
@@ -216,7 +218,8 @@ def _found(given: Given, *, noted: bool) -> Found:
     warn(said if later else [*said, *_absent(given)], strict=given.options.strict)
     report = Report()
     run_all = run_several if len(given.bounds) > 1 else lambda bounds, *rest: run_here(bounds[0], *rest)
-    matches = run_all(given.bounds, given.events, given.options, report)
+    with memory_bounds():
+        matches = run_all(given.bounds, given.events, given.options, report)
     if later and not report.matches:
         warn(_absent(given), strict=given.options.strict)
     return Found(matches, report if noted else None)
@@ -264,7 +267,8 @@ def compressed(
     engine = nfa.ENGINES["nfa-merge"]
     if (reason := engine.why_not(bound)) is not None:
         raise UnsupportedError(f"the matches cannot be compressed: {reason}", hint="use find")
-    return engine.compress(bound, EventBatch.of(table, bound.schema, reads=bound.ties), given.options)
+    with memory_bounds():
+        return engine.compress(bound, EventBatch.of(table, bound.schema, reads=bound.ties), given.options)
 
 
 def schema(

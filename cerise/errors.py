@@ -6,7 +6,8 @@ import difflib
 import re
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from unicodedata import east_asian_width
@@ -15,6 +16,7 @@ LONGEST = 1_000  # characters of a problem or a hint
 ALIKE = 0.75  # how alike names are for one to be a misspelling of the other; round and count are not
 SHORT, ALIKE_SHORT = 3, 0.6  # letters of a short name, in which one letter is much
 WIDEST = 160  # characters of a line of a query
+INSIDE = ("cerise", "contextlib")  # the modules of calls that are not the user's
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -109,9 +111,21 @@ def warn(said: Iterable[str], *, strict: bool) -> None:
 def _levels_inside() -> int:
     """Return how many calls up Cerise's own code goes."""
     frame, levels = sys._getframe(1), 0
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "cerise":
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in INSIDE:
         frame, levels = frame.f_back, levels + 1
     return levels
+
+
+@contextmanager
+def memory_bounds() -> Iterator[None]:
+    """Say what to do where the machine has less memory than a query asks for."""
+    try:
+        yield
+    except MemoryError as error:
+        raise PlanError(
+            f"the query needs more memory than there is: {error or 'none is left'}",
+            hint="shorten WITHIN, add predicates or a partition, or lower Options(max_runs=…, max_steps=…)",
+        ) from error
 
 
 def printable(text: str) -> str:

@@ -16,7 +16,7 @@ from cerise.engines.base import Options
 from cerise.engines.choose import choose, reasons
 from cerise.engines.rows.run import explained as explained_rows
 from cerise.engines.several import Queries
-from cerise.errors import UnsupportedError, warn
+from cerise.errors import UnsupportedError, memory_bounds, warn
 from cerise.events import Schema
 from cerise.given import AnyQuery, Columns, Params, Roles, asks_sql, is_spark, parse
 from cerise.pattern.bind import bind
@@ -221,6 +221,7 @@ class Store:
             query, params=params, engine=engine, options=options, version=version, dialect=dialect
         ).matches
 
+    @memory_bounds()
     def run_local(
         self,
         query: AnyQuery | Sequence[AnyQuery],

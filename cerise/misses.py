@@ -15,7 +15,7 @@ from cerise.engines.misses.rows import start_columns as row_starts
 from cerise.engines.misses.sase import sase_misses
 from cerise.engines.misses.sase import start_columns as sase_starts
 from cerise.engines.run import run as run_here
-from cerise.errors import warn
+from cerise.errors import memory_bounds, warn
 from cerise.given import (
     AnyQuery,
     Columns,
@@ -30,6 +30,7 @@ from cerise.given import (
 )
 
 
+@memory_bounds()
 def explain_misses(
     events: Any,
     query: AnyQuery,

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -350,3 +351,14 @@ def test_time_in_the_index_of_a_pandas_frame() -> None:
     moments = pd.DataFrame({"x": [1]}, index=pd.DatetimeIndex(["2024-01-01"]))
     assert "reset_index()" in refusal("PATTERN a", BindError, moments, type=None)
     assert "reset_index" not in refusal("PATTERN A a", BindError, frame.reset_index(), time="no")
+
+
+def test_more_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def allocate(*_: Any) -> None:
+        np.zeros((1 << 40, 6), np.int64)
+
+    monkeypatch.setattr("cerise.api.run_here", allocate)
+    monkeypatch.setattr("cerise.api.run_rows", allocate)
+    assert "more memory than there is" in refusal("PATTERN SEQ(A a, B b)", PlanError)
+    with pytest.raises(PlanError, match="Unable to allocate"):
+        cerise.find(EVENTS, ROWS)
