@@ -184,7 +184,8 @@ class EventBatch:
         some = self.table.select(list({path[0] for path in paths})).take(pa.array(tied))
         columns = [(pa.array(self.times[tied]), Kind.INT)]
         columns += [(read_column(some, self.schema, path), self.schema.kind(path)) for path in paths]
-        return len(tied) - len(np.unique(hash_columns(columns, len(tied))))
+        hashed = np.sort(hash_columns(columns, len(tied)))
+        return int(np.count_nonzero(hashed[1:] == hashed[:-1]))
 
     def slice(self, start: int, stop: int) -> EventBatch:
         """Return the events from index start up to stop."""
@@ -237,9 +238,11 @@ def _stream_order(
         tiers: those whose hashes break the ties that are left (`ties.tie_order`).
     """
     order = None if bool(np.all(times[1:] >= times[:-1])) else np.argsort(times, kind="stable")
+    if not (paths or tiers):
+        return order
     ordered = times if order is None else times[order]
     tied = tied_rows(ordered[1:] == ordered[:-1])
-    if not (paths or tiers) or not len(tied):
+    if not len(tied):
         return order
     rows = tied if order is None else order[tied]
     ranked = rows[_ranked(table, schema, times, paths, rows)] if paths else rows

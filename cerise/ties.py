@@ -56,11 +56,11 @@ def tie_order(
         tiers: columns, those that decide first before the others.
         hashed: the hash of rows.
     """
-    if not tiers:
+    if not tiers or not len(groups):
         return np.arange(len(groups))
     columns = tiers[0](np.arange(len(groups)))
     keys: list[npt.NDArray[Any]] = [groups, hashed(columns, len(groups))]
-    order = np.lexsort(keys[::-1])
+    order = _quickly_sorted(groups, keys[1])
     same = _same([key[order] for key in keys])
     if same.any() and not _are_equal(columns, order, same):  # different values have one hash
         keys += [key for column in columns for key in _value_keys(column)]
@@ -100,6 +100,19 @@ def mix(values: UInts) -> UInts:
     x = (x ^ (x >> np.uint64(27))) * MIX[2]
     result: UInts = x ^ (x >> np.uint64(31))
     return result
+
+
+def _quickly_sorted(groups: Ints, hashed: UInts) -> Ints:
+    """Return the order of rows by group and hash: where groups ascend, both in one word are nearly sorted."""
+    least = int(groups.min())
+    bits = (int(groups.max()) - least).bit_length()
+    word = ((groups - least) << (63 - bits)) | (hashed >> np.uint64(1 + bits)).astype(np.int64)
+    order = np.argsort(word, kind="stable")
+    before, after = order[:-1], order[1:]
+    cut = (word[before] == word[after]) & (
+        hashed[before] != hashed[after]
+    )  # what the word leaves out differs
+    return np.lexsort((hashed, groups)) if cut.any() else order
 
 
 # ---- values
