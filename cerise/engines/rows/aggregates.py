@@ -54,9 +54,9 @@ class Inputs:
         return np.append(values, 0.0)[self.high - 1 if len(values) else np.full(len(self.high), -1)]
 
     def doubles(self) -> Doubles:
-        """Return the values of the first argument as doubles."""
+        """Return the values of the first argument as the nearest doubles (S4.6)."""
         number = canonical(self.columns[0], kind_of(self.columns[0].type), self.names[0])
-        return np.asarray(number.cast(pa.float64()), dtype=np.float64).copy()
+        return np.asarray(number.cast(pa.float64(), safe=False), dtype=np.float64).copy()
 
     def scan(self, step: Callable[[Ints, int], None], alone: Callable[[slice], None]) -> None:
         """Go over the inputs of each match from first to last.
