@@ -5,8 +5,12 @@ Alternatives are tried in preferment order (M9–M16), so the first way that lea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from itertools import permutations
+from array import array
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import combinations, permutations
+from math import comb, factorial
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +38,13 @@ ACCEPT, ROW, SPLIT, FIRST, END, MARK, CHECK = range(7)
 #   MARK     notes with bit A that an iteration begins here, goes on at B
 #   CHECK    goes on at A where the iteration of bit HIDDEN has mapped a row, else at B: the loop ends (M13)
 
+TARGETS = ((I_A, (SPLIT, FIRST, END, CHECK)), (I_B, (ROW, SPLIT, MARK, CHECK)))  # which words are places
+
 MOST = 1 << 20
 DEEPEST = 62
+
+
+Lines = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -51,7 +60,7 @@ class Code:
         loops: how deep quantifiers of what may map no row stand in one another.
     """
 
-    rows: npt.NDArray[np.int64]
+    rows: Lines
     first: int
     second: int
     needs: int
@@ -61,36 +70,41 @@ class Code:
 
 def compile_pattern(pattern: RowPattern) -> Code:
     """Return the instructions of a pattern."""
+    if size(pattern) >= MOST:
+        raise PlanError(
+            f"the pattern has more than {MOST} steps when its quantifiers are written out",
+            hint="use smaller bounds, or fewer elements in PERMUTE",
+        )
     numbers = {name: i for i, name in enumerate(labels(pattern))}
     writer = _Writer(numbers)
     accept = writer.add(ACCEPT)
     start = writer.write(pattern, accept, hidden=False)
-    rows = np.array(writer.lines, np.int64).reshape(-1, I_WORDS)
-    begins, nullable = _reached(rows, {start})
-    follows, short = _reached(rows, {int(rows[each, I_B]) for each in begins})
-    second = ANYTHING if short else _bits(rows, follows)
+    known = beginning(pattern)
+    second = ANYTHING if known.short else _bits(known.seconds, numbers)
     needs = sum(1 << numbers[each] for each in needed_labels(pattern))
-    return Code(_renumbered(rows, start), _bits(rows, begins), second, needs, nullable, writer.loops)
+    rows = _renumbered(writer.lines(), start)
+    return Code(rows, _bits(known.firsts, numbers), second, needs, known.nullable, writer.loops)
 
 
-@dataclass(slots=True)
 class _Writer:
     """Writes instructions backwards: each knows already where it goes on."""
 
-    numbers: dict[str, int]
-    lines: list[list[int]] = field(default_factory=list)
-    depth: int = 0
-    loops: int = 0
+    def __init__(self, numbers: dict[str, int]) -> None:
+        self.numbers = numbers
+        self.words = array("q")
+        self.depth = self.loops = 0
+
+    def __len__(self) -> int:
+        return len(self.words) // I_WORDS
+
+    def lines(self, first: int = 0) -> Lines:
+        """Return the instructions from one on."""
+        return np.array(self.words[first * I_WORDS :], np.int64).reshape(-1, I_WORDS)
 
     def add(self, op: int, a: int = 0, b: int = 0, hidden: int = 0) -> int:
         """Add an instruction and return its place."""
-        if len(self.lines) >= MOST:
-            raise PlanError(
-                f"the pattern has more than {MOST} steps when its quantifiers are written out",
-                hint="use smaller bounds, or fewer elements in PERMUTE",
-            )
-        self.lines.append([op, a, b, hidden])
-        return len(self.lines) - 1
+        self.words.extend((op, a, b, hidden))
+        return len(self) - 1
 
     def write(self, pattern: RowPattern, then: int, *, hidden: bool) -> int:
         """Write a pattern that goes on at `then`, and return where it begins."""
@@ -103,6 +117,8 @@ class _Writer:
                 return then
             case Alternation(items):
                 return self._first_of([self.write(item, then, hidden=hidden) for item in items])
+            case Permute(items) if all(map(_has_one_way, items)):
+                return self._permute(items, then, hidden=hidden)
             case Permute(items):
                 orders = [Concat(each) for each in permutations(items)]
                 return self._first_of([self.write(each, then, hidden=hidden) for each in orders])
@@ -119,21 +135,43 @@ class _Writer:
             at = self.add(SPLIT, start, at)
         return at
 
+    def _permute(self, items: tuple[RowPattern, ...], then: int, *, hidden: bool) -> int:
+        """Write any order of items that are each matched in one way: orders that end alike share the end."""
+        known: dict[frozenset[int], int] = {frozenset(): then}
+        for count in range(1, len(items) + 1):
+            for left in combinations(range(len(items)), count):
+                ways = [self.write(items[i], known[frozenset(left) - {i}], hidden=hidden) for i in left]
+                known[frozenset(left)] = self._first_of(ways)
+        return known[frozenset(range(len(items)))]
+
     def _repeat(self, pattern: Quantified, then: int, *, hidden: bool) -> int:
         at = then
         if pattern.high is None:
             at = self._loop(pattern, then, hidden=hidden)
         else:
-            for _ in range(pattern.high - pattern.low):
-                at = self._optional(pattern, at, then, hidden=hidden)
-        for _ in range(pattern.low):
-            at = self.write(pattern.item, at, hidden=hidden)
-        return at
+            more = pattern.high - pattern.low
+            at = self._several(lambda again: self._optional(pattern, again, then, hidden=hidden), more, at)
+        return self._several(lambda again: self.write(pattern.item, again, hidden=hidden), pattern.low, at)
+
+    def _several(self, write: Callable[[int], int], count: int, at: int) -> int:
+        """Write a part so many times, each going on at the one before it; return where the last begins.
+
+        All are copies of the second: where the first goes on may be where it goes to for another reason.
+        """
+        for _ in range(min(count, 2)):
+            again, first = at, len(self)
+            at = write(again)
+        if count <= 2 or at == again:
+            return at
+        model = self.lines(first)
+        self.words.frombytes(_copies(model, (first, again, at), count - 2).tobytes())
+        return at + len(model) * (count - 2)
 
     def _loop(self, pattern: Quantified, then: int, *, hidden: bool) -> int:
         split = self.add(SPLIT)
         body = self._iteration(pattern, split, then, hidden=hidden)
-        self.lines[split][I_A : I_B + 1] = (then, body) if pattern.reluctant else (body, then)
+        ways = (then, body) if pattern.reluctant else (body, then)
+        self.words[split * I_WORDS + I_A], self.words[split * I_WORDS + I_B] = ways
         return split
 
     def _optional(self, pattern: Quantified, again: int, then: int, *, hidden: bool) -> int:
@@ -191,35 +229,126 @@ def needed_labels(pattern: RowPattern) -> frozenset[str]:
             return needed_labels(item) if low else frozenset()
 
 
-def _reached(rows: npt.NDArray[np.int64], starts: set[int]) -> tuple[set[int], bool]:
-    """Return the instructions that map the next row, and whether a match may be complete before it."""
-    found, complete = set(), False
-    seen, todo = set(starts), list(starts)
-    while todo:
-        at = todo.pop()
-        op, a, b, _ = rows[at].tolist()
-        follow: tuple[int, ...] = ()
-        if op == ROW:
-            found.add(at)
-        elif op == ACCEPT:
-            complete = True
-        elif op == MARK:
-            follow = (b,)
-        elif op in (FIRST, END):
-            follow = (a,)
-        else:
-            follow = (a, b)
-        todo += [each for each in follow if each not in seen]
-        seen |= set(follow)
-    return found, complete
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """With which labels a match can begin.
+
+    Attributes:
+        firsts: those that its first row can have.
+        seconds: those that its second row can have.
+        nullable: whether it may have no row.
+        short: whether it may have one row only.
+    """
+
+    firsts: frozenset[str] = frozenset()
+    seconds: frozenset[str] = frozenset()
+    nullable: bool = True
+    short: bool = False
+
+    def then(self, other: Beginning) -> Beginning:
+        """Return how this begins with another after it."""
+        return Beginning(
+            self.firsts | (other.firsts if self.nullable else frozenset()),
+            self.seconds
+            | (other.firsts if self.short else frozenset())
+            | (other.seconds if self.nullable else frozenset()),
+            self.nullable and other.nullable,
+            (self.short and other.nullable) or (self.nullable and other.short),
+        )
+
+    def either(self, other: Beginning) -> Beginning:
+        """Return how this or another begins."""
+        return Beginning(
+            self.firsts | other.firsts,
+            self.seconds | other.seconds,
+            self.nullable or other.nullable,
+            self.short or other.short,
+        )
 
 
-def _bits(rows: npt.NDArray[np.int64], mapping: set[int]) -> int:
-    """Return a bit for each label that some instructions map a row to."""
-    return int(sum(1 << label for label in {min(int(rows[each, I_A]), DEEPEST) for each in mapping}))
+def beginning(pattern: RowPattern) -> Beginning:
+    """Return how matches of a pattern can begin."""
+    match pattern:
+        case Label(name):
+            return Beginning(frozenset({name}), nullable=False, short=True)
+        case Anchor():
+            return Beginning()
+        case Concat(items):
+            return reduce(Beginning.then, map(beginning, items), Beginning())
+        case Alternation(items):
+            return reduce(Beginning.either, map(beginning, items))
+        case Permute(items):
+            parts = list(map(beginning, items))
+            pairs = [one.then(other) for one, other in permutations(parts, 2)]
+            every = reduce(Beginning.then, parts, Beginning())
+            return replace(reduce(Beginning.either, pairs, every), nullable=every.nullable, short=every.short)
+        case Excluded(item):
+            return beginning(item)
+        case Quantified(item, low, high):
+            once = beginning(item)
+            twice = once if high == 1 else once.then(once)
+            short = once.short and (low <= 1 or once.nullable)
+            return replace(once.either(twice), nullable=low == 0 or once.nullable, short=short)
 
 
-def _renumbered(rows: npt.NDArray[np.int64], start: int) -> npt.NDArray[np.int64]:
+def size(pattern: RowPattern) -> int:
+    """Return how many instructions a pattern has when it is written out."""
+    match pattern:
+        case Label() | Anchor():
+            return 1
+        case Concat(items):
+            return sum(map(size, items))
+        case Alternation(items):
+            return sum(map(size, items)) + len(items) - 1
+        case Permute(items):
+            each, count = sum(map(size, items)), len(items)
+            if all(map(_has_one_way, items)):
+                return (each << (count - 1)) + sum(comb(count, n) * (n - 1) for n in range(1, count + 1))
+            return factorial(count) * (each + 1) - 1
+        case Excluded(item):
+            return size(item)
+        case Quantified(item, low, high):
+            once = size(item)
+            option = once + (3 if is_nullable(item) else 1)
+            return low * once + option * (1 if high is None else high - low)
+
+
+def _has_one_way(pattern: RowPattern) -> bool:
+    """Whether some rows can be mapped to a pattern in one way at most, and only so many rows."""
+    match pattern:
+        case Label() | Anchor():
+            return True
+        case Concat(items):
+            return all(map(_has_one_way, items))
+        case Excluded(item):
+            return _has_one_way(item)
+    return False
+
+
+def _bits(names: Iterable[str], numbers: dict[str, int]) -> int:
+    """Return a bit for each of some labels."""
+    return sum(1 << number for number in {min(numbers[each], DEEPEST) for each in names})
+
+
+def _copies(model: Lines, places: tuple[int, int, int], count: int) -> Lines:
+    """Return so many copies of some instructions, each going on at the one before it.
+
+    Args:
+        model: the instructions.
+        places: the first of them, where they go on, and where they begin.
+        count: how many copies.
+    """
+    first, again, start = places
+    lines = np.tile(model, (count, 1, 1))
+    moved = len(model) * np.arange(1, count + 1)[:, None]
+    for word, ops in TARGETS:
+        target, jumps = lines[:, :, word], np.isin(model[:, I_OP], ops)
+        inside, on = jumps & (model[:, word] >= first), jumps & (model[:, word] == again)
+        lines[:, :, word] = np.where(inside, target + moved, np.where(on, start + moved - len(model), target))
+    return lines
+
+
+def _renumbered(rows: Lines, start: int) -> Lines:
     """Return the instructions with the first one in the first place: they were written backwards."""
     last = len(rows) - 1
     order = np.arange(last, -1, -1)
@@ -227,7 +356,7 @@ def _renumbered(rows: npt.NDArray[np.int64], start: int) -> npt.NDArray[np.int64
     place = np.empty_like(order)
     place[order] = np.arange(len(rows))
     moved = rows[order]
-    for word, ops in ((I_A, (SPLIT, FIRST, END, CHECK)), (I_B, (ROW, SPLIT, MARK, CHECK))):
+    for word, ops in TARGETS:
         where = np.isin(moved[:, I_OP], ops)
         moved[where, word] = place[moved[where, word]]
     return moved
