@@ -123,3 +123,14 @@ def sum_faults(high: int, low: int) -> bool:
 def sum_value(high: int, low: int) -> int:
     """Return an exact sum that fits."""
     return (high + (low >> 32)) * HALF + (low & (HALF - 1))
+
+
+# ---- hashes
+
+
+def mixed(x: int, factor: int) -> int:
+    """Return a number of 64 bits that looks as if drawn by lot, the same for the same number and factor."""
+    z = (x + 1) * factor
+    z = (z + (z >> 29)) * -4658895280553007687
+    z = (z + (z >> 32)) * -7723592293110705685
+    return z + (z >> 31)

@@ -16,6 +16,7 @@ from cerise.lang.sase_exprs import whole_number
 from cerise.pattern.expr import Attr
 from cerise.pattern.rows import CLASSIFIER, MatchNumber, MatchStatus, Nav, RowAgg
 
+FURTHEST = 2**31 - 1  # rows that FIRST, LAST, PREV and NEXT may move
 LOGICAL, PHYSICAL = ("first", "last"), ("prev", "next")
 AGGREGATES = {
     "any_value": "any_value", "arbitrary": "any_value", "array_agg": "array_agg", "avg": "avg",
@@ -214,7 +215,7 @@ def _arguments(function: Function, node: Node, place: Place, *, default: int) ->
     if len(function.args) == 1:
         return operand, default
     offset = function.args[1]
-    if not (isinstance(offset, exp.Literal) and not offset.is_string and offset.this.isdigit()):
+    if not (isinstance(offset, exp.Literal) and not offset.is_string and offset.this.isdecimal()):
         hint = f"write a number: {title}(A.x, 1)"
         if isinstance(offset, exp.Neg):
             hint = "it is not negative: " + {"prev": "use NEXT", "next": "use PREV"}.get(
@@ -223,7 +224,13 @@ def _arguments(function: Function, node: Node, place: Place, *, default: int) ->
         raise BindError(
             f"how many rows {title} moves is a constant", span=place.rows.span(offset) or span, hint=hint
         )
-    return operand, whole_number(offset.this, place.rows.span(offset) or span)
+    rows = whole_number(offset.this, place.rows.span(offset) or span)
+    if rows > FURTHEST:
+        raise BindError(
+            f"{title} moves more than {FURTHEST:,} rows", span=place.rows.span(offset) or span,
+            hint="no partition has as many rows: give a smaller number",
+        )  # fmt: skip
+    return operand, rows
 
 
 def _operand(nodes: Sequence[Node], title: str, call: Node, place: Place) -> tuple[str, str | None]:

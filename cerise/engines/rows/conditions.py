@@ -53,6 +53,8 @@ from cerise.pattern.rows import (
 )
 from cerise.pattern.show import show_expr
 
+FEW = 8  # rows of a set on which the future of a search depends are kept each; of more, a hash
+FACTORS = 2862933555777941757, 3202034522624059733
 HEAD = """\
 def count_fault(cols) -> None:
     store(cols + 16, load(cols + 16) + 1)
@@ -176,6 +178,7 @@ def _update(number: int, bound: BoundRows, found: Conditions, folds: dict[str, F
     for members, register in found.sets.items():
         if label in members:
             count = writer.name(f"load({words('r', register)})")
+            _hash_history(register, count, found, writer)
             writer.line(f"store({place(register, count)}, e)")
             writer.line(f"store({words('r', register)}, {count} + 1)")
     scope = Scope(bound, found, label, folds=folds)
@@ -208,7 +211,30 @@ def _take_places(rest: dict[str, list[Expr]], bound: BoundRows, found: Condition
             found.classes |= isinstance(each, Nav) and each.column == CLASSIFIER
             found.from_start |= _depends_on_start(each)
             found.numbered |= isinstance(each, MatchNumber)
-    found.keys += [(kind, register, n) for (kind, register), most in ends.items() for n in range(most + 1)]
+    for (kind, register), most in ends.items():
+        if most < FEW:
+            found.keys += [(kind, register, n) for n in range(most + 1)]
+        else:
+            found.histories[kind, register] = most + 1, found.registers
+            found.keys += [(REGISTER, found.registers + i, 0) for i in range(len(FACTORS))]
+            found.registers += len(FACTORS)
+
+
+def _hash_history(register: int, count: str, found: Conditions, writer: Writer) -> None:
+    """Take a row into the hashes of the first or last rows of a set.
+
+    The rows of a set ascend, so a sum of numbers that stand for them tells which they are; it has 128 bits.
+    """
+    for kind in (FROM_END, FROM_START):
+        most, first = found.histories.get((kind, register), (0, 0))
+        for i, factor in enumerate(FACTORS if most else ()):
+            at, gone = words("r", first + i), f"load({place(register, f'{count} - {most}')})"
+            added = writer.name(f"load({at}) + mixed(e, {factor})")
+            with writer.block(f"if {count} < {most}:"):
+                writer.line(f"store({at}, {added})")
+            if kind == FROM_END:
+                with writer.block(f"if {count} >= {most}:"):
+                    writer.line(f"store({at}, {added} - mixed({gone}, {factor}))")
 
 
 def _depends_on_start(each: Atom) -> bool:

@@ -44,6 +44,8 @@ class Conditions:
         sets: the sets of labels whose rows are kept, with the register of their number.
         registers: how many registers there are.
         keys: on what the future of a search depends.
+        histories: for an end and the register of a set, of how many rows from that end the future depends,
+            where these are many, and the first of the registers that keep a hash of them.
         derived: columns to be computed first.
         literal_only: the columns of strings that are only ever asked to equal strings of the conditions.
         classes: whether conditions ask for labels of earlier rows.
@@ -59,6 +61,7 @@ class Conditions:
     sets: dict[Members, int] = field(default_factory=dict)
     registers: int = 0
     keys: list[tuple[int, int, int]] = field(default_factory=list)
+    histories: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     derived: list[Derived] = field(default_factory=list)
     literal_only: frozenset[str] = frozenset()
     classes: bool = False
