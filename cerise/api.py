@@ -13,6 +13,7 @@ from cerise.engines import nfa
 from cerise.engines.base import Options, Report
 from cerise.engines.choose import choose, reasons
 from cerise.engines.nfa.compressed import Compressed
+from cerise.engines.progress import drawn
 from cerise.engines.rows.run import explained as explained_rows
 from cerise.engines.rows.run import run_rows
 from cerise.engines.run import absent_types, run_several
@@ -104,8 +105,8 @@ def find(
 def _matched(given: GivenRows, *, noted: bool) -> Found:
     if isinstance(given.events, pa.Table):
         report = Report()
-        with memory_bounds():
-            matches = run_rows(given.bound, given.events, given.options, report)
+        with memory_bounds(), drawn("matching") as progress:
+            matches = run_rows(given.bound, given.events, given.options, report, progress)
         return Found(matches, report if noted else None)
     from cerise.spark import rows
 

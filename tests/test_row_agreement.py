@@ -34,6 +34,7 @@ PATIENT = 20_000  # candidates of the reference for one start row
 BUDGET = 20_000  # steps of one search
 SMALL: tuple[tuple[Any, str, int], ...] = (  # rooms have no room, and few rows are many
     (engine, "PATIENCE", 0),
+    (engine, "PAUSE", 3),
     (engine, "STACK", 1),
     (engine, "MEMORY", 2),
     (engine, "MATCHES_AT_ONCE", 1),

@@ -16,7 +16,7 @@ import typer
 from cerise import api
 from cerise.cli import output as out
 from cerise.cli.inputs import Source, is_untyped
-from cerise.cli.terminal import working
+from cerise.cli.terminal import progressing, working
 from cerise.engines.base import Options
 from cerise.engines.rows.run import explained, run_rows
 from cerise.errors import BindError, CeriseError, ParseError, UnsupportedError, did_you_mean
@@ -119,8 +119,8 @@ class Desk:
             bound, table = self._here(text)
         except _NeedsSpark:
             return self._on_spark(text)
-        with working("matching"):
-            return run_rows(bound, table, self.options)
+        with progressing("matching") as progress:
+            return run_rows(bound, table, self.options, progress=progress)
 
     def explain(self, text: str) -> str:
         """Say how a statement would be run."""

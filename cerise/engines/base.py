@@ -23,7 +23,8 @@ class Options:
     Args:
         engine: the engine's name; None lets Cerise choose.
         max_runs: how many runs may be alive at once before the query is given up with an error.
-        max_steps: how many steps the search for one row match may take before it is given up with an error.
+        max_steps: how many steps the search for one row match may take before it is given up with an error;
+            all searches together may take twice as many, and 10,000 more for each row they started from.
         partitions: into how many parts, each a Spark task, the events are cut; None lets Cerise choose.
         threads: how many threads match a table in this process; None lets Cerise choose.
         strict: whether a warning about the query is an error.

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from cerise.engines.reference.rows_values import Columns, Scope, read_columns, value_of
+from cerise.engines.rows.budget import Steps, Watch
 from cerise.engines.rows.matches import Ints, RowMatches, unmatched_rows
 from cerise.engines.rows.prepare import partitions
 from cerise.errors import DataError, UnsupportedError
@@ -38,8 +39,10 @@ from cerise.pattern.rows import (
 )
 from cerise.pattern.values import Fault
 
+NO_LIMIT = 1 << 62  # steps
 Mapped = tuple[tuple[str, bool], ...]  # of each row of a candidate: its label, and whether it is excluded
 DEEPEST = 20_000  # Python frames
+PER_PART, PER_TEST, PER_ROW = 20, 100, 20  # steps of a part of the pattern, of a test, of each row it sees
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +86,19 @@ def _or_null(atom: Atom, scope: Scope) -> object:
         return None
 
 
-def find_rows(bound: BoundRows, table: pa.Table) -> list[RowMatch]:
+def find_rows(bound: BoundRows, table: pa.Table, steps: Steps | None = None) -> list[RowMatch]:
     """Return the matches in a prepared table (`engines.rows.prepare`), partition after partition.
+
+    Args:
+        bound: the clause.
+        table: the rows.
+        steps: counts the steps; without it they have no limit.
 
     Raises:
         DataError: where AFTER MATCH SKIP has no row to go to (M40).
+        PlanError: where it takes too many steps.
     """
+    steps = steps or Steps(NO_LIMIT, Watch())
     columns = read_columns(bound, table)
     tests = {
         each.label: Test(
@@ -99,18 +109,22 @@ def find_rows(bound: BoundRows, table: pa.Table) -> list[RowMatch]:
     }
     offsets = partitions(bound, table).tolist()
     with _deep():
-        return [
-            match for low, high in pairwise(offsets) for match in _scan(bound, columns, tests, (low, high))
+        found = [
+            match
+            for low, high in pairwise(offsets)
+            for match in _scan(bound, columns, tests, (low, high), steps)
         ]
+    steps.watch.walked(len(table) - steps.walked)
+    return found
 
 
 def _scan(
-    bound: BoundRows, columns: Columns, tests: dict[str, Test], partition: tuple[int, int]
+    bound: BoundRows, columns: Columns, tests: dict[str, Test], partition: tuple[int, int], steps: Steps
 ) -> Iterator[RowMatch]:
     """Yield the matches of a partition: from each start the most preferred one, then skip (M5–M8)."""
     start, number = partition[0], 1
     while start < partition[1]:
-        search = Search(bound, columns, tests, partition, start, number)
+        search = Search(bound, columns, tests, partition, start, number, steps)
         match = search.match()
         if match is None:
             start += 1
@@ -155,6 +169,7 @@ class Search:
         partition: its first row, and the row after its last.
         start: the row that a match begins with.
         number: the MATCH_NUMBER() that it would have.
+        steps: counts the steps.
         expired: the first candidate met that lacks a row because its window, or the partition, was over.
     """
 
@@ -164,6 +179,7 @@ class Search:
     partition: tuple[int, int]
     start: int
     number: int
+    steps: Steps
     expired: Mapped = ()
 
     def match(self) -> RowMatch | None:
@@ -182,6 +198,7 @@ class Search:
 
     def candidates(self, pattern: RowPattern, mapped: Mapped, *, hidden: bool) -> Iterator[Mapped]:
         """Yield each way in which a pattern can follow the rows mapped so far, the most preferred first."""
+        self.steps.take(PER_PART, self.start, len(mapped))
         match pattern:
             case Label(name):
                 yield from self._one_row(name, mapped, hidden=hidden)
@@ -235,6 +252,7 @@ class Search:
             self.expired = self.expired or mapped
             return
         longer = (*mapped, (label, hidden))
+        self.steps.take(PER_TEST + PER_ROW * len(longer), self.start, len(longer))
         if label not in self.tests or self.tests[label].holds(self._scope(longer)):
             yield longer
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cerise.engines.rows.budget import Watch
 from cerise.engines.rows.matches import Ints
 
 X = TypeVar("X")
@@ -27,10 +28,17 @@ WORTH_SHARING = 100_000  # rows
 
 @dataclass(frozen=True, slots=True)
 class Crew:
-    """So many threads; without a pool everything is done where it is asked for."""
+    """So many threads; without a pool everything is done where it is asked for.
+
+    Attributes:
+        count: how many threads.
+        pool: the threads.
+        watch: sees how far their searches are.
+    """
 
     count: int = 1
     pool: ThreadPoolExecutor | None = None
+    watch: Watch = field(default_factory=Watch)
 
     def each(self, function: Callable[[X], Y], items: Iterable[X]) -> list[Y]:
         """Return what a function gives for each of some items, in their order."""
@@ -46,13 +54,18 @@ ALONE = Crew()
 
 
 @contextmanager
-def crew_of(count: int) -> Iterator[Crew]:
-    """Hire so many threads for a while."""
+def crew_of(count: int, watch: Watch | None = None) -> Iterator[Crew]:
+    """Hire so many threads for a while; where one fails, or the user interrupts, all stop."""
+    watch = watch or Watch()
     if count == 1:
-        yield ALONE
+        yield Crew(watch=watch)
         return
     with ThreadPoolExecutor(count) as pool:
-        yield Crew(count, pool)
+        try:
+            yield Crew(count, pool, watch)
+        except BaseException:
+            watch.stopped = True
+            raise
 
 
 def blocks(rows: int) -> list[tuple[int, int]]:

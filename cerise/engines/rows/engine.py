@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from cerise.engines.rows import layout as at
+from cerise.engines.rows.budget import Steps, Watch, too_many_ways
 from cerise.engines.rows.conditions import parted, write_conditions
 from cerise.engines.rows.ground import Ground
 from cerise.engines.rows.instructions import Code, compile_pattern
@@ -17,11 +18,13 @@ from cerise.engines.rows.judging import judged
 from cerise.engines.rows.matches import Ints, RowMatches
 from cerise.engines.rows.ordering import Ordered
 from cerise.engines.rows.scope import Conditions, Unfit
-from cerise.errors import DataError, PlanError
+from cerise.errors import DataError
 from cerise.pattern.rows import BoundRows, Extent, SkipTo
 
 PATIENCE = 128  # steps after which it is remembered what has failed
-MOST_REMEMBERED = 1 << 24
+PAUSE = 1 << 17  # steps after which a search returns, so that it can be interrupted
+REMEMBERED, FEW_KEYS = 3, 4  # further steps that it counts as to remember a place, and one for so many keys
+MOST_REMEMBERED = 1 << 28  # bytes
 MATCHES_AT_ONCE, LABELS_AT_ONCE = 1 << 16, 1 << 20
 STACK, MEMORY = 1 << 8, 1 << 10  # how many entries they have at first
 MOST_LABELS = 62
@@ -117,9 +120,11 @@ def ground_of(program: Program, table: pa.Table, offsets: Ints) -> Ground:
     return Ground.of(program, Ordered(table, None, offsets, {}), masks)
 
 
-def search(ground: Ground, part: tuple[int, int], budget: int) -> Iterator[RowMatches]:
+def search(
+    ground: Ground, part: tuple[int, int], budget: int, watch: Watch | None = None
+) -> Iterator[RowMatches]:
     """Yield the matches that start in a part of some rows, some at a time."""
-    return Search(ground, part, budget).matches()
+    return Search(ground, part, budget, watch).matches()
 
 
 class Search:
@@ -127,7 +132,9 @@ class Search:
 
     INPUT = "the ordered input"
 
-    def __init__(self, ground: Ground, part: tuple[int, int], budget: int) -> None:
+    def __init__(
+        self, ground: Ground, part: tuple[int, int], budget: int, watch: Watch | None = None
+    ) -> None:
         from cerise.kernels import formulas  # this brings numba
 
         self.program = ground.program
@@ -154,11 +161,12 @@ class Search:
             at.T_OUT: np.zeros((MATCHES_AT_ONCE, at.O_WORDS), np.int64),
             at.T_OUT_LABELS: np.zeros(LABELS_AT_ONCE, np.int64),
         }
+        self.steps = Steps(budget, watch or Watch())
         self.filled = -1  # the row of the last search for which there was no room in the memory
         self.classes = np.zeros(longest + 1 if conditions.classes else 1, np.int64)
         self.g[at.G_START], self.g[at.G_STOP] = part
         self.g[at.G_PARTITION], self.g[at.G_PARTITIONS] = partitions
-        self._tell(longest, budget)
+        self._tell(longest)
 
     def _stack(self, size: int) -> Ints:
         return np.zeros((size, at.S_REGISTERS + self.program.conditions.registers), np.int64)
@@ -166,7 +174,7 @@ class Search:
     def _memory(self, size: int) -> Ints:
         return np.zeros((size, at.R_KEYS + len(self.program.conditions.keys)), np.int64)
 
-    def _tell(self, longest: int, budget: int) -> None:
+    def _tell(self, longest: int) -> None:
         g, cols = self.g, self.cols
         conditions, code, bound = self.program.conditions, self.program.code, self.program.bound
         self._place_tables()
@@ -183,10 +191,10 @@ class Search:
         g[at.G_TIMEOUTS] = bound.within is not None and bound.within.timeouts
         g[at.G_SECOND] = at.ANYTHING if g[at.G_TIMEOUTS] else code.second
         g[at.G_NO_TIME] = self.ground.no_time
-        g[at.G_BUDGET], g[at.G_KEYS] = budget, len(conditions.keys)
-        g[at.G_PATIENCE] = budget if conditions.classes else PATIENCE
+        g[at.G_KEYS], g[at.G_HEAVY] = len(conditions.keys), REMEMBERED + len(conditions.keys) // FEW_KEYS
+        g[at.G_ALARM], g[at.G_PATIENCE] = PATIENCE, at.NEVER if conditions.classes else PATIENCE
         g[at.G_SHARES] = not (conditions.numbered or conditions.from_start or g[at.G_TIMEOUTS])
-        g[at.G_ROW], g[at.G_EPOCH] = -1, 1
+        g[at.G_ROW], g[at.G_EPOCH], g[at.G_DEPTH] = -1, 1, -1
 
     def _place_tables(self) -> None:
         for word, table in self.tables.items():
@@ -203,7 +211,7 @@ class Search:
     def found(self, go_on: Callable[[], int]) -> Iterator[RowMatches]:
         """Yield what is found as a search goes on, until it is done; it says why it stops."""
         while True:
-            why = go_on()
+            why = self._paced(go_on)
             if why in (at.DONE, at.FULL):
                 if self.g[at.G_MATCHES]:
                     yield self.taken()
@@ -211,9 +219,25 @@ class Search:
                     self.tables[at.T_OUT_LABELS] = np.zeros(2 * len(self.tables[at.T_OUT_LABELS]), np.int64)
                 if why == at.DONE:
                     return
+            elif why == at.PAUSED:
+                continue
             else:
                 self._mend(why)
             self._place_tables()
+
+    def _paced(self, go_on: Callable[[], int]) -> int:
+        """Let a search go on for a while, and count its steps."""
+        g, pause = self.g, min(PAUSE, self.steps.most)
+        g[at.G_LEFT] = g[at.G_UNTIL] = pause
+        why = go_on()
+        if why == at.DONE:
+            self.steps.watch.walked(int(g[at.G_WALKED]) - self.steps.walked)
+            return why
+        if g[at.G_STEPS] > self.steps.most:
+            raise too_many_ways(self.steps.most, int(g[at.G_ROW]), self.INPUT)
+        ahead = max(0, int(g[at.G_AT] - g[at.G_ROW])) if why == at.PAUSED else 0
+        self.steps.take(pause - int(g[at.G_LEFT]), int(g[at.G_WALKED]), ahead)
+        return why
 
     def taken(self) -> RowMatches:
         """Return the matches that were found since the last ones were taken."""
@@ -237,17 +261,15 @@ class Search:
         """Make room, or say what is wrong."""
         bound, row = self.program.bound, int(self.g[at.G_ROW])
         if why == at.DEEP:
-            self.tables[at.T_STACK] = self._stack(2 * len(self.tables[at.T_STACK]))
+            known = self.tables[at.T_STACK]
+            self.tables[at.T_STACK] = self._stack(2 * len(known))
+            self.tables[at.T_STACK][: len(known)] = known
         elif why == at.FORGETFUL and row != self.filled:
             self.filled = row  # by earlier searches, it may be: all is forgotten now
-        elif why == at.FORGETFUL and len(self.tables[at.T_MEMORY]) < MOST_REMEMBERED:
+            self.g[at.G_DEPTH] = -1  # it begins anew
+        elif why == at.FORGETFUL and 4 * self.tables[at.T_MEMORY].nbytes <= MOST_REMEMBERED:
             self.tables[at.T_MEMORY] = self._memory(4 * len(self.tables[at.T_MEMORY]))
-        elif why in (at.SPENT, at.FORGETFUL):
-            raise PlanError(
-                f"the search for one match took more than {int(self.g[at.G_BUDGET]):,} steps, at row {row}"
-                f" of {self.INPUT}: the pattern can be matched in too many ways",
-                hint="make it less ambiguous, add WITHIN, or raise Options(max_steps=…)",
-            )
+            self.g[at.G_DEPTH] = -1
         elif why == at.UNMAPPED:
             raise unmapped(bound.skip.name)
         elif why == at.ENDLESS:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from cerise.engines.base import Options, Report
 from cerise.engines.reference import rows as reference
+from cerise.engines.rows.budget import Progress, Steps, Watch
 from cerise.engines.rows.chain import Candidates, Searched, chained
 from cerise.engines.rows.conditions import parted
 from cerise.engines.rows.crew import ALONE, Crew, crew_of
@@ -117,7 +118,13 @@ def _shown_order(order: Order) -> str:
     return order.column + (" descending" if order.descending else "")
 
 
-def run_rows(bound: BoundRows, table: pa.Table, options: Options, report: Report | None = None) -> pa.Table:
+def run_rows(
+    bound: BoundRows,
+    table: pa.Table,
+    options: Options,
+    report: Report | None = None,
+    progress: Progress | None = None,
+) -> pa.Table:
     """Return the result of a clause over a table.
 
     Args:
@@ -125,15 +132,17 @@ def run_rows(bound: BoundRows, table: pa.Table, options: Options, report: Report
         table: its rows.
         options: how to run it.
         report: what is done is counted there.
+        progress: told how many rows, of how many, have been searched from.
     """
     report = Report() if report is None else report
     report.events += len(table)
     begun = time.perf_counter()
     if chosen(bound, options)[0] == "reference":
-        found = _by_reference(bound, table, options)
+        found = _by_reference(bound, table, options, progress)
     else:
-        with crew_of(_threads(len(table), options)) as crew:
+        with crew_of(_threads(len(table), options), Watch(tell=progress)) as crew:
             rows, ground = _laid_out(bound, table, crew)
+            crew.watch.total = len(ground)
             parts = [each for some in _found(ground, rows, crew, options) for each in some]
         found = [_Shown.of(joined([]), shown(bound, rows, joined([]))), *parts]
     report.matches += sum(each.matches for each in found)
@@ -196,33 +205,40 @@ def _found(ground: Ground, rows: Ordered, crew: Crew, options: Options) -> Itera
         return [_Shown.of(each, shown(bound, rows, each)) for each in matches]
 
     def searched(part: Stretch) -> tuple[Searched, tuple[RowMatches, Candidates]]:
-        search = Searched(ground, part, options.max_steps)
+        search = Searched(ground, part, options.max_steps, crew.watch)
         return search, search.candidates()
 
     if len(cut := _slices(ground, crew, options)) > 1:
         return crew.each(to_tables, chained(crew.each(searched, cut)))
     parts = _parts(bound, rows.offsets, crew.count)
-    return crew.each(lambda part: to_tables(_searched(ground, part, options)), parts)
+    return crew.each(lambda part: to_tables(_searched(ground, part, options, crew.watch)), parts)
 
 
-def _by_reference(bound: BoundRows, table: pa.Table, options: Options) -> list[_Shown]:
+def _by_reference(
+    bound: BoundRows, table: pa.Table, options: Options, progress: Progress | None
+) -> list[_Shown]:
     prepared = prepare(bound, table)
-    offsets = partitions(bound, prepared)
-    found = [joined([]), *found_in(bound, prepared, offsets, options)]
+    offsets, watch = partitions(bound, prepared), Watch(len(prepared), progress)
+    found = [joined([]), *found_in(bound, prepared, offsets, options, watch)]
     return [_Shown.of(each, to_table(bound, prepared, offsets, each)) for each in found]
 
 
-def found_in(bound: BoundRows, prepared: pa.Table, offsets: Ints, options: Options) -> Iterator[RowMatches]:
+def found_in(
+    bound: BoundRows, prepared: pa.Table, offsets: Ints, options: Options, watch: Watch | None = None
+) -> Iterator[RowMatches]:
     """Yield the matches in a prepared table, some at a time, by the engine that can."""
     if chosen(bound, options)[0] == "reference":
-        yield reference.to_matches(bound, reference.find_rows(bound, prepared), offsets)
+        steps = Steps(options.max_steps, watch or Watch())
+        yield reference.to_matches(bound, reference.find_rows(bound, prepared, steps), offsets)
     else:
         ground = ground_of(compile_rows(bound), prepared, offsets)
-        yield from _searched(ground, (0, len(ground)), options)
+        yield from _searched(ground, (0, len(ground)), options, watch)
 
 
-def _searched(ground: Ground, part: tuple[int, int], options: Options) -> Iterator[RowMatches]:
-    found = search(ground, part, options.max_steps)
+def _searched(
+    ground: Ground, part: tuple[int, int], options: Options, watch: Watch | None = None
+) -> Iterator[RowMatches]:
+    found = search(ground, part, options.max_steps, watch)
     if ground.program.bound.show is not Show.UNMATCHED:
         return found
     low, high = part

@@ -11,10 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.engines.rows import layout as at
+from cerise.engines.rows.budget import Watch
 from cerise.engines.rows.engine import Search
 from cerise.engines.rows.ground import Ground
 from cerise.engines.rows.matches import Bools, Ints, RowMatches, joined
-from cerise.errors import CeriseError
+from cerise.errors import CeriseError, PlanError
 from cerise.events import raw_column
 from cerise.kinds import canonical, kind_of
 from cerise.pattern.rows import BoundRows, SkipTo
@@ -111,8 +112,8 @@ class SliceSearch(Search):
 
     INPUT = "a slice of the ordered input"
 
-    def __init__(self, ground: Ground, stretch: Stretch, budget: int) -> None:
-        super().__init__(ground, (stretch.low, stretch.high), budget)
+    def __init__(self, ground: Ground, stretch: Stretch, budget: int, watch: Watch | None = None) -> None:
+        super().__init__(ground, (stretch.low, stretch.high), budget, watch)
         self.low = stretch.low
 
     def starting_in(self, opens: Bools) -> Iterator[RowMatches]:
@@ -137,17 +138,20 @@ class SliceSearch(Search):
             try:
                 yield from self._begun(known, entries)
                 return
-            except CeriseError:
+            except CeriseError as error:
                 if self.g[at.G_MATCHES]:
                     yield self.taken()
                 known[self.g[at.G_ROW] - self.low] = STOPPED
+                if isinstance(error, PlanError):  # the others may take as long
+                    self.steps.taken = 0
+                    return
                 entries[E_ROOM] -= AN_ERROR
 
     def _begun(self, known: Marks, entries: Ints) -> Iterator[RowMatches]:
         from cerise.engines.rows.starts import E_NEXT, searches
 
         if self.g[at.G_ROW] >= 0:
-            self.g[at.G_ROW] = self.low + entries[E_NEXT]
+            self.g[at.G_ROW], self.g[at.G_DEPTH] = self.low + entries[E_NEXT], -1
         return self.found(lambda: searches(int(self.g.ctypes.data), self.formulas.edge, known, entries))
 
 

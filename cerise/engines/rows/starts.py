@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.rows.layout import DONE, G_LABELLED, G_LAST, G_ROW, G_START, G_STOP, T_OFFSETS
+from cerise.engines.rows.layout import (
+    DONE,
+    FORGETFUL,
+    FULL,
+    G_LABELLED,
+    G_LAST,
+    G_ROW,
+    G_START,
+    G_STOP,
+    G_WALKED,
+    PAUSED,
+    T_OFFSETS,
+)
 from cerise.engines.rows.remembering import forgets
-from cerise.engines.rows.search import enters, may_start, steps_on
+from cerise.engines.rows.search import STARTS, enters, may_start, steps_on
 from cerise.kernels.jit import Ints, Marks, get, int64, kernel, put
 
 UNKNOWN, KNOWN, STOPPED = range(3)  # of a row: not searched from, searched from, the search stopped there
@@ -31,6 +43,7 @@ def searches(m: int, edge: Any, known: Any, entries: Any) -> int:
     if get(m, G_ROW) < 0:
         enters(m, 0, high)
         put(m, G_ROW, first + entries[E_NEXT])
+    searched = 0
     while True:
         start = get(m, G_ROW)
         if start >= stop or known[start - first] != UNKNOWN:
@@ -45,13 +58,17 @@ def searches(m: int, edge: Any, known: Any, entries: Any) -> int:
         elif start >= get(m, G_LAST) or not may_start(m, start, high):
             known[start - first] = KNOWN
             put(m, G_ROW, start + 1)
+            put(m, G_WALKED, get(m, G_WALKED) + 1)
         else:
             labelled = get(m, G_LABELLED)
-            why = steps_on(m, edge, 0, high, start)
+            searched += 1
+            why = PAUSED if searched > STARTS else steps_on(m, edge, 0, high, start)
             if why != DONE:
-                forgets(m)  # what is on the way has not failed, and will be searched again
+                if why in (FULL, FORGETFUL):
+                    forgets(m)  # what is on the way has not failed, and may be searched again
                 return why
             known[start - first] = KNOWN
+            put(m, G_WALKED, get(m, G_WALKED) + get(m, G_ROW) - start)
             entries[E_ROOM] -= get(m, G_LABELLED) - labelled
 
 
