@@ -78,9 +78,7 @@ def faults(root: str, after: int = -1, until: int | None = None) -> list[Fault]:
     for number in _numbers(_names(root), ENTRY):
         if number > after and (until is None or number <= until):
             name = f"{LOG}/{number:020d}.json"
-            path = Path(root) / name
-            held = path.stat()
-            what = _fault(str(path), held.st_size, held.st_mtime_ns)
+            what = _wrong(Path(root) / name)
             found += [Fault(number, name, what)] if what is not None else []
     return sorted(found)
 
@@ -92,6 +90,16 @@ def _names(root: str) -> list[str]:
 
 def _numbers(names: Iterable[str], kind: re.Pattern[str]) -> list[int]:
     return [int(found[1]) for name in names if (found := kind.match(name)) is not None]
+
+
+def _wrong(path: Path) -> str | None:
+    try:
+        held = path.stat()
+        return _fault(str(path), held.st_size, held.st_mtime_ns)
+    except FileNotFoundError:  # a writer has tidied the log up meanwhile
+        return None
+    except OSError as error:
+        return f"cannot be read: {error}"
 
 
 @lru_cache(4096)

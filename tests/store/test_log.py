@@ -98,6 +98,17 @@ def test_entries_of_others_need_not_be_signed(table: EventTable) -> None:
     assert table.info().events == 3  # a version without actions: its writer says no more
 
 
+def test_entries_that_go_or_cannot_be_read_meanwhile(
+    table: EventTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(log, "_names", lambda _: [f"{99:020d}.json"])
+        assert log.faults(table.writing.root) == []
+    entry(table, 99).symlink_to(entry(table, 99))
+    (found,) = log.faults(table.writing.root)
+    assert found.what.startswith("cannot be read: ")
+
+
 @pytest.mark.parametrize("rows", [1, 40])
 def test_an_append_returns_when_its_entry_is_on_the_disk(
     tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch
