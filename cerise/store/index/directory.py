@@ -78,6 +78,11 @@ class Directory:
             with pa.ipc.open_stream(source) as stream:
                 tables.append(stream.read_all())
         blocks, clusters, sample = tables
+        for table in tables:
+            table.validate(full=True)
+        numbers = clusters.column("block").to_numpy()
+        if len(numbers) and not (numbers.min() >= 0 and numbers.max() < len(blocks)):
+            raise ValueError("a cluster is of a block that is not there")
         facts = json.loads(blocks.schema.metadata[b"cerise"])
         layout = Layout.from_json(facts["layout"])
         return cls(DataFile(**facts["data"]), layout, blocks.replace_schema_metadata(), clusters, sample)

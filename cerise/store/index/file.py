@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import xxhash
 
-from cerise.errors import StoreError
+from cerise.errors import CeriseError, StoreError
 from cerise.store.index.block import Block, build
 from cerise.store.index.directory import (
     VERSION,
@@ -33,6 +33,7 @@ __all__ = ["BrokenIndex", "DataFile", "IndexFile", "check", "local_path", "write
 
 MAGIC = b"CERISEIX"
 TRAILER = struct.Struct("<QQQQ8s")  # directory: offset, length, checksum; format version; magic
+UNREADABLE = (pa.ArrowException, CeriseError, KeyError, TypeError, ValueError, MemoryError, OSError)
 AGAIN = "the events are read from the data instead; index the table again to be quick"
 
 
@@ -257,4 +258,7 @@ def _read_directory(file: pa.NativeFile, path: str) -> Directory:
     found = file.read_at(length, start)
     if xxhash.xxh64_intdigest(found) != checksum:
         raise BrokenIndex(f"the directory of index file {path} is damaged", path=path)
-    return Directory.from_buffer(pa.py_buffer(found))
+    try:
+        return Directory.from_buffer(pa.py_buffer(found))
+    except UNREADABLE as error:
+        raise BrokenIndex(f"the directory of index file {path} cannot be read: {error}", path=path) from error

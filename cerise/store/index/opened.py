@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from cerise.events import Ints
+from cerise.store.index.bounds import check_places, check_words
 from cerise.store.index.file import check
 from cerise.store.index.remote import Brought
 from cerise.store.index.synopsis import Synopsis
@@ -104,6 +105,7 @@ class OpenFiles:
         numbers, files = numbers[fresh], files[fresh]
         get = self._synopsis.cluster if what == "clusters" else self._synopsis.group
         offsets, lengths = (get(name)[numbers] for name in names[:2])
+        check_places(self._synopsis, files, offsets, lengths)
         for number in np.unique(files).tolist():
             held.files[number].bring(offsets[files == number], lengths[files == number])
         checksums = table.column(names[2]).take(pa.array(numbers)).to_pylist()
@@ -114,5 +116,15 @@ class OpenFiles:
         ):
             data = memoryview(held.files[file].data)[offset : offset + length]
             check(data, checksum, self._synopsis.files[file].path, block)
+        if what == "groups":
+            for file, offset, length, words in zip(
+                files.tolist(),
+                offsets.tolist(),
+                lengths.tolist(),
+                get(f"words{attribute}")[numbers],
+                strict=True,
+            ):
+                data = memoryview(held.files[file].data)[offset : offset + length]
+                check_words(data, int(words), self._synopsis.files[file].path)
         checked[numbers] = held.tickets[files]
         return int(lengths.sum())

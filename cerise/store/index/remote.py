@@ -31,7 +31,10 @@ class Brought:
     def __init__(self, filesystem: pafs.FileSystem, path: str, size: int, ticket: int) -> None:
         self.path, self.size, self.ticket = path, size, ticket
         self._filesystem = filesystem
-        self._room = np.empty(max(size, 8), np.uint8)  # pages of it are there once they are written
+        try:
+            self._room = np.empty(max(size, 8), np.uint8)  # pages of it are there once they are written
+        except (MemoryError, ValueError) as error:
+            raise self._broken(f"cannot have {size} bytes") from error
         self.data = pa.py_buffer(self._room)
         self._read: set[tuple[int, int]] = set()  # offset and length of the parts that are here
         self._lock = threading.Lock()

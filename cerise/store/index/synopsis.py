@@ -20,7 +20,7 @@ import xxhash
 from cerise.errors import StoreError
 from cerise.events import Ints
 from cerise.store.index.directory import VERSION, DataFile, block_schema, cluster_schema
-from cerise.store.index.file import BrokenIndex, IndexFile
+from cerise.store.index.file import UNREADABLE, BrokenIndex, IndexFile
 from cerise.store.index.layout import Layout
 from cerise.store.index.sample import sample_schema
 
@@ -195,19 +195,38 @@ class Synopsis:
             BrokenIndex: it is damaged or of another format.
         """
         data = source if isinstance(source, pa.Buffer) else source.read_buffer()
-        parts = pa.BufferReader(_checked(data))
+        held = _checked(data)
+        try:
+            return cls._read(held)
+        except UNREADABLE as error:
+            raise BrokenIndex(f"the synopsis cannot be read: {error}") from error
+
+    @classmethod
+    def _read(cls, held: pa.Buffer) -> Synopsis:
+        parts = pa.BufferReader(held)
         parts.seek(len(MAGIC))
         tables = []
         for _ in range(5):
             with pa.ipc.open_stream(parts) as stream:
                 tables.append(stream.read_all())
         files, groups, clusters, types, sample = tables
+        for table in (files, types, sample):  # of the others no column is read by lengths that it tells
+            table.validate(full=True)
+        _check_numbers(clusters, "group", len(groups))
+        _check_numbers(groups, "file", len(files))
         layout = Layout.from_json(json.loads(files.schema.metadata[b"cerise"])["layout"])
         last = sample.num_columns - 1
         return cls(
             layout, files.replace_schema_metadata(), groups, clusters, types.column(0).combine_chunks(),
             sample.remove_column(last), np.asarray(sample.column(last).combine_chunks(), np.int64),
         )  # fmt: skip
+
+
+def _check_numbers(table: pa.Table, name: str, count: int) -> None:
+    table.validate()
+    numbers = np.asarray(table.column(name).combine_chunks())
+    if len(numbers) and not (numbers.min() >= 0 and numbers.max() < count):
+        raise ValueError(f"a {name} is not there")
 
 
 def _checked(data: pa.Buffer) -> pa.Buffer:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from cerise.events import Ints
 from cerise.kinds import Kind, restore_as
+from cerise.store.index.bounds import check_clusters, check_codes
 from cerise.store.index.codes import decode, in_dictionary
 from cerise.store.index.opened import Held, OpenFiles
 from cerise.store.index.parts import Parts, parts_of
@@ -64,7 +65,9 @@ class Values:
     @cached_property
     def _parts(self) -> Parts:
         """Where the parts of all clusters lie."""
-        return parts_of(self.facts(np.arange(len(self._synopsis.clusters))), self._layout)
+        found = parts_of(self.facts(np.arange(len(self._synopsis.clusters))), self._layout)
+        check_clusters(self._synopsis, found)
+        return found
 
     def parts(self, clusters: Ints) -> Parts:
         """Return where the parts of some clusters lie."""
@@ -159,6 +162,9 @@ class Values:
     def _words(self, i: int, codes: Ints, valid: Marks, groups: Ints) -> pa.Array:
         type_ = self._layout.type_of(self._layout.attributes[i])
         sizes = self._synopsis.group(f"words.{i}")[groups]
+        codes, there = np.where(valid, codes, 0), np.flatnonzero(valid)
+        files = self._synopsis.group("file")[groups[there]]
+        check_codes(self._synopsis, files, codes[there], sizes[there])
         pieces, order = [], []
         for some, at, _held in self._dictionaries(i, groups):
             ends = np.empty(len(some) + 1, np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -184,3 +185,62 @@ def test_a_sample_is_even_and_bounded(tmp_path: Path) -> None:
     assert len(set(values)) == 1_024
     assert 9_000 < sum(values) / 1_024 < 11_000
     assert 8_500 < sum(values[:200]) / 200 < 11_500
+
+
+# ---- forged: every checksum fits
+
+
+def forge(found: IndexFile, part: str, **columns: list[int]) -> IndexFile:
+    """Write an index file again, with other numbers in its directory."""
+    table = getattr(found.directory, part)
+    for name, values in columns.items():
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, table.schema.field(at), pa.array(values, table.schema.field(at).type))
+    directory = replace(found.directory, **{part: table}).to_buffer()
+    whole = Path(found.path).read_bytes()
+    start = files.TRAILER.unpack(whole[-files.TRAILER.size :])[0]
+    trailer = (start, len(directory), xxhash.xxh64_intdigest(directory), files.VERSION, files.MAGIC)
+    Path(found.path).write_bytes(whole[:start] + directory.to_pybytes() + files.TRAILER.pack(*trailer))
+    return IndexFile(LOCAL, found.path)
+
+
+HUGE = 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("clusters", "count", HUGE), ("clusters", "count", -1), ("clusters", "offset", -8),
+        ("clusters", "offset", 2**62), ("clusters", "length", 2**62), ("clusters", "length", -1),
+        ("clusters", "block", 7), ("clusters", "block", -1), ("clusters", "least.1", -(2**62)),
+        ("clusters", "last", 2**62), ("blocks", "words.0", HUGE), ("blocks", "words.0", -1),
+        ("blocks", "words_offset.0", 2**62), ("blocks", "words_offset.0", -1),
+        ("blocks", "words_length.0", 2**62), ("blocks", "words_length.0", 1), ("blocks", "words.0", 1),
+    ],
+)  # fmt: skip
+def test_a_forged_file_is_not_followed(tmp_path: Path, part: str, name: str, value: int) -> None:
+    found = written(tmp_path, "part", GROUPS, LAYOUT)
+    values = getattr(found.directory, part).column(name).to_pylist()
+
+    def answered() -> None:
+        forged = forge(found, part, **{name: [value, *values[1:]]})
+        index = Index(Synopsis.of([forged]), LAYOUT, LOCAL)
+        places = index.look_up(Wanted(None)).places
+        index.column("s", places)
+
+    with pytest.raises(BrokenIndex):
+        answered()
+
+
+def test_a_forged_synopsis_is_not_followed(tmp_path: Path) -> None:
+    synopsis = Synopsis.of([written(tmp_path, "part", GROUPS, LAYOUT)])
+    sizes = pa.array([2**60], pa.int64())
+    large = replace(synopsis, table_of_files=synopsis.table_of_files.set_column(1, "index_size", sizes))
+    with pytest.raises(BrokenIndex):
+        Index(large, LAYOUT, LOCAL).look_up(Wanted(None))
+    numbers = pa.array([9] * len(synopsis.clusters), pa.int32())
+    astray = replace(synopsis, clusters=synopsis.clusters.set_column(0, "group", numbers))
+    sink = pa.BufferOutputStream()
+    astray.save(sink)
+    with pytest.raises(BrokenIndex, match="a group is not there"):
+        Synopsis.load(sink.getvalue())
