@@ -213,7 +213,7 @@ class Texts:
             "NULL",
             "MATCH_STATUS()", pick(WORDS["NUMBER"]), pick(WORDS["STRING"]), "INTERVAL '1' DAY",
             "DATE '2024-01-01'",
-            f"FIRST({column}, 7)", f"PREV({column}, 7)", f"max_by({column}, ts)",
+            f"FIRST({column}, {pick(BIG)})", f"PREV({column}, {pick(BIG)})", f"max_by({column}, ts)",
             "(SELECT 1)",
             "CURRENT_DATE", f"SUM({column}) FILTER (WHERE x > 1)", f"{column} || 'x'", "ELSE", "TRUE",
             f"{column} OVER (ORDER BY ts)",
