@@ -198,7 +198,7 @@ class Search:
 
     def candidates(self, pattern: RowPattern, mapped: Mapped, *, hidden: bool) -> Iterator[Mapped]:
         """Yield each way in which a pattern can follow the rows mapped so far, the most preferred first."""
-        self.steps.take(PER_PART, self.start, len(mapped))
+        self.steps.take(PER_PART, self.start + 1, len(mapped))
         match pattern:
             case Label(name):
                 yield from self._one_row(name, mapped, hidden=hidden)
@@ -252,7 +252,7 @@ class Search:
             self.expired = self.expired or mapped
             return
         longer = (*mapped, (label, hidden))
-        self.steps.take(PER_TEST + PER_ROW * len(longer), self.start, len(longer))
+        self.steps.take(PER_TEST + PER_ROW * len(longer), self.start + 1, len(longer))
         if label not in self.tests or self.tests[label].holds(self._scope(longer)):
             yield longer
 
