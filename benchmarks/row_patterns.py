@@ -45,8 +45,8 @@ def engine(work: Work) -> Callable[[], int]:
     table = pq.read_table(work["path"]).combine_chunks()
     bound = bind_rows(parse_alone(work["query"]["text"]), table.schema)
     program, prepared = compile_rows(bound), prepare(bound, table)
-    offsets, steps = partitions(bound, prepared), Options(**work["options"]).max_steps
-    return lambda: sum(len(some.starts) for some in find_matches(program, prepared, offsets, steps))
+    offsets, options = partitions(bound, prepared), Options(**work["options"])
+    return lambda: sum(len(some.starts) for some in find_matches(program, prepared, offsets, options))
 
 
 def lake(work: Work) -> Callable[[], int]:

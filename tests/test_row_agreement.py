@@ -16,8 +16,9 @@ import pyarrow as pa
 import pytest
 
 from cerise.engines.base import Options
+from cerise.engines.limits import Limits
 from cerise.engines.reference.rows import Search
-from cerise.engines.rows import columns, crew, engine, judging, ordering, run
+from cerise.engines.rows import columns, engine, ordering
 from cerise.engines.rows.matches import joined
 from cerise.engines.rows.prepare import partitions, prepare
 from cerise.engines.rows.run import found_in, run_rows
@@ -32,17 +33,7 @@ GOES = tuple(range(5))  # so that workers share the pairs
 FAMILIES = max(50 if COMPILED else 12, ASKED // (TABLES * len(GOES)))
 PATIENT = 20_000  # candidates of the reference for one start row
 BUDGET = 20_000  # steps of one search
-SMALL: tuple[tuple[Any, str, int], ...] = (  # rooms have no room, and few rows are many
-    (engine, "PATIENCE", 0),
-    (engine, "PAUSE", 3),
-    (engine, "STACK", 1),
-    (engine, "MEMORY", 2),
-    (engine, "MATCHES_AT_ONCE", 1),
-    (engine, "LABELS_AT_ONCE", 1),
-    (crew, "WORTH_SHARING", 4),
-    (crew, "AT_ONCE", 8),
-    (judging, "JUDGED_AT_ONCE", 8),
-    (run, "WORTH_A_FILTER", 0),
+SMALL: tuple[tuple[Any, str, int], ...] = (  # few rows are many
     (ordering, "WORTH_A_HISTOGRAM", 0),
     (columns, "SPARSE", 0),
 )
@@ -131,7 +122,8 @@ def agree(family: Family, seen: Seen) -> None:
         with pytest.MonkeyPatch.context() as patch:
             for module, name, value in SMALL if i % 2 else ():
                 patch.setattr(module, name, value)
-            found = answer(bound, table, threads=(1, 1, 3)[i % 3])
+            limits = Limits.all((1, 2, 3)[i % 3]) if i % 2 else Limits()
+            found = answer(bound, table, threads=(1, 1, 3)[i % 3], limits=limits)
         assert found == expected, f"{family.shown(table)}\n{found}\ninstead of\n{expected}"
 
 
@@ -144,10 +136,10 @@ def test_the_compiled_engine_agrees_with_the_reference(go: int) -> None:
         seen.check()
 
 
-def searched(bound: BoundRows, table: pa.Table) -> tuple[bytes, ...] | None:
+def searched(bound: BoundRows, table: pa.Table, patience: int) -> tuple[bytes, ...] | None:
     """The matches, without the columns that are made of them; None where they are given up."""
     prepared = prepare(bound, table)
-    options = Options("rows", max_steps=BUDGET)
+    options = Options("rows", max_steps=BUDGET, limits=Limits(patience=patience))
     try:
         found = joined(list(found_in(bound, prepared, partitions(bound, prepared), options)))
     except PlanError:
@@ -168,11 +160,8 @@ def test_what_is_remembered_changes_nothing(go: int) -> None:
         bound, (table,) = family.bound(), family.tables
         if engine.why_not(bound):
             continue
-        found = []
-        for steps in (0, engine.PATIENCE, BUDGET):  # after as many as it may take, nothing is remembered
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(engine, "PATIENCE", steps)
-                found.append(searched(bound, table))
+        patiences = (1, Limits().patience, BUDGET)  # after as many as it may take, nothing is remembered
+        found = [searched(bound, table, steps) for steps in patiences]
         ended = {each for each in found if each is not None}
         assert len(ended) <= 1, family.shown(table[:50])
         compared += found.count(None) < 2

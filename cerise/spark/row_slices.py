@@ -57,7 +57,7 @@ def _ground(bound: BoundRows, table: pa.Table) -> Ground:
 def _ready(sliced: RowSlices, number: int, note: Note | None = None) -> tuple[pa.Table, Searched]:
     """Read the rows that a slice needs, and make it ready to be searched; note its ties."""
     table, own = sliced.read(number, None if note is None else partial(tell_ties, note, sliced.options))
-    return table, Searched(_ground(sliced.bound, table), own, sliced.options.max_steps)
+    return table, Searched(_ground(sliced.bound, table), own, sliced.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class SliceRowsTask:
             for number in _numbers(batches):
                 table, own = self.sliced.read(number, partial(tell_ties, note, options))
                 count(note, "events matched over", len(table))
-                for matches in engine.search(_ground(bound, table), (own.low, own.high), options.max_steps):
+                for matches in engine.search(_ground(bound, table), (own.low, own.high), options):
                     found = to_atoms(bound, table, _offsets(table), matches)
                     count(note, RESULT, len(found))
                     yield from found.to_batches(options.limits.output_rows)
@@ -102,7 +102,7 @@ class TimeRowsTask:
                 own = target == places.index(place)
                 tell_ties(note, self.options, undecided[0][own[undecided[0]]])
                 ground, whole = _ground(self.bound, prepared), Stretch(0, len(prepared))
-                search = SliceSearch(ground, whole, self.options.max_steps)
+                search = SliceSearch(ground, whole, self.options)
                 for matches in search.starting_in(own):
                     found = to_atoms(self.bound, prepared, _offsets(prepared), matches)
                     count(note, RESULT, len(found))

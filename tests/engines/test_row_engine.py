@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from cerise.engines.base import Options
+from cerise.engines.limits import Limits
 from cerise.engines.reference.rows import find_rows
 from cerise.engines.rows import engine, instructions, layout
 from cerise.engines.rows.engine import why_not
@@ -106,8 +107,8 @@ def test_a_search_of_too_many_ways_is_given_up() -> None:
 def test_memory_is_that_of_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """What earlier searches have filled it with is forgotten."""
     monkeypatch.setattr(engine, "MOST_REMEMBERED", 1 << 10)
-    monkeypatch.setattr(engine, "PATIENCE", 0)
-    assert found(lacking_rows(150), "PATTERN (A+ B $) DEFINE A AS count(A.*) > 0, B AS x = 2") == []
+    body = "PATTERN (A+ B $) DEFINE A AS count(A.*) > 0, B AS x = 2"
+    assert found(lacking_rows(150), body, limits=Limits(patience=1)) == []
 
 
 def test_memory_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,13 +138,10 @@ def test_memory_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
         ("PATTERN ((A | B)* C) DEFINE C AS x = 3 AND sum(A.x) = 2 AND max(A.t) = 3", "ABAC"),
     ],
 )
-def test_all_that_the_future_depends_on_is_remembered(
-    body: str, labels: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine, "PATIENCE", 0)
+def test_all_that_the_future_depends_on_is_remembered(body: str, labels: str) -> None:
     table = pa.table({"t": [1, 2, 3, 4], "x": [1, 1, 1, 3]})
     bound = bound_of(table, f"MEASURES CLASSIFIER() AS c ALL ROWS PER MATCH {body}")
-    answer = run_rows(bound, table, Options(engine="rows"))
+    answer = run_rows(bound, table, Options(engine="rows", limits=Limits(patience=1)))
     assert answer.equals(run_reference(bound, table))
     assert "".join(answer["c"].to_pylist()) == labels
 
@@ -163,16 +161,13 @@ def test_all_that_the_future_depends_on_is_remembered(
     ],
 )
 @pytest.mark.parametrize("room", [1, 2, 3])
-def test_room_grows(body: str, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_room_grows(body: str, room: int) -> None:
     bound = bound_of(LETTERS, body)
     expected = run_reference(bound, LETTERS)
-    for name in ("MATCHES_AT_ONCE", "LABELS_AT_ONCE", "STACK"):
-        monkeypatch.setattr(engine, name, room)
-    for patience in (0, 4, 128):
-        monkeypatch.setattr(engine, "PATIENCE", patience)
-        for memory in (2, 1 << 10):
-            monkeypatch.setattr(engine, "MEMORY", memory)
-            assert run_rows(bound, LETTERS, Options(engine="rows")).equals(expected)
+    for patience in (1, 4, 128):
+        for stack in (room, 256):
+            limits = Limits(row_matches=room, match_rows=room, stack_rows=stack, patience=patience)
+            assert run_rows(bound, LETTERS, Options(engine="rows", limits=limits)).equals(expected)
 
 
 # ---- what is easy to get wrong

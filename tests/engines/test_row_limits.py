@@ -17,7 +17,8 @@ import pyarrow as pa
 import pytest
 
 from cerise.engines.base import Options
-from cerise.engines.rows import budget, engine
+from cerise.engines.limits import Limits
+from cerise.engines.rows import budget
 from cerise.engines.rows.run import run_rows
 from cerise.errors import BindError, PlanError
 from cerise.kernels.jit import COMPILED
@@ -64,19 +65,16 @@ def test_an_offset_beyond_all_rows_is_refused_when_bound(function: str, offset: 
 @pytest.mark.parametrize(
     "atom", ["FIRST(A.t, {})", "LAST(A.t, {})", "PREV(t, {})", "NEXT(t, {})", "FIRST(t, {})", "LAST(U.t, {})"]
 )
-def test_any_other_offset_reaches_a_row_or_none(
-    atom: str, offset: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_other_offset_reaches_a_row_or_none(atom: str, offset: int) -> None:
     """Also where many rows of a variable decide how a search goes on, so that a hash stands for them."""
     table, reached = equal_rows(12), atom.format(offset)
-    monkeypatch.setattr(engine, "PATIENCE", 0)
     body = (
         f"MEASURES {reached} AS r, count(*) AS n ALL ROWS PER MATCH PATTERN ((A | B)* C D) SUBSET U = (A, B) "
         f"DEFINE A AS t % 3 < 2, B AS t % 3 > 0, C AS coalesce({reached}, 3) % 4 = 3, D AS x = 1"
     )
     bound = bound_of(table, body)
     expected = run_reference(bound, table)
-    assert run_rows(bound, table, Options(engine="rows")).equals(expected)
+    assert run_rows(bound, table, Options(engine="rows", limits=Limits(patience=1))).equals(expected)
     assert offset > 3 or len(expected)
 
 
@@ -254,13 +252,12 @@ def test_an_interrupt_takes_effect(body: str, threads: int) -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", ["rows", "reference"])
-def test_progress_is_told(name: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "PATIENCE", 0)
-    monkeypatch.setattr(engine, "PAUSE", 50)
+def test_progress_is_told(name: str, threads: int) -> None:
+    options = Options(name, threads=threads, limits=Limits(patience=1, pause_steps=50))
     told: list[tuple[int, int]] = []
     table = equal_rows(60)
     bound = bound_of(table, "AFTER MATCH SKIP TO NEXT ROW PATTERN (A{5}) DEFINE A AS x = 1")
-    answer = run_rows(bound, table, Options(name, threads=threads), progress=lambda *far: told.append(far))
+    answer = run_rows(bound, table, options, progress=lambda *far: told.append(far))
     assert len(answer) == 56
     assert {total for _, total in told} == {60}
     assert sorted(done for done, _ in told) == [done for done, _ in told]

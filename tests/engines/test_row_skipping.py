@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from cerise.engines.base import Options
+from cerise.engines.limits import Limits
 from cerise.engines.rows import run as running
 from cerise.engines.rows.skipping import Skipper, why_not_skipping
 from cerise.lang.match_recognize import bind_rows, parse_alone
@@ -60,15 +61,14 @@ SKIPPING = [
 
 
 @pytest.mark.parametrize("bound", SKIPPING, ids=range(len(SKIPPING)))
-def test_leaving_rows_out_changes_nothing(bound: BoundRows, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaving_rows_out_changes_nothing(bound: BoundRows) -> None:
+    never, always = (Options(limits=Limits(filtered_rows=rows)) for rows in (10**9, 1))
     assert why_not_skipping(bound) is None
     found = left_out = 0
     for seed in range(40):
         events = table(seed)
-        monkeypatch.setattr(running, "WORTH_A_FILTER", 10**9)
-        whole = running.run_rows(bound, events, Options())
-        monkeypatch.setattr(running, "WORTH_A_FILTER", 0)
-        assert running.run_rows(bound, events, Options()).equals(whole)
+        whole = running.run_rows(bound, events, never)
+        assert running.run_rows(bound, events, always).equals(whole)
         found += len(whole)
         left_out += int((~Skipper(bound).kept(events)).sum())
     assert found > 20
@@ -148,15 +148,13 @@ def parted_table(seed: int, rows: int = 60) -> pa.Table:
 
 @pytest.mark.parametrize("bound", PARTED, ids=range(len(PARTED)))
 @pytest.mark.parametrize("threads", [1, 3])
-def test_leaving_partitions_out_changes_nothing(
-    bound: BoundRows, threads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(running, "WORTH_A_FILTER", 0)
+def test_leaving_partitions_out_changes_nothing(bound: BoundRows, threads: int) -> None:
+    options = Options("rows", threads=threads, limits=Limits(filtered_rows=1))
     found = 0
     for seed in range(30):
         events = parted_table(seed)
         expected = run_reference(bound, events)
-        assert running.run_rows(bound, events, Options("rows", threads=threads)).equals(expected)
+        assert running.run_rows(bound, events, options).equals(expected)
         found += len(expected)
     assert found > 20
 

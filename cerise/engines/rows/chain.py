@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from cerise.engines.base import Options
 from cerise.engines.rows.budget import Watch
 from cerise.engines.rows.ground import Ground
 from cerise.engines.rows.matches import Ints, RowMatches, joined
@@ -43,18 +44,18 @@ class Searched:
     Attributes:
         ground: its rows, and those around them.
         stretch: which of them are its own.
-        budget: after how many steps the search for one match is given up.
+        options: after how many steps the search is given up, and how much is done at a time.
         watch: sees how far the search is.
     """
 
     ground: Ground
     stretch: Stretch
-    budget: int
+    options: Options
     watch: Watch = field(default_factory=Watch)
     search: SliceSearch = field(init=False)
 
     def __post_init__(self) -> None:
-        self.search = SliceSearch(self.ground, self.stretch, self.budget, self.watch)
+        self.search = SliceSearch(self.ground, self.stretch, self.options, self.watch)
 
     def candidates(self) -> tuple[RowMatches, Candidates]:
         """Return the matches that the slice may contribute."""

@@ -16,14 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cerise.engines.limits import DEFAULT, Limits
 from cerise.engines.rows.budget import Watch
 from cerise.engines.rows.matches import Ints
 
 X = TypeVar("X")
 Y = TypeVar("Y")
-
-AT_ONCE = 1 << 16  # rows: what they need stays in the cache of a core
-WORTH_SHARING = 100_000  # rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +32,13 @@ class Crew:
         count: how many threads.
         pool: the threads.
         watch: sees how far their searches are.
+        limits: how many rows they work on at a time.
     """
 
     count: int = 1
     pool: ThreadPoolExecutor | None = None
     watch: Watch = field(default_factory=Watch)
+    limits: Limits = DEFAULT
 
     def each(self, function: Callable[[X], Y], items: Iterable[X]) -> list[Y]:
         """Return what a function gives for each of some items, in their order."""
@@ -46,31 +46,31 @@ class Crew:
 
     def shares(self, rows: int) -> list[tuple[int, int]]:
         """Return from where to where the share of each thread in so many rows goes."""
-        count = self.count if rows >= WORTH_SHARING else 1
+        count = self.count if rows >= self.limits.shared_rows else 1
         return list(pairwise(rows * i // count for i in range(count + 1)))
+
+    def blocks(self, rows: int) -> list[tuple[int, int]]:
+        """Return from where to where rows go, a block at a time: a block stays in the cache of a core."""
+        size = self.limits.block_rows
+        return [(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 
 ALONE = Crew()
 
 
 @contextmanager
-def crew_of(count: int, watch: Watch | None = None) -> Iterator[Crew]:
+def crew_of(count: int, watch: Watch | None = None, limits: Limits = DEFAULT) -> Iterator[Crew]:
     """Hire so many threads for a while; where one fails, or the user interrupts, all stop."""
     watch = watch or Watch()
     if count == 1:
-        yield Crew(watch=watch)
+        yield Crew(watch=watch, limits=limits)
         return
     with ThreadPoolExecutor(count) as pool:
         try:
-            yield Crew(count, pool, watch)
+            yield Crew(count, pool, watch, limits)
         except BaseException:
             watch.stopped = True
             raise
-
-
-def blocks(rows: int) -> list[tuple[int, int]]:
-    """Return from where to where so many rows go, some at a time."""
-    return [(start, min(start + AT_ONCE, rows)) for start in range(0, rows, AT_ONCE)]
 
 
 def room(count: int, type_: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from cerise.engines.base import Options
+from cerise.engines.limits import Progress
 from cerise.engines.rows import layout as at
 from cerise.engines.rows.budget import Steps, Watch, too_many_ways
 from cerise.engines.rows.conditions import parted, write_conditions
@@ -21,12 +23,8 @@ from cerise.engines.rows.scope import Conditions, Unfit
 from cerise.errors import DataError
 from cerise.pattern.rows import BoundRows, Extent, SkipTo
 
-PATIENCE = 128  # steps after which it is remembered what has failed
-PAUSE = 1 << 17  # steps after which a search returns, so that it can be interrupted
 REMEMBERED, FEW_KEYS = 3, 4  # further steps that it counts as to remember a place, and one for so many keys
 MOST_REMEMBERED = 1 << 28  # bytes
-MATCHES_AT_ONCE, LABELS_AT_ONCE = 1 << 16, 1 << 20
-STACK, MEMORY = 1 << 8, 1 << 10  # how many entries they have at first
 MOST_LABELS = 62
 SKIPS = {
     SkipTo.PAST_LAST: at.PAST_LAST,
@@ -101,17 +99,17 @@ def describe(program: Program) -> dict[str, str]:
     }
 
 
-def find_matches(program: Program, table: pa.Table, offsets: Ints, budget: int) -> Iterator[RowMatches]:
+def find_matches(program: Program, table: pa.Table, offsets: Ints, options: Options) -> Iterator[RowMatches]:
     """Yield the matches in a prepared table, some at a time.
 
     Args:
         program: what to find.
         table: the rows, partition after partition, each in order.
         offsets: where the partitions start, and at the end the number of rows.
-        budget: after how many steps the search for one match is given up.
+        options: after how many steps it is given up, and how much is done at a time.
     """
     ground = ground_of(program, table, offsets)
-    return search(ground, (0, len(ground)), budget)
+    return search(ground, (0, len(ground)), options)
 
 
 def ground_of(program: Program, table: pa.Table, offsets: Ints) -> Ground:
@@ -121,10 +119,10 @@ def ground_of(program: Program, table: pa.Table, offsets: Ints) -> Ground:
 
 
 def search(
-    ground: Ground, part: tuple[int, int], budget: int, watch: Watch | None = None
+    ground: Ground, part: tuple[int, int], options: Options, watch: Watch | None = None
 ) -> Iterator[RowMatches]:
     """Yield the matches that start in a part of some rows, some at a time."""
-    return Search(ground, part, budget, watch).matches()
+    return Search(ground, part, options, watch).matches()
 
 
 class Search:
@@ -133,11 +131,11 @@ class Search:
     INPUT = "the ordered input"
 
     def __init__(
-        self, ground: Ground, part: tuple[int, int], budget: int, watch: Watch | None = None
+        self, ground: Ground, part: tuple[int, int], options: Options, watch: Watch | None = None
     ) -> None:
         from cerise.kernels import formulas  # this brings numba
 
-        self.program = ground.program
+        self.program, self.limits = ground.program, options.limits
         conditions, bound = self.program.conditions, self.program.bound
         partitions = _partitions(ground.offsets, part)
         longest = int(np.max(np.diff(ground.offsets[slice(partitions[0], partitions[1] + 1)]), initial=0))
@@ -153,15 +151,15 @@ class Search:
             at.T_TIMES: ground.times,
             at.T_PLACES: np.zeros(sets * longest + 1, np.int64),
             at.T_KEYS: np.array([*conditions.keys, (0, 0, 0)], np.int64),
-            at.T_STACK: self._stack(STACK),
-            at.T_MEMORY: self._memory(MEMORY),
+            at.T_STACK: self._stack(self.limits.stack_rows),
+            at.T_MEMORY: self._memory(_power_of_two(4 * self.limits.stack_rows)),
             at.T_MASKS: ground.masks,
             at.T_LABELS: np.zeros(longest + 1, np.int64),
             at.T_CUT: np.zeros(longest + 1 if timeouts else 1, np.int64),
-            at.T_OUT: np.zeros((MATCHES_AT_ONCE, at.O_WORDS), np.int64),
-            at.T_OUT_LABELS: np.zeros(LABELS_AT_ONCE, np.int64),
+            at.T_OUT: np.zeros((self.limits.row_matches, at.O_WORDS), np.int64),
+            at.T_OUT_LABELS: np.zeros(self.limits.match_rows, np.int64),
         }
-        self.steps = Steps(budget, watch or Watch())
+        self.steps = Steps(options.max_steps, watch or Watch())
         self.filled = -1  # the row of the last search for which there was no room in the memory
         self.classes = np.zeros(longest + 1 if conditions.classes else 1, np.int64)
         self.g[at.G_START], self.g[at.G_STOP] = part
@@ -192,7 +190,8 @@ class Search:
         g[at.G_SECOND] = at.ANYTHING if g[at.G_TIMEOUTS] else code.second
         g[at.G_NO_TIME] = self.ground.no_time
         g[at.G_KEYS], g[at.G_HEAVY] = len(conditions.keys), REMEMBERED + len(conditions.keys) // FEW_KEYS
-        g[at.G_ALARM], g[at.G_PATIENCE] = PATIENCE, at.NEVER if conditions.classes else PATIENCE
+        patience = self.limits.patience
+        g[at.G_ALARM], g[at.G_PATIENCE] = patience, at.NEVER if conditions.classes else patience
         g[at.G_SHARES] = not (conditions.numbered or conditions.from_start or g[at.G_TIMEOUTS])
         g[at.G_ROW], g[at.G_EPOCH], g[at.G_DEPTH] = -1, 1, -1
 
@@ -210,8 +209,10 @@ class Search:
 
     def found(self, go_on: Callable[[], int]) -> Iterator[RowMatches]:
         """Yield what is found as a search goes on, until it is done; it says why it stops."""
+        progress = Progress()
         while True:
             why = self._paced(go_on)
+            progress.check((why, self.g.tobytes()))
             if why in (at.DONE, at.FULL):
                 if self.g[at.G_MATCHES]:
                     yield self.taken()
@@ -227,7 +228,7 @@ class Search:
 
     def _paced(self, go_on: Callable[[], int]) -> int:
         """Let a search go on for a while, and count its steps."""
-        g, pause = self.g, min(PAUSE, self.steps.most)
+        g, pause = self.g, min(self.limits.pause_steps, self.steps.most)
         g[at.G_LEFT] = g[at.G_UNTIL] = pause
         why = go_on()
         if why == at.DONE:
@@ -290,6 +291,10 @@ def endless(name: str) -> DataError:
         f"AFTER MATCH SKIP TO {name}: that is the first row of the match, which would be found for ever",
         hint="skip to a later row, or TO NEXT ROW",
     )
+
+
+def _power_of_two(size: int) -> int:
+    return 1 << (size - 1).bit_length()
 
 
 def _window(within: Extent | None) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cerise.engines.rows.crew import ALONE, Crew, blocks, taken
+from cerise.engines.rows.crew import ALONE, Crew, taken
 from cerise.engines.rows.judging import near_masks, room_for_masks
 from cerise.engines.rows.matches import Ints, Masks
 from cerise.engines.rows.ordering import Ordered
@@ -81,7 +81,7 @@ def _bring(target: Masks, masks: Masks | None, order: Ints | None, crew: Crew) -
         else:
             target[here] = masks[here] if order is None else masks[order[here]]
 
-    crew.each(write, blocks(len(target)))
+    crew.each(write, crew.blocks(len(target)))
 
 
 def _times(bound: BoundRows, rows: Ordered, crew: Crew) -> tuple[Ints, int]:

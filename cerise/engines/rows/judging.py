@@ -13,12 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from cerise.engines.rows import layout as at
-from cerise.engines.rows.crew import ALONE, Crew, blocks, room
+from cerise.engines.rows.crew import ALONE, Crew, room
 from cerise.engines.rows.matches import Ints, Masks
 from cerise.engines.rows.prepare import computed
 from cerise.engines.rows.scope import Conditions
-
-JUDGED_AT_ONCE = 1 << 17  # rows
 
 
 class Judge:
@@ -58,7 +56,7 @@ def room_for_masks(rows: int, labels: int) -> tuple[Masks, Masks]:
 
 def judged(conditions: Conditions, table: pa.Table, labels: int, crew: Crew = ALONE) -> Masks:
     """Return which labels, of so many, each row of a table could have by itself."""
-    parts = crew.each(Judge(conditions, labels).masks, _batches(table))
+    parts = crew.each(Judge(conditions, labels).masks, _batches(table, crew.limits.judged_rows))
     masks: Masks = np.concatenate([np.zeros(0, mask_type(labels)), *parts])
     return masks
 
@@ -85,13 +83,12 @@ def sifted(
         which = np.flatnonzero(kept)  # to take rows is faster than to filter them
         return rows.take(pa.array(which)), masks[which]
 
-    tables, masks = zip(*crew.each(sift, _batches(table) or [table]), strict=True)
+    tables, masks = zip(*crew.each(sift, _batches(table, crew.limits.judged_rows) or [table]), strict=True)
     return pa.concat_tables(tables), np.concatenate(masks)
 
 
-def _batches(table: pa.Table) -> list[pa.Table]:
-    """Return the rows of a table, some at a time."""
-    return [pa.Table.from_batches([each]) for each in table.to_batches(max_chunksize=JUDGED_AT_ONCE)]
+def _batches(table: pa.Table, rows: int) -> list[pa.Table]:
+    return [pa.Table.from_batches([each]) for each in table.to_batches(max_chunksize=rows)]
 
 
 def near_masks(
@@ -120,4 +117,4 @@ def near_masks(
         )  # fmt: skip
         out[start:stop] &= found.astype(out.dtype)
 
-    crew.each(judge, blocks(int(offsets[-1])))
+    crew.each(judge, crew.blocks(int(offsets[-1])))

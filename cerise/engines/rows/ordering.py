@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from cerise.engines.rows.crew import ALONE, Crew, blocks, room, taken
+from cerise.engines.rows.crew import ALONE, Crew, room, taken
 from cerise.engines.rows.matches import Bools, Ints, Masks
 from cerise.engines.rows.ranks import codes, joint_codes, ranks
 from cerise.kinds import Kind, kind_of
@@ -240,7 +240,7 @@ def _sort_keys(order: Order, table: pa.Table) -> list[Ints]:
 def _ascending(keys: list[Ints], crew: Crew) -> bool:
     """Whether rows are in the order of keys, the first of them first."""
     rows = len(keys[0]) if keys else 0
-    return all(crew.each(lambda block: _ascending_in(keys, *block), blocks(max(rows - 1, 0))))
+    return all(crew.each(lambda block: _ascending_in(keys, *block), crew.blocks(max(rows - 1, 0))))
 
 
 def _ascending_in(keys: list[Ints], start: int, stop: int) -> bool:

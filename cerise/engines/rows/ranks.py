@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cerise.engines.rows.crew import ALONE, Crew, blocks, room
+from cerise.engines.rows.crew import ALONE, Crew, room
 from cerise.engines.rows.matches import Bools, Ints
 from cerise.errors import UnsupportedError
 from cerise.kinds import INT64_MIN, Kind, canonical, kind_of
@@ -42,7 +42,7 @@ def codes(column: pa.Array | pa.ChunkedArray, name: str, crew: Crew = ALONE) -> 
     low, high = (int(rank.min()), int(rank.max())) if len(rank) else (0, 0)
     if low > INT64_MIN and high - low < CLOSE * len(rank):  # they are codes already
         near = room(len(rank))
-        crew.each(lambda block: _shifted(rank, low - 1, near, block), blocks(len(rank)))
+        crew.each(lambda block: _shifted(rank, low - 1, near, block), crew.blocks(len(rank)))
         return near if nulls is None else np.where(nulls, 0, near), high - low + 2
     encoded = pa.array(rank, mask=nulls).dictionary_encode()
     distinct = np.asarray(encoded.dictionary)
@@ -72,7 +72,7 @@ def _string_codes(column: pa.Array | pa.ChunkedArray, name: str, crew: Crew) -> 
 
     def ranked(i: int) -> None:
         known = np.concatenate([[0], place[starts[i] : starts[i + 1]]])
-        for low, high in blocks(shares[i][1] - shares[i][0]):
+        for low, high in crew.blocks(shares[i][1] - shares[i][0]):
             here = found[shares[i][0] + low : shares[i][0] + high]
             here[:] = known[here]
 

@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from cerise.engines.base import Options, Report
+from cerise.engines.limits import Limits
 from cerise.engines.reference import rows as reference
 from cerise.engines.rows.budget import Progress, Steps, Watch
 from cerise.engines.rows.chain import Candidates, Searched, chained
 from cerise.engines.rows.conditions import parted
-from cerise.engines.rows.crew import ALONE, Crew, crew_of
+from cerise.engines.rows.crew import Crew, crew_of
 from cerise.engines.rows.engine import Program, compile_rows, describe, ground_of, search, why_not
 from cerise.engines.rows.ground import Ground
 from cerise.engines.rows.judging import Judge, judged, sifted
@@ -42,8 +43,6 @@ from cerise.plan.overlap import AMPLIFIED, Halo
 from cerise.plan.row_slices import is_chained, row_halo, starts_are_free
 
 ENGINES = ("rows", "reference")
-WORTH_A_THREAD = 200_000  # rows
-WORTH_A_FILTER = 10_000
 PARTS_PER_THREAD = 4  # so that none waits long for the others
 
 
@@ -140,7 +139,7 @@ def run_rows(
     if chosen(bound, options)[0] == "reference":
         found = _by_reference(bound, table, options, progress)
     else:
-        with crew_of(_threads(len(table), options), Watch(tell=progress)) as crew:
+        with crew_of(_threads(len(table), options), Watch(tell=progress), options.limits) as crew:
             rows, ground = _laid_out(bound, table, crew)
             crew.watch.total = len(ground)
             parts = [each for some in _found(ground, rows, crew, options) for each in some]
@@ -181,7 +180,7 @@ def atoms_in(
         for matches in found_in(bound, prepared, offsets, options):
             yield to_atoms(bound, prepared, offsets, matches)
         return
-    rows, ground = _laid_out(bound, table, ALONE)
+    rows, ground = _laid_out(bound, table, Crew(limits=options.limits))
     if told is not None:
         told(rows.undecided)
     for matches in _searched(ground, (0, len(ground)), options):
@@ -192,7 +191,7 @@ def _laid_out(bound: BoundRows, table: pa.Table, crew: Crew) -> tuple[Ordered, G
     """Return the rows of a table in order, and as a search reads them."""
     program = compile_rows(bound)
     table, masks = _sifted(program, input_of(bound, table), crew)
-    wanted, ties = _wanted(program, masks), tie_columns(bound)
+    wanted, ties = _wanted(program, masks, crew.limits), tie_columns(bound)
     rows = ordered(bound, _joined(bound, table, crew), crew, wanted, ties)
     return rows, Ground.of(program, rows, masks, crew)
 
@@ -205,7 +204,7 @@ def _found(ground: Ground, rows: Ordered, crew: Crew, options: Options) -> Itera
         return [_Shown.of(each, shown(bound, rows, each)) for each in matches]
 
     def searched(part: Stretch) -> tuple[Searched, tuple[RowMatches, Candidates]]:
-        search = Searched(ground, part, options.max_steps, crew.watch)
+        search = Searched(ground, part, options, crew.watch)
         return search, search.candidates()
 
     if len(cut := _slices(ground, crew, options)) > 1:
@@ -238,7 +237,7 @@ def found_in(
 def _searched(
     ground: Ground, part: tuple[int, int], options: Options, watch: Watch | None = None
 ) -> Iterator[RowMatches]:
-    found = search(ground, part, options.max_steps, watch)
+    found = search(ground, part, options, watch)
     if ground.program.bound.show is not Show.UNMATCHED:
         return found
     low, high = part
@@ -255,7 +254,7 @@ def _sifted(program: Program, table: pa.Table, crew: Crew) -> tuple[pa.Table, Ma
     names = list(needed_columns(bound, _still_asked(program) if bound.arrival else None))
     if program.alone is None:
         return table.select(names), None
-    skips = len(table) >= WORTH_A_FILTER and why_not_skipping(bound) is None
+    skips = len(table) >= crew.limits.filtered_rows and why_not_skipping(bound) is None
     if not skips:
         return table.select(names), judged(program.alone, table, len(bound.labels), crew)
     return sifted(Judge(program.alone, len(bound.labels)), table, names, wanted_labels(bound), crew)
@@ -269,10 +268,10 @@ def _still_asked(program: Program) -> set[str]:
     return names | {name for name in asked.columns if name not in derived}
 
 
-def _wanted(program: Program, masks: Masks | None) -> Wanted | None:
+def _wanted(program: Program, masks: Masks | None, limits: Limits) -> Wanted | None:
     """Return which partitions are searched, where rows by themselves can tell."""
     needs = _needed_alone(program)
-    if masks is None or masks.dtype != np.uint8 or not needs or len(masks) < WORTH_A_FILTER:
+    if masks is None or masks.dtype != np.uint8 or not needs or len(masks) < limits.filtered_rows:
         return None
     return Wanted(masks, sum(1 << program.bound.labels.index(each) for each in needs))
 
@@ -299,7 +298,7 @@ def _joined(bound: BoundRows, table: pa.Table, crew: Crew) -> pa.Table:
 
 
 def _threads(rows: int, options: Options) -> int:
-    return options.threads or min(os.cpu_count() or 1, max(1, rows // WORTH_A_THREAD))
+    return options.threads or min(os.cpu_count() or 1, max(1, rows // options.limits.thread_rows))
 
 
 def _slices(ground: Ground, crew: Crew, options: Options) -> list[Stretch]:

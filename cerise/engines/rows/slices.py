@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cerise.engines.base import Options
 from cerise.engines.rows import layout as at
 from cerise.engines.rows.budget import Watch
 from cerise.engines.rows.engine import Search
@@ -112,8 +113,10 @@ class SliceSearch(Search):
 
     INPUT = "a slice of the ordered input"
 
-    def __init__(self, ground: Ground, stretch: Stretch, budget: int, watch: Watch | None = None) -> None:
-        super().__init__(ground, (stretch.low, stretch.high), budget, watch)
+    def __init__(
+        self, ground: Ground, stretch: Stretch, options: Options, watch: Watch | None = None
+    ) -> None:
+        super().__init__(ground, (stretch.low, stretch.high), options, watch)
         self.low = stretch.low
 
     def starting_in(self, opens: Bools) -> Iterator[RowMatches]:
