@@ -39,7 +39,10 @@ class Result:
 
 @dataclass(frozen=True)
 class RowCase:
-    """One case of a .mr file; `on_spark_only` has SQL around the clause."""
+    """One case of a .mr file; `on_spark_only` has SQL around the clause.
+
+    `arrived` tells that the answer needs the order in which rows arrive; a DataFrame has none (S1.2).
+    """
 
     file: str
     line: int
@@ -52,6 +55,7 @@ class RowCase:
     dialect: str = "standard"
     table: str = "t"
     on_spark_only: bool = False
+    arrived: bool = False
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} {self.title}"
@@ -122,6 +126,7 @@ def _read_case(file: str, line: int, lines: list[str]) -> RowCase:
         file, line, given["title"], statement.strip(), read_table(input_), read_result(expected),
         tuple(given.get("rules", "").split()), (error[0], error[2]) if error else None,
         given.get("dialect", "standard"), given.get("table", "t"), given.get("spark") == "only",
+        given.get("spark") == "never",
     )  # fmt: skip
 
 

@@ -216,7 +216,7 @@ class Writer:
         var, at = self.dice.pick(self.sets)
         function = self.dice.pick(AGGREGATES)
         if function == "count" and self.dice.chance(50):
-            if at is At.ALL and self.dice.chance(40):
+            if at is At.ALL and var in self.kleene and self.dice.chance(40):
                 return Attr(var, ("LEN",))
             return Agg("count", Attr(var, (), at))
         if (
