@@ -129,8 +129,8 @@ def sum_value(high: int, low: int) -> int:
 
 
 def mixed(x: int, factor: int) -> int:
-    """Return a number of 64 bits that looks as if drawn by lot, the same for the same number and factor."""
-    z = (x + 1) * factor
-    z = (z + (z >> 29)) * -4658895280553007687
-    z = (z + (z >> 32)) * -7723592293110705685
-    return z + (z >> 31)
+    """Return a pseudo-random number of 46 bits for a row; no product overflows with a factor below 2^30."""
+    z = ((x + 1) & (HALF - 1)) * factor
+    z = ((z & 2147483647) + (z >> 31)) * 668265263
+    z = ((z & 2147483647) + (z >> 31)) * 374761393
+    return z >> 16

@@ -278,7 +278,7 @@ def test_computed_measures() -> None:
     constant = Measure("one", "1", Literal(1, Kind.INT), ())
     assert measured(constant, [4, 5, 6])["one"].to_pylist() == [1, 1]
     assert measured(constant, [4, 5, 6], Show.UNMATCHED)["one"].to_pylist() == [1, 1, None]
-    with pytest.raises(UnsupportedError, match="only Spark can compute sha"):
+    with pytest.raises(UnsupportedError, match="only Spark can compute the measure 'h'"):
         measured(Measure("h", "sha(x)", None, ("x",)), [1, 2])
 
 

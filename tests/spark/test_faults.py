@@ -50,7 +50,7 @@ print(run(large))
 """
 
 
-@pytest.mark.parametrize("how", ["killed", "slow"])
+@pytest.mark.parametrize("how", ["killed", pytest.param("slow", marks=pytest.mark.nightly)])
 def test_on_executors_whose_workers_die_or_are_doubled(tmp_path: Path, how: str) -> None:
     table = stream(4_000)
     path = write(table, tmp_path / "events", group=100)

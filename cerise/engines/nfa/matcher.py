@@ -226,7 +226,7 @@ class NfaMatcher:
             if self._memory.m[G_LIVE] > self.options.max_runs:
                 raise self._too_many(start + self._memory.stopped_at(done))
             if done < len(mask) or self._memory.unfinished:
-                progress.check((done, self._memory.position()))
+                progress.check((done, self._memory.position(), self.report.reread_events))
                 if self._memory.m[G_MATCHES] > self._memory.m[H_FULL]:
                     yield from self._written()
                 self._memory.make_room()

@@ -95,7 +95,7 @@ class RcepMatcher(Recomputing):
             if status == at.TOO_MANY:
                 point = int(piece.points[desk.w[at.D_NEXT]])
                 raise too_many_matches(self.program, self.options.max_runs, point)
-            progress.check((status, desk.w.tobytes(), desk.frames.tobytes()))
+            progress.check((status, desk.w.tobytes(), desk.frames.tobytes(), self.report.reread_events))
             if status == at.DEEPER:
                 self._deepen()
             self.report.matching_seconds += time.perf_counter() - begun

@@ -54,7 +54,7 @@ from cerise.pattern.rows import (
 from cerise.pattern.show import show_expr
 
 FEW = 8  # rows of a set on which the future of a search depends are kept each; of more, a hash
-FACTORS = 2862933555777941757, 3202034522624059733
+FACTORS = 1013904223, 747796405
 HEAD = """\
 def count_fault(cols) -> None:
     store(cols + 16, load(cols + 16) + 1)
@@ -223,7 +223,7 @@ def _take_places(rest: dict[str, list[Expr]], bound: BoundRows, found: Condition
 def _hash_history(register: int, count: str, found: Conditions, writer: Writer) -> None:
     """Take a row into the hashes of the first or last rows of a set.
 
-    The rows of a set ascend, so a sum of numbers that stand for them tells which they are; it has 128 bits.
+    The rows of a set ascend, so sums of numbers that stand for them tell which they are: two of 46 bits.
     """
     for kind in (FROM_END, FROM_START):
         most, first = found.histories.get((kind, register), (0, 0))

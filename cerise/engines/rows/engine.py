@@ -212,7 +212,7 @@ class Search:
         progress = Progress()
         while True:
             why = self._paced(go_on)
-            progress.check((why, self.g.tobytes()))
+            progress.check((why, self.g.tobytes(), self.steps.taken))
             if why in (at.DONE, at.FULL):
                 if self.g[at.G_MATCHES]:
                     yield self.taken()
