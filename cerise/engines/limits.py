@@ -47,32 +47,7 @@ class Limits:
         cut_events: events that a Spark task cuts for other tasks together.
         blob_events: events that travel from task to task in one piece.
         output_rows: rows that a Spark task hands back at a time.
-        patience: steps of one row search after which it remembers the places that failed.
-        pause_steps: steps of row searches after which they return to their caller.
-        stack_rows: entries of the stack of a row search, and of its memory, at the start; they grow by need.
-        row_matches: row matches that are written at a time.
-        match_rows: rows of row matches that are written at a time, unless one match has more.
-        shared_rows: rows from which on threads share the work on a table of rows.
-        block_rows: rows that a thread works on together.
-        judged_rows: rows whose labels are judged together.
-        filtered_rows: rows from which on those that no match can hold are dropped before sorting.
-        thread_rows: rows that are worth a thread.
-        patience: int = 128
-    pause_steps: int = 1 << 17
-    stack_rows: int = 1 << 8
-    row_matches: int = 1 << 16
-    match_rows: int = 1 << 20
-    shared_rows: int = 100_000
-    block_rows: int = 1 << 16
-    judged_rows: int = 1 << 17
-    filtered_rows: int = 10_000
-    thread_rows: int = 200_000
-    task_events: int = 2_000_000
-    exchanged_events: int = 1_500_000
-    cut_events: int = 1 << 20
-    blob_events: int = 1 << 18
-    output_rows: int = 1 << 16
-    raced_events: events from which on engines race for a query.
+        raced_events: events from which on engines race for a query.
         first_race: events of the first lap of a race.
     """
 

@@ -19,7 +19,7 @@ from cerise.events import EventBatch, Schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TRADES = Path("/work/shared/data/stock_trades_2004-06-02.csv.gz")
+TRADES = Path(__file__).parents[3] / "shared" / "data" / "stock_trades_2004-06-02.csv.gz"
 HASHED = "events whose order a hash decides"
 SHARED = "events share their time"
 ROWS = """SELECT * FROM t MATCH_RECOGNIZE (

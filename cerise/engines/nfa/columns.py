@@ -81,7 +81,7 @@ class Columns:
     """The attributes of one batch after another, where the kernels find them."""
 
     def __init__(self, program: Program, on_fault: Callable[[Fault], None], chunk: int | None = None) -> None:
-        """Make room for the columns of a program, for chunks of so many events or for whole batches."""
+        """Make room for the columns of a program, for chunks of a given size or for whole batches."""
         self.program = program
         self._chunk = chunk
         self.paths = list(program.layout.columns.items())

@@ -60,7 +60,7 @@ ALONE = Crew()
 
 @contextmanager
 def crew_of(count: int, watch: Watch | None = None, limits: Limits = DEFAULT) -> Iterator[Crew]:
-    """Hire so many threads for a while; where one fails, or the user interrupts, all stop."""
+    """Start threads for a while; where a thread fails, or the user interrupts, all stop."""
     watch = watch or Watch()
     if count == 1:
         yield Crew(watch=watch, limits=limits)
