@@ -97,7 +97,7 @@ class CeriseWarning(UserWarning):
 
 
 def warn(said: Iterable[str], *, strict: bool) -> None:
-    """Warn the caller of Cerise of queries that are legal and probably not what was meant.
+    """Warn the caller of Cerise of queries that are legal and probably a mistake.
 
     Raises:
         BindError: where `Options(strict=True)` makes warnings errors.

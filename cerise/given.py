@@ -90,7 +90,7 @@ class Given:
         return not isinstance(self.events, pa.Table | pa.Schema)
 
     def warnings(self) -> list[str]:
-        """Say what is legal in the queries and probably not meant."""
+        """Return warnings about queries that are legal and probably a mistake."""
         said = [text for bound in self.bounds for text in bound.warnings]
         return [*said, *of_types(self.bounds, partial(_values, self.events), asked=True)]
 
@@ -184,7 +184,7 @@ _SAID_BY_SQL = {
 
 
 def require_session(spark: Any) -> None:
-    """Refuse what is not a Spark session, where SQL looks for tables."""
+    """Refuse any object but a Spark session: SQL looks for its tables there."""
     if callable(getattr(spark, "sql", None)) and is_spark(spark):
         return
     name = spark.__class__.__name__

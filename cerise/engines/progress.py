@@ -14,7 +14,7 @@ SOON, EVERY = 1.0, 0.1  # seconds: what ends sooner has no bar, and it is drawn 
 
 @contextmanager
 def drawn(title: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a function that is told how much, of how much, is done; None where there is no terminal."""
+    """Yield a function that takes the rows done and the rows in all; None without a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
