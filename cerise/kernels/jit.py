@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsInt, TypeVar
 
 import numba
 from llvmlite import ir
@@ -73,7 +73,7 @@ if TYPE_CHECKING or not COMPILED:
         """Write a word of a row in memory."""
         ctypes.c_int64.from_address(int(row) + 8 * int(word)).value = int(value)
 
-    def ask(edge: Callable[..., int], *args: int) -> int:
+    def ask(edge: Callable[..., int], *args: SupportsInt) -> int:
         """Call the formulas of a query."""
         return edge(*args)
 
