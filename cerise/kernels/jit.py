@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import config, types
 from numba.extending import intrinsic
 
-from cerise.kernels import cache
+from cerise.kernels import cache, record_types  # noqa: F401 (makes types of records)
 from cerise.kernels.keeping import Kept
 
 F = TypeVar("F", bound=Callable[..., Any])
