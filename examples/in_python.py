@@ -10,8 +10,7 @@ import datetime as dt
 import pandas as pd
 
 import cerise
-from cerise import i, many, no, seq, var
-from cerise.lang.builder import count
+from cerise.dsl import count, i, many, no, seq, var
 
 START = dt.datetime(2024, 11, 15, 8, 0)
 LOG = [

@@ -76,7 +76,7 @@ class Texts:
     # ---- SASE+
 
     def _derived_sase(self) -> str:
-        return derived(grammar("sase.lark", "script"), self.rng)
+        return derived(grammar("sase/sase.lark", "script"), self.rng)
 
     def _sase(self) -> str:
         names = ["a", "b", "c", "d"][: self.rng.randint(1, 4)]
@@ -177,7 +177,11 @@ class Texts:
             "A {- B -} C",
             "A+",
         )
-        pattern = derived(grammar("rows.lark", "start"), self.rng) if chance() < 0.15 else pick(plain)
+        pattern = (
+            derived(grammar("match_recognize/pattern.lark", "start"), self.rng)
+            if chance() < 0.15
+            else pick(plain)
+        )
         defined = [name for name in "AB" if re.search(rf"\b{name}\b", pattern) or chance() < 0.02]
         skips = ("", "", "", "TO NEXT ROW", "TO LAST B", "TO FIRST A")
         shows = ("", "", "ONE ROW PER MATCH", "ALL ROWS PER MATCH", "ALL ROWS PER MATCH WITH UNMATCHED ROWS")

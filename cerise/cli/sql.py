@@ -22,7 +22,7 @@ from cerise.engines.rows.run import explained, run_rows
 from cerise.errors import BindError, CeriseError, ParseError, UnsupportedError, did_you_mean
 from cerise.kinds import plain_table
 from cerise.lang.match_recognize import Clause, bind_rows, parse_alone, parse_statement
-from cerise.lang.match_recognize_words import name_of, read_words
+from cerise.lang.match_recognize.tokens import name_of, read_words
 from cerise.pattern.rows import BoundRows
 
 NAME = re.compile(r"[^\W\d]\w*")

@@ -18,9 +18,9 @@ from cerise.errors import BindError, ParseError, did_you_mean, refuse_surrogates
 from cerise.events import Path
 from cerise.kinds import INT64_MAX
 from cerise.lang.sase import parse
-from cerise.lang.sase_nodes import OUTPUTS, STRATEGIES
-from cerise.lang.sase_returns import MATCHES
-from cerise.lang.sase_returns import total as total_of
+from cerise.lang.sase.nodes import OUTPUTS, STRATEGIES
+from cerise.lang.sase.returns import MATCHES
+from cerise.lang.sase.returns import total as total_of
 from cerise.lang.terms import (
     Step,
     Term,

@@ -9,7 +9,7 @@ from typing import Any
 
 from cerise.errors import BindError
 from cerise.kinds import Kind
-from cerise.lang.sase_exprs import check_like, over_set
+from cerise.lang.sase.expressions import check_like, over_set
 from cerise.pattern.expr import (
     Agg,
     At,

@@ -1,30 +1,49 @@
-"""The parts of a clause bound to the columns of its input: BoundRows, or what is wrong with them."""
+"""A clause bound to the columns of its input: BoundRows, or the error that points at the mistake.
+
+Cerise computes a condition while it matches. An expression that Cerise does not know becomes a column that
+Spark computes beforehand, if it reads one row. Spark computes a measure from the values of its atoms when the
+match is complete.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
+from sqlglot import exp
 
-from cerise.errors import BindError, ParseError, Span, did_you_mean
-from cerise.kinds import INT64_MAX, TIMES, Kind
-from cerise.lang.match_recognize_atoms import Place, refuse_in_rows
-from cerise.lang.match_recognize_clause import Given, Parts, Piece
-from cerise.lang.match_recognize_conditions import bind_condition, bind_measure
-from cerise.lang.match_recognize_exprs import inside, is_constant, parse_expression, parse_sql
-from cerise.lang.match_recognize_labels import spread_labels
-from cerise.lang.match_recognize_rows import Host, Rows
-from cerise.lang.match_recognize_terms import microseconds
-from cerise.lang.match_recognize_words import fold, pointing_at
-from cerise.lang.sase_exprs import Name, whole_number
+from cerise.errors import BindError, CeriseError, ParseError, Span, UnsupportedError, did_you_mean
+from cerise.kinds import COMPUTABLE, INT64_MAX, TIMES, Kind
+from cerise.lang.match_recognize.atoms import SPECIAL, Place, atom_of, refuse_in_rows
+from cerise.lang.match_recognize.classifier import spread_labels
+from cerise.lang.match_recognize.clause import Given, Parts, Piece
+from cerise.lang.match_recognize.columns import Host, Rows, checked, stripped
+from cerise.lang.match_recognize.expressions import Node, parse_expression, parse_sql
+from cerise.lang.match_recognize.statement import Clause
+from cerise.lang.match_recognize.tokens import fold, placed, pointing_at
+from cerise.lang.match_recognize.translate import (
+    Beyond,
+    Nowhere,
+    column,
+    convert,
+    function_of,
+    inside,
+    is_classifier,
+    is_constant,
+    microseconds,
+    render,
+)
+from cerise.lang.sase.expressions import Name, whole_number
+from cerise.pattern.expr import Attr, Call, Expr, attributes
 from cerise.pattern.rows import (
     BoundRows,
     Condition,
     Excluded,
     Extent,
     Measure,
+    Nav,
     Order,
     Show,
     Shown,
@@ -35,45 +54,41 @@ from cerise.pattern.rows import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
-    """What a clause is bound to.
+def bind_rows(clause: Clause, columns: pa.Schema, host: Host | None = None) -> BoundRows:
+    """Bind a clause to the columns of its input.
 
-    Attributes:
-        columns: the columns of its rows.
-        host: who knows the types of what only the database computes, if anyone.
-        tables: the names by which the input could be called.
-        ctes: names that subqueries of the clause cannot read.
-        text: the statement.
-    """
-
-    columns: pa.Schema
-    host: Host | None
-    tables: tuple[str, ...] = ()
-    ctes: frozenset[str] = frozenset()
-    text: str = ""
-
-
-def bind_parts(parts: Parts, given: Input, *, flink: bool) -> BoundRows:
-    """Bind a clause.
+    Args:
+        clause: a clause of `parse_statement`.
+        columns: the columns of the rows that its `input` gives.
+        host: knows the types of expressions that only the database computes; None: Cerise computes all.
 
     Raises:
-        BindError: with the place and a hint.
+        BindError: for what the clause means by no column, or may not say (semantics.md §10).
+        UnsupportedError: for what cannot be computed, with what can.
     """
-    _refuse_twins(given.columns)
+    try:
+        return _bind(clause, columns, host)
+    except CeriseError as error:
+        raise placed(error, clause.word).located(clause.text) from None
+    except RecursionError:
+        raise BindError("an expression nests too deeply", span=clause.word, text=clause.text) from None
+
+
+def _bind(clause: Clause, columns: pa.Schema, host: Host | None) -> BoundRows:
+    parts, flink = clause.parts, clause.dialect == "flink"
+    _refuse_twins(columns)
     variables = _variables(parts)
-    rows = Rows(given.columns, given.host, variables, given.tables, given.text)
+    rows = Rows(columns, host, variables, clause.tables, clause.text)
     plain = replace(rows, variables=None)
     partition = tuple(_of_one_row(piece, plain) for piece in parts.partition)
     order = tuple(
         Order(_of_one_row(each.piece, plain), each.descending, each.nulls_first) for each in parts.order
     )
-    one = parts.show is Show.ONE
-    conditions = _conditions(parts, rows, given.ctes)
-    measures = _measures(parts, Place(rows, None, one, given.ctes))
+    conditions = _conditions(parts, rows, clause.ctes)
+    measures = _measures(parts, Place(rows, None, parts.show is Show.ONE, clause.ctes))
     bound = BoundRows(
-        parts.pattern, given.columns, (), partition, order, {}, conditions, measures, parts.show,
-        _skip(parts, variables, flink=flink), _within(parts, order, rows, flink=flink), text=given.text,
+        parts.pattern, columns, (), partition, order, {}, conditions, measures, parts.show,
+        _skip(parts, variables, flink=flink), _within(parts, order, rows, flink=flink), text=clause.text,
     )  # fmt: skip
     _refuse_exclusion(parts)
     atoms = {name: atom for atom, name in rows.atoms.items()}
@@ -161,7 +176,7 @@ def _condition(given: Given, rows: Rows, ctes: frozenset[str]) -> Condition:
     label = fold(given.name)
     tree, place = parse_expression(given.piece), Place(rows, label, False, ctes)
     with pointing_at(given.piece.span):
-        expr = bind_condition(spread_labels(tree, place), place, given.piece.span)
+        expr = _bind_condition(_without_labels(tree, place), place, given.piece.span)
     return Condition(label, expr, given.piece.span)
 
 
@@ -178,7 +193,122 @@ def _measures(parts: Parts, place: Place) -> tuple[Measure, ...]:
 def _measure(given: Given, place: Place) -> Measure:
     tree = parse_expression(given.piece)
     with pointing_at(given.piece.span):
-        return bind_measure(given.name.text, spread_labels(tree, place), place, given.piece.span)
+        return _bind_measure(given.name.text, _without_labels(tree, place), place, given.piece.span)
+
+
+def _without_labels(tree: Node, place: Place) -> Node:
+    """Return an expression in which no label is computed with inside a navigation or aggregate."""
+    return spread_labels(tree, place) if any(map(is_classifier, tree.find_all(exp.Anonymous))) else tree
+
+
+def _bind_condition(tree: Node, place: Place, span: Span) -> Expr:
+    expr = _term(tree, place)
+    kind = checked(expr)
+    if kind not in (Kind.BOOL, Kind.NULL):
+        raise BindError(
+            f"the condition of {place.defines} is a value of kind {kind.value}", span=span,
+            hint="DEFINE needs a predicate: compare the value with something",
+        )  # fmt: skip
+    return expr
+
+
+def _term(node: Node, place: Place) -> Expr:
+    """Return a part of a condition: by Cerise if it can be, else by Spark."""
+    found = atom_of(node, place)
+    if found is not None:
+        return found
+    mark = place.rows.mark()
+    span = place.rows.span(node)
+    try:
+        expr = convert(node, lambda each: _term(each, place), span)
+        _check_operands(expr, place.rows, span)
+        return expr
+    except Beyond as beyond:
+        place.rows.back_to(mark)
+        return _by_spark(node, place, beyond)
+
+
+def _check_operands(expr: Expr, rows: Rows, span: Span | None) -> None:
+    """Refuse to compute with values that can only be passed through."""
+    for each in attributes(expr):
+        if each.kind not in COMPUTABLE and expr is not each:
+            raise Beyond(rows.opaque(each, span))
+    checked(expr)
+
+
+def _by_spark(node: Node, place: Place, beyond: Beyond) -> Expr:
+    """Return what Spark computes from one row, as a column; null where there is no such row."""
+    rows = place.rows
+    if rows.host is None:
+        raise beyond.error
+    variables = _rows_of(node, place, beyond)
+    name = rows.derive(node, computed=True)
+    if not variables:
+        return rows.atom(Nav(name), rows.kind(name))
+    members = rows.members(variables.pop())
+    there = rows.atom(Nav(name, members), rows.kind(name))
+    exists = rows.atom(Nav(rows.present(), members), Kind.BOOL)
+    missing = rows.missing(node)  # what Spark makes of nulls: A.x is null before the first A
+    return Call("if", (exists, there, rows.atom(Nav(missing), rows.kind(missing))), rows.span(node))
+
+
+def _rows_of(node: Node, place: Place, beyond: Beyond) -> set[str]:
+    """Return the variable whose last row an expression reads, if it is not the row being tested."""
+    rows = place.rows
+    found: set[str | None] = set()
+    for each in inside(node):
+        function = function_of(each)
+        if isinstance(each, exp.Filter) or (function is not None and function.name in SPECIAL):
+            raise _across(beyond, rows.span(each))
+        if (ref := rows.find(each)) is not None:
+            members = rows.members(ref.var)
+            found.add(None if members is None or place.defines in members else ref.var)
+    if len(found) > 1:
+        raise _across(beyond, rows.span(node))
+    return {var for var in found if var is not None}
+
+
+def _across(beyond: Beyond, span: Span | None) -> BindError | UnsupportedError:
+    """Return the error for what only Spark computes, of several rows at once."""
+    error = beyond.error
+    if isinstance(error, BindError):
+        return error
+    return UnsupportedError(
+        f"{error.problem}, and Spark sees one row at a time in DEFINE", span=error.span or span,
+        hint="apply it to one row: f(A.x) = f(B.x), or inside a navigation as LAST(f(A.x))",
+    )  # fmt: skip
+
+
+def _bind_measure(name: str, tree: Node, place: Place, span: Span) -> Measure:
+    """Return a measure, as SQL over its atoms and, where Cerise can compute it, as an expression."""
+    used: dict[str, Attr] = {}
+
+    def named(node: Node) -> Node | None:
+        found = atom_of(node, place)
+        if found is None:
+            return None
+        used[found.path[0]] = found
+        return column(found.path[0])
+
+    sql = render(tree, place.rows.text, named)
+    return Measure(name, sql, _measured(tree, place), tuple(used), span)
+
+
+def _measured(tree: Node, place: Place) -> Expr | None:
+    def term(node: Node) -> Expr:
+        return atom_of(node, place) or convert(node, term, place.rows.span(node))
+
+    try:
+        expr = term(stripped(tree))
+        if not isinstance(expr, Attr):
+            _check_operands(expr, place.rows, None)
+        return expr
+    except Nowhere as nowhere:
+        if place.rows.host is None:
+            raise nowhere.error from None
+        return None
+    except Beyond:
+        return None
 
 
 # ---- the rest

@@ -12,9 +12,10 @@ from functools import reduce
 
 from sqlglot import exp
 
-from cerise.lang.match_recognize_atoms import AGGREGATES, LOGICAL, PHYSICAL, Place, variable_of
-from cerise.lang.match_recognize_exprs import Node, call, column, function_of, inside
-from cerise.lang.match_recognize_rows import stripped
+from cerise.lang.match_recognize.atoms import AGGREGATES, LOGICAL, PHYSICAL, Place, variable_of
+from cerise.lang.match_recognize.columns import stripped
+from cerise.lang.match_recognize.expressions import Node
+from cerise.lang.match_recognize.translate import call, column, function_of, inside, is_classifier
 
 TOGETHER = frozenset({"avg", "count", "max", "mean", "min", "sum"})  # computable from parts
 
@@ -62,16 +63,8 @@ def _innermost(node: Node) -> Node:
 def _computes_label(nodes: Iterable[Node]) -> bool:
     """Whether CLASSIFIER() stands in one of some arguments, and is not all of it."""
     return any(
-        _is_classifier(each)
-        for node in nodes
-        for each in inside(stripped(node))
-        if each is not stripped(node)
+        is_classifier(each) for node in nodes for each in inside(stripped(node)) if each is not stripped(node)
     )
-
-
-def _is_classifier(node: Node) -> bool:
-    function = function_of(node)
-    return function is not None and function.name == "classifier"
 
 
 def _is_distinct(node: Node) -> bool:
@@ -142,7 +135,7 @@ def _labelled(node: Node, label: str | None, var: str | None, place: Place) -> N
 
     def change(each: Node) -> Node | None:
         nonlocal named
-        if _is_classifier(each):
+        if is_classifier(each):
             return _no_text() if label is None else exp.Literal.string(label)
         ref = place.rows.find(each)
         star = isinstance(each, exp.Star) or (

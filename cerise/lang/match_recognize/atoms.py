@@ -10,9 +10,17 @@ from sqlglot import exp
 
 from cerise.errors import BindError, Span, UnsupportedError, did_you_mean
 from cerise.kinds import COMPUTABLE, NUMBERS, Kind
-from cerise.lang.match_recognize_exprs import Function, Node, function_of, inside, is_query, path_of
-from cerise.lang.match_recognize_rows import Rows, folded, stripped
-from cerise.lang.sase_exprs import whole_number
+from cerise.lang.match_recognize.columns import Rows, folded, stripped
+from cerise.lang.match_recognize.expressions import Node
+from cerise.lang.match_recognize.translate import (
+    Function,
+    function_of,
+    inside,
+    is_classifier,
+    is_query,
+    path_of,
+)
+from cerise.lang.sase.expressions import whole_number
 from cerise.pattern.expr import Attr
 from cerise.pattern.rows import CLASSIFIER, MatchNumber, MatchStatus, Nav, RowAgg
 
@@ -245,7 +253,7 @@ def _operand(nodes: Sequence[Node], title: str, call: Node, place: Place) -> tup
 
 def _column(node: Node, title: str, place: Place, *, computed: bool) -> str:
     node = stripped(node)
-    if (function := function_of(node)) is not None and function.name == "classifier":
+    if is_classifier(node):
         return CLASSIFIER
     for each in inside(node):
         inner = function_of(each)

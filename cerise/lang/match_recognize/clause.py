@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 from cerise.errors import BindError, ParseError, Span
-from cerise.lang.match_recognize_pattern import parse_pattern
-from cerise.lang.match_recognize_words import (
+from cerise.lang.match_recognize.pattern import parse_pattern
+from cerise.lang.match_recognize.tokens import (
     Reader,
     Word,
     Words,
@@ -20,7 +20,7 @@ from cerise.lang.match_recognize_words import (
     span_of_words,
     split_at_commas,
 )
-from cerise.lang.sase_exprs import Name
+from cerise.lang.sase.expressions import Name
 from cerise.pattern.rows import Concat, RowPattern, Show, SkipTo
 
 ORDER = (
@@ -40,11 +40,7 @@ class Piece:
 
     text: str = field(repr=False)
     words: Words
-
-    @property
-    def span(self) -> Span:
-        """Its place in the statement."""
-        return span_of_words(self.words)
+    span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +158,13 @@ _AFTER_COLUMN = frozenset(". , = < > + - * / % | & ASC DESC NULLS IS IN AND OR L
 # ---- one reader for each part
 
 
+def _piece(text: str, words: Words) -> Piece:
+    return Piece(text, words, span_of_words(words))
+
+
 def _partition(text: str, reader: Reader) -> dict[str, Any]:
     reader.take("PARTITION", "BY")
-    return {"partition": tuple(Piece(text, item) for item in _items(reader, "a column"))}
+    return {"partition": tuple(_piece(text, item) for item in _items(reader, "a column"))}
 
 
 def _order_by(text: str, reader: Reader) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def _ordered(text: str, words: Words) -> OrderPart:
     way = words[-1].key if len(words) > 1 and words[-1].key in ("ASC", "DESC") else None
     words = words[:-1] if way else words
     descending = way == "DESC"
-    return OrderPart(Piece(text, words), descending, nulls == "FIRST" if nulls else not descending)
+    return OrderPart(_piece(text, words), descending, nulls == "FIRST" if nulls else not descending)
 
 
 def _measures(text: str, reader: Reader) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def _measure(text: str, words: Words) -> Given:
         raise misspelt(words) or ParseError(
             "a measure needs a name", span=span_of_words(words), hint="write expression AS name"
         )
-    return Given(name, Piece(text, words[:-2]))
+    return Given(name, _piece(text, words[:-2]))
 
 
 def _rows(_text: str, reader: Reader) -> dict[str, Any]:
@@ -260,7 +260,7 @@ def _within(text: str, reader: Reader) -> dict[str, Any]:
     words = words[:-2] if timeouts else words
     if not words:
         raise reader.error("WITHIN needs a length", hint="write WITHIN INTERVAL '15' MINUTE")
-    return {"within": WithinPart(Piece(text, words), timeouts)}
+    return {"within": WithinPart(_piece(text, words), timeouts)}
 
 
 def _subset(_text: str, reader: Reader) -> dict[str, Any]:
@@ -295,7 +295,7 @@ def _definition(text: str, words: Words) -> Given:
         raise reader.error("expected AS and a condition")
     if not reader.rest:
         raise reader.error("the condition is missing", hint="leave a variable out that every row satisfies")
-    return Given(name, Piece(text, reader.rest))
+    return Given(name, _piece(text, reader.rest))
 
 
 _READERS: tuple[Callable[[str, Reader], dict[str, Any]], ...] = (

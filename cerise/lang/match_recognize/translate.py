@@ -1,23 +1,34 @@
-"""sqlglot trees as Cerise expressions, where Cerise can compute the same as Spark."""
+"""The trees of expressions: what a node is, how Spark writes it, and how Cerise computes it, where it can."""
 
 from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
 
 from cerise.errors import BindError, CeriseError, Span, UnsupportedError, closest
 from cerise.kinds import INT64_MAX, Kind
-from cerise.lang.match_recognize_exprs import SPARK_FUNCTIONS, Function, Node, function_of
-from cerise.lang.sase_exprs import UNITS_US, check_like, times, whole_number
+from cerise.lang.match_recognize.expressions import MARK, QUERY, SPARK_FUNCTIONS, Node
+from cerise.lang.match_recognize.tokens import pair_brackets, read_words
+from cerise.lang.sase.expressions import UNITS_US, check_like, times, whole_number
 from cerise.pattern.check import FUNCTIONS, with_typed_nulls
 from cerise.pattern.expr import Binary, Call, Cast, Expr, In, IsNull, Like, Literal, Param, Unary
 from cerise.pattern.resolve import literal
 
 Convert = Callable[[Node], Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A call in the text: its name in lower case, and RUNNING, FINAL or nothing before it."""
+
+    name: str
+    prefix: str
+    args: tuple[Node, ...]
 
 
 class Beyond(Exception):
@@ -51,6 +62,120 @@ _ALIASES = {
     "ceiling": "ceil", "char_length": "length", "character_length": "length", "ifnull": "coalesce",
     "lcase": "lower", "len": "length", "log": "ln", "nvl": "coalesce", "power": "pow", "ucase": "upper",
 }  # fmt: skip
+
+
+# ---- trees
+
+
+def function_of(node: Node) -> Function | None:
+    """Return a call, unless it belongs to a subquery or is no call."""
+    if isinstance(node, exp.Anonymous) and isinstance(node.this, str) and node.this.startswith(MARK):
+        _, prefix, name = node.this.split(":", 2)
+        return Function(name.lower(), prefix, tuple(node.expressions))
+    return None
+
+
+def is_classifier(node: Node) -> bool:
+    """Whether a node is a call of CLASSIFIER."""
+    function = function_of(node)
+    return function is not None and function.name == "classifier"
+
+
+def path_of(node: Node) -> tuple[exp.Identifier, ...] | None:
+    """Return the names of a column, as in A.column.field."""
+    if isinstance(node, exp.Column):
+        parts = tuple(part for part in node.parts if isinstance(part, exp.Identifier))
+        return parts if len(parts) == len(node.parts) else None
+    if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
+        inner = path_of(node.this)
+        return (*inner, node.expression) if inner else None
+    return None
+
+
+def query_text(node: Node, text: str) -> str:
+    """Return a subquery as it was written, for nothing in it is ours."""
+    place, words = span_of(node, text), read_words(text)
+    around = [
+        (words[i].end, words[j].start)
+        for i, j in pair_brackets(words).items()
+        if place and words[i].end <= place.start and place.end - 1 <= words[j].start and i < j
+        if words[i + 1].key in QUERY
+    ]
+    if not around:
+        return node.sql("spark")  # it names nothing that has a place
+    start, end = max(around)
+    return f"({text[start:end]})" if isinstance(node, exp.Subquery) else text[start:end]
+
+
+def is_query(node: Node) -> bool:
+    """Whether a node is a subquery, whose names are its own."""
+    return isinstance(node, exp.Query | exp.Subquery)
+
+
+def is_constant(tree: Node) -> bool:
+    """Whether an expression is a string, a number or another literal."""
+    return isinstance(tree, exp.Literal | exp.Boolean | exp.Null)
+
+
+def inside(node: Node) -> Iterator[Node]:
+    """Yield a node and all in it, parents first; not what is inside columns, subqueries and CLASSIFIER."""
+    yield node
+    if path_of(node) is None and not is_query(node) and not is_classifier(node):
+        for child in node.iter_expressions():
+            yield from inside(child)
+
+
+def span_of(node: Node, text: str) -> Span | None:
+    """Return the place of a node, as far as its leaves tell."""
+    places = [each.meta for each in node.walk() if "start" in each.meta]
+    if not places:
+        return None
+    start, end = min(each["start"] for each in places), max(each["end"] for each in places) + 1
+    end += 2 if text.startswith("()", end) else 0
+    while text.count("(", start, end) > text.count(")", start, end) and text[end : end + 1] in (
+        ")",
+        " ",
+        "\n",
+    ):
+        end += 1
+    return Span(start, end)
+
+
+def render(node: Node, text: str, change: Callable[[Node], Node | None]) -> str:
+    """Return a tree as Spark SQL, with some nodes changed, functions and subqueries as they were written."""
+    root = exp.Paren(this=node.copy())
+    _change(root.this, text, change)
+    for call in root.find_all(exp.Anonymous):
+        if function_of(call) is not None:
+            call.set("this", call.this.split(":", 2)[2])
+    return str(root.this.sql("spark", comments=False, normalize_functions=False))
+
+
+def _change(node: Node, text: str, change: Callable[[Node], Node | None]) -> None:
+    new = change(node)
+    if new is None and is_query(node):
+        new = exp.Var(this=query_text(node, text))
+    if new is not None:
+        node.replace(new)
+        return
+    for child in list(node.iter_expressions()):
+        _change(child, text, change)
+
+
+def call(name: str, *args: Node, prefix: str = "") -> Node:
+    """Return a call of a function."""
+    return exp.Anonymous(this=f"{MARK}{prefix}:{name}", expressions=list(args))
+
+
+def column(*names: str) -> Node:
+    """Return a column, or a field of one, in backticks."""
+    found: Node = exp.Column(this=exp.to_identifier(names[0], quoted=True))
+    for name in names[1:]:
+        found = exp.Dot(this=found, expression=exp.to_identifier(name, quoted=True))
+    return found
+
+
+# ---- translation
 
 
 def convert(node: Node, inner: Convert, span: Span | None) -> Expr:

@@ -12,7 +12,7 @@ from lark import Lark
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken, VisitError
 
 from cerise.errors import CeriseError, ParseError, Span, closest, refuse_surrogates
-from cerise.lang.sase_nodes import Nodes
+from cerise.lang.sase.nodes import Nodes
 from cerise.pattern.query import Query
 
 KEPT = 256  # queries that are not parsed again
@@ -37,6 +37,7 @@ INSTEAD = {
 }  # words of SQL that SASE+ does not have
 
 
+@lru_cache(maxsize=KEPT)
 def parse(text: str) -> Query:
     """Parse a query, or several separated by `;` that feed one another by INTO and FROM (S7.3).
 
@@ -46,11 +47,6 @@ def parse(text: str) -> Query:
     Raises:
         ParseError: with the place and a hint.
     """
-    return _parsed(text)
-
-
-@lru_cache(maxsize=KEPT)
-def _parsed(text: str) -> Query:
     refuse_surrogates(text, ParseError, "the query")
     try:
         tree = _parser().parse(text)
@@ -70,7 +66,7 @@ def _parsed(text: str) -> Query:
 
 @cache
 def _parser() -> Lark:
-    grammar = files("cerise.lang").joinpath("sase.lark").read_text(encoding="utf-8")
+    grammar = files("cerise.lang.sase").joinpath("sase.lark").read_text(encoding="utf-8")
     return Lark(grammar, start="script", parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 

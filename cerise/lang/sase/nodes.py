@@ -11,8 +11,8 @@ from lark import Token, v_args
 from cerise.errors import ParseError, Span, UnsupportedError, did_you_mean
 from cerise.events import Path
 from cerise.kinds import INT64_MAX
-from cerise.lang.sase_exprs import Expressions, Name, duration_us, span_of, token_span, whole_number
-from cerise.lang.sase_returns import KNOWN, plain, returned
+from cerise.lang.sase.expressions import Expressions, Name, duration_us, span_of, token_span, whole_number
+from cerise.lang.sase.returns import KNOWN, plain, returned
 from cerise.pattern.expr import Attr, Expr, Param, conjuncts
 from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var
 from cerise.pattern.query import Output, Per, Query, Strategy, Unit, Window

@@ -1,7 +1,7 @@
 """SQL with MATCH_RECOGNIZE: clauses are cut out by their words, bound to their input, and replaced by views.
 
-The text around a clause stays as users wrote it, for Spark to read (design D9). What is inside is read here:
-the clause by `match_recognize_clause`, its pattern by rows.lark, its expressions by sqlglot.
+The text around a clause stays as users wrote it, for Spark to read (design D9). `clause` reads the inside
+of a clause, pattern.lark its pattern, and sqlglot its expressions.
 """
 
 from __future__ import annotations
@@ -9,16 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-
-import pyarrow as pa
+from functools import cached_property, lru_cache
 
 from cerise.errors import BindError, CeriseError, ParseError, Span, UnsupportedError, refuse_surrogates
-from cerise.lang.match_recognize_bind import Input, bind_parts
-from cerise.lang.match_recognize_clause import Parts, parse_parts
-from cerise.lang.match_recognize_rows import Host
-from cerise.lang.match_recognize_scopes import Scope, find_scopes
-from cerise.lang.match_recognize_words import (
+from cerise.lang.match_recognize.clause import Parts, parse_parts
+from cerise.lang.match_recognize.ctes import Scope, find_scopes
+from cerise.lang.match_recognize.tokens import (
     CLOSE,
     OPEN,
     Word,
@@ -26,17 +22,11 @@ from cerise.lang.match_recognize_words import (
     name_of,
     outside_brackets,
     pair_brackets,
-    placed,
     read_words,
 )
-from cerise.pattern.rows import BoundRows
-
-__all__ = [
-    "Clause", "Cut", "Host", "Statement", "bind_rows", "mentions_match_recognize", "parse_alone",
-    "parse_statement",
-]  # fmt: skip
 
 DIALECTS = ("standard", "flink")
+KEPT = 256  # statements that are not parsed again
 _NAME = "MATCH_RECOGNIZE"
 _ALONE = re.compile(r"SELECT\s+\*\s+FROM\s+_0(\s+(AS\s+)?\w+)?\s*;?", re.IGNORECASE)
 _TABLE = re.compile(r"(\w+|`[^`]+`|\"[^\"]+\")(\s+(AS\s+)?\w+)?", re.IGNORECASE)
@@ -148,6 +138,7 @@ def _joined(pieces: list[tuple[str, int | None]], last: int = 0) -> Cut:
     return Cut(sql, tuple(places))
 
 
+@lru_cache(maxsize=KEPT)
 def mentions_match_recognize(text: str) -> bool:
     """Whether a text has a MATCH_RECOGNIZE clause: not the word in a string, a comment or a quoted name."""
     if not re.search(_NAME, text, re.IGNORECASE):
@@ -196,6 +187,7 @@ def parse_statement(text: str, dialect: str = "standard") -> Statement:
         raise error.located(text) from None
 
 
+@lru_cache(maxsize=KEPT)
 def parse_alone(text: str, dialect: str = "standard") -> Clause:
     """Parse a statement that is no more than one clause: SELECT * FROM t MATCH_RECOGNIZE (…).
 
@@ -302,24 +294,3 @@ def _refuse_recursion(words: Words, clauses: list[Clause], scopes: tuple[Scope, 
                         "MATCH_RECOGNIZE in a recursive query", span=clause.word,
                         hint="find the matches outside of it",
                     )  # fmt: skip
-
-
-def bind_rows(clause: Clause, columns: pa.Schema, host: Host | None = None) -> BoundRows:
-    """Bind a clause to the columns of its input.
-
-    Args:
-        clause: a clause of `parse_statement`.
-        columns: those of the rows that its `input` gives.
-        host: who knows the types of expressions that only the database computes; None: nobody.
-
-    Raises:
-        BindError: for what the clause means by no column, or may not say (semantics.md §10).
-        UnsupportedError: for what cannot be computed, with what can.
-    """
-    try:
-        given = Input(columns, host, clause.tables, clause.ctes, clause.text)
-        return bind_parts(clause.parts, given, flink=clause.dialect == "flink")
-    except CeriseError as error:
-        raise placed(error, clause.word).located(clause.text) from None
-    except RecursionError:
-        raise BindError("an expression nests too deeply", span=clause.word, text=clause.text) from None

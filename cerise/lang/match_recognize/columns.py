@@ -12,8 +12,8 @@ from sqlglot import exp
 from cerise.errors import BindError, CeriseError, Span, did_you_mean
 from cerise.kinds import ARROW_OF, COMPUTABLE, Kind
 from cerise.kinds import kind_of as kind_of_type
-from cerise.lang.match_recognize_exprs import Node, column, path_of, render, span_of
-from cerise.lang.match_recognize_terms import Beyond, convert
+from cerise.lang.match_recognize.expressions import Node
+from cerise.lang.match_recognize.translate import Beyond, column, convert, path_of, render, span_of
 from cerise.pattern.check import kind_of
 from cerise.pattern.expr import Attr, Expr
 from cerise.pattern.rows import CLASSIFIER, Atom, Derived, Nav, atom

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from cerise.errors import ParseError, Span, closest
-from cerise.lang.sase_exprs import Name, Named, _Column
+from cerise.lang.sase.expressions import Name, Named, _Column
 from cerise.pattern.check import FUNCTIONS
 from cerise.pattern.expr import AGGREGATES, Agg, At, Attr, Call, Expr, rebuild, walk
 from cerise.pattern.query import Item, Per, Return, Total, Totals

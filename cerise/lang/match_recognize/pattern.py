@@ -1,4 +1,4 @@
-"""PATTERN ( … ) → RowPattern. The grammar is rows.lark."""
+"""PATTERN ( … ) → RowPattern. The grammar is pattern.lark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken, VisitError
 
 from cerise.errors import BindError, CeriseError, ParseError, Span, UnsupportedError
-from cerise.lang.sase_exprs import whole_number
+from cerise.lang.sase.expressions import whole_number
 from cerise.pattern.rows import Alternation, Anchor, Concat, Excluded, Label, Permute, Quantified, RowPattern
 
 LONGEST_PERMUTE = 8  # 40 320 orders
@@ -50,7 +50,7 @@ def parse_pattern(text: str, span: Span) -> RowPattern:
 
 @cache
 def _parser() -> Lark:
-    grammar = files("cerise.lang").joinpath("rows.lark").read_text(encoding="utf-8")
+    grammar = files("cerise.lang.match_recognize").joinpath("pattern.lark").read_text(encoding="utf-8")
     return Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cerise.errors import CeriseError, ParseError, Span, closest
-from cerise.lang.sase_exprs import Name
+from cerise.lang.sase.expressions import Name
 
 OPEN = {"(": ")", "[": "]", "{": "}"}
 CLOSE = {closing: opening for opening, closing in OPEN.items()}
@@ -50,10 +50,10 @@ class Word:
         return Span(self.start, self.end)
 
 
-Words = Sequence[Word]
+Words = tuple[Word, ...]
 
 
-def read_words(text: str) -> list[Word]:
+def read_words(text: str) -> Words:
     """Return the words of a text, without comments.
 
     Raises:
@@ -71,7 +71,7 @@ def read_words(text: str) -> list[Word]:
             key = piece.upper() if kind == "word" else piece if kind == "mark" else ""
             found.append(Word(kind, piece, place, key))
         place = match.end()
-    return found
+    return tuple(found)
 
 
 def _end_of_comment(text: str, start: int) -> int:
@@ -198,7 +198,7 @@ class Reader:
         if not self.rest:
             return ParseError(expected, span=Span(self.end - 1, self.end), hint=hint)
         word = self.rest[0]
-        near = misspelt([word])
+        near = misspelt((word,))
         return ParseError(
             f"did not expect '{word.text}': {expected}", span=word.span, hint=near.hint if near else hint
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cerise.errors import Span
-from cerise.lang.match_recognize_words import OPEN, Words, name_of
+from cerise.lang.match_recognize.tokens import OPEN, Words, name_of
 
 
 @dataclass(frozen=True, slots=True)
