@@ -19,10 +19,9 @@ from cerise.kinds import plain_schema, plain_table
 from cerise.lang import sase
 from cerise.lang.builder import Draft, Variable, seq
 from cerise.pattern.bind import bind
-from cerise.pattern.bound import Bound
-from cerise.pattern.lone import held_in, of_types
+from cerise.pattern.bound import Bound, held_in, of_types
 from cerise.pattern.query import Query
-from cerise.pattern.rows import BoundRows
+from cerise.pattern.row_pattern import BoundRows
 
 Columns = str | Sequence[str]
 Params = Mapping[str, Any]

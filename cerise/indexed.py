@@ -20,9 +20,8 @@ from cerise.errors import UnsupportedError, memory_bounds, warn
 from cerise.events import Schema
 from cerise.given import AnyQuery, Columns, Params, Roles, asks_sql, is_spark, parse
 from cerise.pattern.bind import bind
-from cerise.pattern.bound import Bound
-from cerise.pattern.lone import of_types
-from cerise.pattern.rows import BoundRows
+from cerise.pattern.bound import Bound, of_types
+from cerise.pattern.row_pattern import BoundRows
 from cerise.plan.explain import describe
 from cerise.store.event_table import EventTable, Info, index_in_place
 from cerise.store.filtering.asked_rows import asked_rows

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from cerise.kinds import Kind
 from cerise.pattern.expr import Binary, Expr, Literal
-from cerise.pattern.rows import (
+from cerise.pattern.row_pattern import (
     Atom,
     BoundRows,
     Concat,

@@ -18,7 +18,7 @@ from cerise.engines.rows.output import to_table
 from cerise.engines.rows.prepare import partitions, prepare
 from cerise.engines.rows.run import run_rows
 from cerise.lang.match_recognize import bind_rows, parse_statement
-from cerise.pattern.rows import BoundRows
+from cerise.pattern.row_pattern import BoundRows
 from tests.harness import read_events, shown
 
 CASES = Path(__file__).parent / "cases" / "rows"

@@ -17,7 +17,7 @@ from cerise.engines.limits import Limits
 from cerise.engines.reference.rows import find_rows, to_matches
 from cerise.engines.rows.output import to_atoms
 from cerise.engines.rows.prepare import partitions, prepare
-from cerise.pattern.rows import BoundRows
+from cerise.pattern.row_pattern import BoundRows
 from cerise.plan.row_slices import is_chained
 from cerise.spark.row_plan import RowSlices, plan_exchange, plan_files
 from cerise.spark.row_slices import RowCandidatesTask, RowChainTask, SliceRowsTask, TimeRowsTask

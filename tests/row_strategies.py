@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from cerise.lang.match_recognize import bind_rows, parse_statement
-from cerise.pattern.rows import BoundRows
+from cerise.pattern.row_pattern import BoundRows
 
 T = TypeVar("T")
 TABLES = 12  # for each statement, as compiling it is most of the work

@@ -9,8 +9,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from cerise.events import Schema
-from cerise.pattern.nodes import And, Kleene, Node, Var, walk
-from cerise.pattern.query import Query, Strategy
+from cerise.pattern.query import And, Kleene, Node, Query, Strategy, Var, walk_nodes
 from tests.strategies_queries import PARAMS, params_of, query_of
 from tests.strategies_streams import ROW, Dice, shape_of, table_of
 from tests.strategies_text import any_query
@@ -44,7 +43,9 @@ class Pair:
 
 def most_events(query: Query) -> int:
     """How long a stream may be so that even a naive engine answers at once."""
-    if query.strategy is not Strategy.ANY and not any(isinstance(each, And) for each in walk(query.pattern)):
+    if query.strategy is not Strategy.ANY and not any(
+        isinstance(each, And) for each in walk_nodes(query.pattern)
+    ):
         return LONGEST
     return next((size for size in range(LONGEST, 4, -1) if _runs(query.pattern, size) <= MOST_RUNS), 4)
 
@@ -52,7 +53,7 @@ def most_events(query: Query) -> int:
 def _runs(pattern: Node, size: int) -> float:
     """A rough guess at how many bindings a stream of a size has."""
     runs = 1.0
-    for node in walk(pattern):
+    for node in walk_nodes(pattern):
         if isinstance(node, Var):
             runs *= max(1.0, _fitting(node, size) * 0.6)
         elif isinstance(node, Kleene):

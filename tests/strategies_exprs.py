@@ -24,9 +24,8 @@ from cerise.pattern.expr import (
     Unary,
     conjuncts,
 )  # fmt: skip
-from cerise.pattern.nodes import Node, negated, repeated, variables
-from cerise.pattern.optional import optional
-from cerise.pattern.query import Item
+from cerise.pattern.query import Item, Node, negated, repeated, variables
+from cerise.pattern.resolve import optional
 from tests.strategies_streams import WORDS, Dice, Shape
 
 PARAMS: dict[str, Any] = {

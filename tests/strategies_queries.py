@@ -8,8 +8,22 @@ from dataclasses import dataclass, replace
 from cerise.errors import UnsupportedError
 from cerise.events import Path
 from cerise.pattern.expr import Expr, Param, Same, walk
-from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var
-from cerise.pattern.query import Output, Query, Strategy, Totals, Unit, Window
+from cerise.pattern.query import (
+    And,
+    Kleene,
+    Maybe,
+    Node,
+    Not,
+    Or,
+    Output,
+    Query,
+    Seq,
+    Strategy,
+    Totals,
+    Unit,
+    Var,
+    Window,
+)
 from cerise.pattern.rewrite import shapes
 from tests.strategies_exprs import PARAMS, Writer
 from tests.strategies_streams import Dice, Shape

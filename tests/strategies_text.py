@@ -27,8 +27,26 @@ from cerise.pattern.expr import (
     Unary,
     conjuncts,
 )  # fmt: skip
-from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var
-from cerise.pattern.query import Item, Output, Per, Query, Return, Strategy, Total, Totals, Unit, Window
+from cerise.pattern.query import (
+    And,
+    Item,
+    Kleene,
+    Maybe,
+    Node,
+    Not,
+    Or,
+    Output,
+    Per,
+    Query,
+    Return,
+    Seq,
+    Strategy,
+    Total,
+    Totals,
+    Unit,
+    Var,
+    Window,
+)
 from tests.strategies_streams import Dice
 
 PLAIN = tuple(

@@ -62,11 +62,11 @@ def test_the_package_keeps_the_order(path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("cerise/pattern/nodes.py", "from cerise.lang import sase"),
-        ("cerise/pattern/nodes.py", "from cerise import api"),
-        ("cerise/pattern/nodes.py", "import cerise.engines.reference"),
-        ("cerise/pattern/nodes.py", "from ..engines import reference"),
-        ("cerise/pattern/nodes.py", "import cerise"),
+        ("cerise/pattern/query.py", "from cerise.lang import sase"),
+        ("cerise/pattern/query.py", "from cerise import api"),
+        ("cerise/pattern/query.py", "import cerise.engines.reference"),
+        ("cerise/pattern/query.py", "from ..engines import reference"),
+        ("cerise/pattern/query.py", "import cerise"),
         ("cerise/errors.py", "def late():\n    from cerise.events import Schema"),
         ("cerise/unknown.py", "from cerise.errors import PlanError"),
         ("cerise/api.py", "import pyspark"),
@@ -87,7 +87,7 @@ def test_a_planted_mistake_is_caught(path: str, source: str) -> None:
     ("path", "source"),
     [
         (
-            "cerise/pattern/nodes.py",
+            "cerise/pattern/query.py",
             "from cerise.errors import Span\nfrom . import expr\nfrom .expr import Attr",
         ),
         ("cerise/engines/nfa/kernel.py", "import numba"),

@@ -24,7 +24,7 @@ from cerise.engines.rows.prepare import partitions, prepare
 from cerise.engines.rows.run import found_in, run_rows
 from cerise.errors import CeriseError, DataError, PlanError
 from cerise.kernels.jit import COMPILED
-from cerise.pattern.rows import BoundRows
+from cerise.pattern.row_pattern import BoundRows
 from tests.row_harness import run_reference
 from tests.row_strategies import TABLES, Family, family_of
 

@@ -18,7 +18,7 @@ def _types(work: dict[str, Any]) -> Events:
     import pyarrow.parquet as pq
 
     from cerise.lang import sase
-    from cerise.pattern.nodes import variables
+    from cerise.pattern.query import variables
 
     named = {each.type for each in variables(sase.parse(work["query"]["text"]).pattern)}
     wanted = [(work["query"]["type"], "in", sorted(str(each) for each in named))]

@@ -16,9 +16,8 @@ import pyarrow.parquet as pq
 
 from cerise.cli.look import View, console, json_text, look
 from cerise.errors import CeriseError, StoreError
-from cerise.pattern.nodes import negated, variables
-from cerise.pattern.query import Per, Query, Totals
-from cerise.pattern.totals import EXACT
+from cerise.pattern.output import EXACT
+from cerise.pattern.query import Per, Query, Totals, negated, variables
 
 SUFFIXES = {
     ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".txt": "table",

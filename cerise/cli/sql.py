@@ -23,7 +23,7 @@ from cerise.errors import BindError, CeriseError, ParseError, UnsupportedError, 
 from cerise.kinds import plain_table
 from cerise.lang.match_recognize import Clause, bind_rows, parse_alone, parse_statement
 from cerise.lang.match_recognize.tokens import name_of, read_words
-from cerise.pattern.rows import BoundRows
+from cerise.pattern.row_pattern import BoundRows
 
 NAME = re.compile(r"[^\W\d]\w*")
 ASKS = frozenset("SELECT WITH FROM VALUES TABLE SHOW DESCRIBE DESC EXPLAIN".split())

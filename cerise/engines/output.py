@@ -17,8 +17,7 @@ from cerise.kinds import restore
 from cerise.pattern.bound import Bound, OutColumn
 from cerise.pattern.evaluate import compiled
 from cerise.pattern.expr import At, Attr, Expr, attributes
-from cerise.pattern.nodes import Var
-from cerise.pattern.query import Total
+from cerise.pattern.query import Total, Var
 from cerise.pattern.show import show_expr
 from cerise.pattern.values import Fault
 

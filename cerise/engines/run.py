@@ -21,7 +21,7 @@ from cerise.engines.totals import Ledger, Positions
 from cerise.errors import did_you_mean
 from cerise.events import EventBatch, read_times
 from cerise.pattern.bound import Bound
-from cerise.pattern.nodes import negated
+from cerise.pattern.query import negated
 from cerise.plan.filters import Sieve, needed
 from cerise.plan.overlap import AMPLIFIED, halo, place_of
 

@@ -39,8 +39,23 @@ from cerise.lang.terms import (
     total,
 )
 from cerise.pattern.expr import Expr, Param, Same, conjuncts
-from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var
-from cerise.pattern.query import Item, Per, Query, Total, Totals, Unit, Window
+from cerise.pattern.query import (
+    And,
+    Item,
+    Kleene,
+    Maybe,
+    Node,
+    Not,
+    Or,
+    Per,
+    Query,
+    Seq,
+    Total,
+    Totals,
+    Unit,
+    Var,
+    Window,
+)
 from cerise.pattern.show import quote, show
 
 __all__ = [

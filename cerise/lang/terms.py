@@ -26,7 +26,7 @@ from cerise.pattern.expr import (
     Param,
     Unary,
 )
-from cerise.pattern.nodes import Kleene, Maybe, Var
+from cerise.pattern.query import Kleene, Maybe, Var
 from cerise.pattern.resolve import literal
 from cerise.pattern.show import show_expr
 

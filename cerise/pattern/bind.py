@@ -25,15 +25,32 @@ from cerise.pattern.expr import (
     outside_aggregates,
     walk,
 )
-from cerise.pattern.nodes import Kleene, Node, Var, negated, repeated, variables
-from cerise.pattern.nodes import walk as walk_nodes
-from cerise.pattern.optional import of_one_event, optional
-from cerise.pattern.query import Query, Strategy, Unit, Window
-from cerise.pattern.resolve import Names, find_column, is_single_event, literal, resolve, settle_steps
-from cerise.pattern.returns import derived_schema, output_columns
+from cerise.pattern.output import as_integers, derived_schema, output_columns
+from cerise.pattern.query import (
+    Kleene,
+    Node,
+    Query,
+    Strategy,
+    Unit,
+    Var,
+    Window,
+    negated,
+    repeated,
+    variables,
+    walk_nodes,
+)
+from cerise.pattern.resolve import (
+    Names,
+    find_column,
+    is_single_event,
+    literal,
+    of_one_event,
+    optional,
+    resolve,
+    settle_steps,
+)
 from cerise.pattern.rewrite import Absence, Shape, shapes
 from cerise.pattern.show import quote, show_identifier, show_path
-from cerise.pattern.totals import as_integers
 
 
 def bind(query: Query, schema: Schema, params: Mapping[str, Any] | None = None) -> Bound:

@@ -8,7 +8,7 @@ from itertools import product
 from math import prod
 
 from cerise.errors import PlanError, UnsupportedError
-from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var, variables, walk
+from cerise.pattern.query import And, Kleene, Maybe, Node, Not, Or, Seq, Var, variables, walk_nodes
 
 MAX_BRANCHES = 4096
 MAX_STATES = 8192  # of the ANDs of all branches together: 2 seconds of planning
@@ -61,7 +61,7 @@ def shapes(pattern: Node) -> tuple[Shape, ...]:
 
 def _states(branch: Node) -> int:
     """Return about how many states the ANDs of a branch have; an engine gives up on one with too many."""
-    has_and = any(isinstance(each, And) for each in walk(branch))
+    has_and = any(isinstance(each, And) for each in walk_nodes(branch))
     return min(_stages(branch), LARGEST_AND) if has_and else 0
 
 

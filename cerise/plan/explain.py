@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cerise.pattern.bound import Bound, Branch, Role
-from cerise.pattern.nodes import variables
+from cerise.pattern.query import variables
 from cerise.pattern.rewrite import Absence
 from cerise.pattern.show import show, show_path, show_pattern, show_window
 from cerise.plan.filters import Needed, as_sql

@@ -7,7 +7,7 @@ and NEXT how many rows before it and after that.
 from __future__ import annotations
 
 from cerise.pattern.expr import attributes
-from cerise.pattern.rows import Anchor, BoundRows, MatchNumber, Nav, Show, SkipTo, walk_rows
+from cerise.pattern.row_pattern import Anchor, BoundRows, MatchNumber, Nav, Show, SkipTo, walk_rows
 from cerise.plan.overlap import Halo
 
 

@@ -19,8 +19,7 @@ from cerise.events import Path
 from cerise.kinds import plain_schema
 from cerise.pattern.bound import Bound, OutColumn
 from cerise.pattern.expr import Attr
-from cerise.pattern.nodes import Var
-from cerise.pattern.query import Total
+from cerise.pattern.query import Total, Var
 
 DOLLAR = "cerise.dollar"  # a setting that is a dollar sign
 # Spark 4.0 knows no other zone, and has no such argument.

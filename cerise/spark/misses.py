@@ -14,7 +14,7 @@ from cerise.engines.misses import rows, sase
 from cerise.engines.misses.chosen import CHOSEN, Asked, refuse
 from cerise.engines.misses.report import COLUMNS, Misses
 from cerise.pattern.bound import Bound
-from cerise.pattern.rows import BoundRows
+from cerise.pattern.row_pattern import BoundRows
 from cerise.spark import batch
 from cerise.spark.frames import as_written, quote_name, quoted
 from cerise.spark.rows import handed_columns

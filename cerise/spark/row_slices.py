@@ -25,7 +25,7 @@ from cerise.engines.rows.places import places
 from cerise.engines.rows.prepare import prepare
 from cerise.engines.rows.slices import SliceSearch, Stretch, picked, times_of
 from cerise.errors import CeriseError
-from cerise.pattern.rows import BoundRows
+from cerise.pattern.row_pattern import BoundRows
 from cerise.plan.overlap import Targets
 from cerise.plan.row_slices import numbers
 from cerise.spark.exchange import NUMBERS, blob, placed

@@ -31,7 +31,7 @@ from cerise.engines.rows.slices import times_of
 from cerise.events import raw_column
 from cerise.kinds import COMPUTABLE, Kind, canonical, kind_of
 from cerise.pattern.expr import attributes
-from cerise.pattern.rows import BoundRows, Nav, Show
+from cerise.pattern.row_pattern import BoundRows, Nav, Show
 from cerise.plan.overlap import Targets
 from cerise.plan.row_slices import is_chained
 from cerise.spark.exchange import BLOBS, NUMBERS, blob, gathered

@@ -25,7 +25,7 @@ from cerise.spark.telling import said
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from cerise.pattern.rows import BoundRows
+    from cerise.pattern.row_pattern import BoundRows
 
 CONNECT_NAME = 59  # letters of the names that PySpark gives to DataFrames in a statement: places stay right
 VIEW = re.compile(

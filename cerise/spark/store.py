@@ -21,7 +21,7 @@ from cerise.errors import StoreError
 from cerise.events import EventBatch, Schema
 from cerise.kinds import plain_table
 from cerise.pattern.bound import Bound
-from cerise.pattern.rows import BoundRows, Order
+from cerise.pattern.row_pattern import BoundRows, Order
 from cerise.plan.overlap import Halo, Slice, slices
 from cerise.spark import rows
 from cerise.spark.batch import Made, combined, given_schema, result_schema_of

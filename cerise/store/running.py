@@ -20,7 +20,7 @@ from cerise.engines.totals import Ledger, Positions
 from cerise.events import EventBatch, Schema
 from cerise.pattern.bound import Bound
 from cerise.pattern.expr import attributes
-from cerise.pattern.rows import BoundRows
+from cerise.pattern.row_pattern import BoundRows
 from cerise.plan.overlap import Halo, Slice, halo, slices
 from cerise.store.filtering.asked_rows import asked_rows
 from cerise.store.filtering.two_phase import Filtering

@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from cerise.events import Schema
 from cerise.pattern.expr import At, Expr
-from cerise.pattern.nodes import And, Kleene, Node, Seq, Var, walk
-from cerise.pattern.query import Output, Query, Strategy, Unit
+from cerise.pattern.query import And, Kleene, Node, Output, Query, Seq, Strategy, Unit, Var, walk_nodes
 from tests.engines.brute_search import searched
 from tests.engines.brute_values import Binding, bare, gathered, holds, instances
 from tests.engines.brute_world import (
@@ -38,7 +37,7 @@ Match = tuple[tuple[int, ...], ...]  # for each variable in pattern order, the r
 def matches(query: Query, schema: Schema, table: pa.Table, params: Mapping[str, Any]) -> list[Match]:
     """All matches that the query wants."""
     rows, events = stream(table, schema)
-    names = [each.name for each in walk(query.pattern) if isinstance(each, Var)]
+    names = [each.name for each in walk_nodes(query.pattern) if isinstance(each, Var)]
     wanted: list[Match] = []
     for inside in partitions(query, schema, events):
         own = [events[place] for place in inside]
@@ -112,7 +111,7 @@ def reaches(world: World, absent: Absent, binding: Binding, place: int) -> bool:
 
 
 def declared(world: World) -> Iterator[Binding]:
-    fits = {v.name: candidates(world, v) for v in walk(world.tree) if isinstance(v, Var)}
+    fits = {v.name: candidates(world, v) for v in walk_nodes(world.tree) if isinstance(v, Var)}
     tests = world.conjuncts()
     for binding in assignments(world.tree, fits, 0):
         taken = places(binding)
@@ -130,7 +129,7 @@ def declared(world: World) -> Iterator[Binding]:
 def few(world: World) -> bool:
     """Whether all assignments can be written down."""
     count = 1
-    for node in walk(world.tree):
+    for node in walk_nodes(world.tree):
         if isinstance(node, Var):
             count *= max(1, len(candidates(world, node)))
         elif isinstance(node, Kleene):

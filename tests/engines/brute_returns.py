@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from cerise.events import Schema
 from cerise.pattern.expr import At, Attr, Expr
-from cerise.pattern.nodes import Kleene, Var, negated, walk
-from cerise.pattern.query import Count, Query
+from cerise.pattern.query import Count, Kleene, Query, Var, negated, walk_nodes
 from tests.engines.brute import matches
 from tests.engines.brute_values import Binding, Scope, Uncomputable, value
 from tests.engines.brute_world import lengths, stream
@@ -20,7 +19,7 @@ Row = dict[str, Any]
 
 def table(query: Query, schema: Schema, events: pa.Table, params: Mapping[str, Any]) -> list[Row] | None:
     """The rows of a result without match_id and partition columns; None where a column cannot be computed."""
-    names = [each.name for each in walk(query.pattern) if isinstance(each, Var)]
+    names = [each.name for each in walk_nodes(query.pattern) if isinstance(each, Var)]
     found = matches(query, schema, events, params)
     if isinstance(query.returns, Count):
         return [{"count": len(found)}]
@@ -46,13 +45,13 @@ def table(query: Query, schema: Schema, events: pa.Table, params: Mapping[str, A
 
 
 def _kleene(query: Query) -> set[str]:
-    return {each.var.name for each in walk(query.pattern) if isinstance(each, Kleene)}
+    return {each.var.name for each in walk_nodes(query.pattern) if isinstance(each, Kleene)}
 
 
 def _bound(query: Query, binding: Binding, raw: list[Row]) -> Row:
     """One struct per variable, a list of structs per Kleene variable, null where it is absent."""
     row: Row = {}
-    for var in (each for each in walk(query.pattern) if isinstance(each, Var)):
+    for var in (each for each in walk_nodes(query.pattern) if isinstance(each, Var)):
         if var.name not in negated(query.pattern):
             events = [raw[place] for place in binding.get(var.name, ())]
             row[var.name] = (events if var.name in _kleene(query) else events[0]) if events else None

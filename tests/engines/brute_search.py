@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cerise.pattern.expr import At, Expr
-from cerise.pattern.nodes import And, Kleene, Node, Seq, Var, walk
-from cerise.pattern.query import Strategy
+from cerise.pattern.query import And, Kleene, Node, Seq, Strategy, Var, walk_nodes
 from tests.engines.brute_values import Binding, bare, gathered, holds, instances
 from tests.engines.brute_world import World, equivalent, in_window, places, typed
 
@@ -85,7 +84,7 @@ def over(node: Node, state: State) -> set[str]:
             return {name for item, inner in zip(items, state, strict=True) for name in over(item, inner)}
         case Seq(items):
             at, inner = state
-            behind = {v.name for item in items[:at] for v in walk(item) if isinstance(v, Var)}
+            behind = {v.name for item in items[:at] for v in walk_nodes(item) if isinstance(v, Var)}
             return behind | over(items[at], inner)
     return set()
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from cerise.events import Schema
 from cerise.pattern.expr import At, Attr, Expr, Same
-from cerise.pattern.nodes import Kleene, Var, walk
-from cerise.pattern.query import Per, Query, Strategy, Total, Unit
+from cerise.pattern.query import Kleene, Per, Query, Strategy, Total, Unit, Var, walk_nodes
 from tests.engines.brute import Match, matches
 from tests.engines.brute_returns import _field
 from tests.engines.brute_values import Scope, Uncomputable, bare, doubles, gathered, given, value
@@ -27,8 +26,8 @@ class Law:
     def __init__(self, query: Query, schema: Schema, table: pa.Table, params: Mapping[str, Any]) -> None:
         assert query.totals is not None
         self.query, self.schema, self.params, self.totals = query, schema, params, query.totals
-        self.names = [each.name for each in walk(query.pattern) if isinstance(each, Var)]
-        self.kleene = {each.var.name for each in walk(query.pattern) if isinstance(each, Kleene)}
+        self.names = [each.name for each in walk_nodes(query.pattern) if isinstance(each, Var)]
+        self.kleene = {each.var.name for each in walk_nodes(query.pattern) if isinstance(each, Kleene)}
         self.order, self.events = stream(table, schema)
         self.place = {row: at for at, row in enumerate(self.order)}
         self.raw = table.to_pylist()

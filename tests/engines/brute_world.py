@@ -12,8 +12,20 @@ import pyarrow as pa
 
 from cerise.events import Path, Schema
 from cerise.pattern.expr import Agg, At, Attr, Expr, Same, rebuild
-from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var, walk
-from cerise.pattern.query import Query, Strategy, Unit
+from cerise.pattern.query import (
+    And,
+    Kleene,
+    Maybe,
+    Node,
+    Not,
+    Or,
+    Query,
+    Seq,
+    Strategy,
+    Unit,
+    Var,
+    walk_nodes,
+)
 from tests.engines.brute_values import Binding, Event, Scope, bare, given
 
 
@@ -40,7 +52,7 @@ class World:
 
     @cached_property
     def vars(self) -> dict[str, Var]:
-        return {each.name: each for each in walk(self.tree) if isinstance(each, Var)}
+        return {each.name: each for each in walk_nodes(self.tree) if isinstance(each, Var)}
 
     @cached_property
     def names(self) -> list[str]:
@@ -49,11 +61,13 @@ class World:
     @cached_property
     def missing(self) -> set[str]:
         """The variables of other branches, and the negated ones."""
-        return {each.name for each in walk(self.query.pattern) if isinstance(each, Var)} - set(self.names)
+        return {each.name for each in walk_nodes(self.query.pattern) if isinstance(each, Var)} - set(
+            self.names
+        )
 
     @cached_property
     def kleene(self) -> set[str]:
-        return {each.var.name for each in walk(self.query.pattern) if isinstance(each, Kleene)}
+        return {each.var.name for each in walk_nodes(self.query.pattern) if isinstance(each, Kleene)}
 
     def conjuncts(self, negated: str | None = None) -> list[Expr]:
         """The conjuncts that speak of this branch only (S3.2), or of one of its negated variables."""
@@ -169,7 +183,7 @@ def positive(node: Node, absences: list[Absent], *, top: bool = False) -> Node |
 
 
 def _vars(nodes: Sequence[Node]) -> tuple[str, ...]:
-    return tuple(each.name for node in nodes for each in walk(node) if isinstance(each, Var))
+    return tuple(each.name for node in nodes for each in walk_nodes(node) if isinstance(each, Var))
 
 
 def lengths(expr: Expr, kleene: set[str]) -> Expr:

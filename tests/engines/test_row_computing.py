@@ -21,7 +21,7 @@ from cerise.kinds import ARROW_OF, INT64_MAX, INT64_MIN
 from cerise.lang.match_recognize import bind_rows, parse_alone
 from cerise.pattern.check import kind_of
 from cerise.pattern.expr import Attr
-from cerise.pattern.rows import BoundRows, Derived, Nav
+from cerise.pattern.row_pattern import BoundRows, Derived, Nav
 
 EXPRESSIONS = 150 if COMPILED else 30
 TAME: dict[str, tuple[pa.DataType, list[Any]]] = {

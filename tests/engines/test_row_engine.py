@@ -18,7 +18,17 @@ from cerise.engines.rows.run import run_rows
 from cerise.errors import PlanError, UnsupportedError
 from cerise.kernels.jit import COMPILED
 from cerise.lang.match_recognize import bind_rows, parse_statement
-from cerise.pattern.rows import BoundRows, Concat, Extent, Label, Order, Quantified, RowPattern, Show, Shown
+from cerise.pattern.row_pattern import (
+    BoundRows,
+    Concat,
+    Extent,
+    Label,
+    Order,
+    Quantified,
+    RowPattern,
+    Show,
+    Shown,
+)
 from tests.row_clauses import clause, seq, star
 from tests.row_harness import run_reference
 

@@ -23,7 +23,7 @@ from cerise.engines.rows.run import run_rows
 from cerise.errors import BindError, PlanError
 from cerise.kernels.jit import COMPILED
 from cerise.lang.match_recognize import bind_rows, parse_statement
-from cerise.pattern.rows import BoundRows
+from cerise.pattern.row_pattern import BoundRows
 from tests.row_harness import run_reference
 
 compiled_only = pytest.mark.skipif(not COMPILED, reason="slow")

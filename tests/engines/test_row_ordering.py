@@ -14,7 +14,7 @@ from cerise.engines.rows import interning, moving, ordering, ranks
 from cerise.engines.rows.crew import ALONE, Crew, crew_of
 from cerise.engines.rows.ordering import Wanted, ordered
 from cerise.engines.rows.prepare import partitions, prepare
-from cerise.pattern.rows import BoundRows, Label, Order, Shown
+from cerise.pattern.row_pattern import BoundRows, Label, Order, Shown
 from tests.row_clauses import clause
 
 THREADS = [1, 3]

@@ -22,7 +22,7 @@ from cerise.engines.rows.prepare import partitions, prepare
 from cerise.errors import DataError, UnsupportedError
 from cerise.kinds import Kind
 from cerise.pattern.expr import Attr, Binary, Call, Literal
-from cerise.pattern.rows import (
+from cerise.pattern.row_pattern import (
     CLASSIFIER,
     Atom,
     BoundRows,

@@ -18,7 +18,7 @@ from cerise.engines.rows.prepare import partitions, prepare
 from cerise.errors import DataError
 from cerise.kinds import Kind
 from cerise.pattern.expr import Binary, Literal
-from cerise.pattern.rows import (
+from cerise.pattern.row_pattern import (
     CLASSIFIER,
     Alternation,
     Anchor,

@@ -11,7 +11,7 @@ from cerise.engines.limits import Limits
 from cerise.engines.rows import run as running
 from cerise.engines.rows.skipping import Skipper, why_not_skipping
 from cerise.lang.match_recognize import bind_rows, parse_alone
-from cerise.pattern.rows import BoundRows
+from cerise.pattern.row_pattern import BoundRows
 from tests.row_harness import run_reference
 
 COLUMNS = pa.schema([("k", pa.int64()), ("t", pa.int64()), ("kind", pa.string()), ("x", pa.int64())])

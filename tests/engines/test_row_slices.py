@@ -24,7 +24,7 @@ from cerise.errors import CeriseError, DataError, PlanError
 from cerise.kernels.jit import COMPILED
 from cerise.kinds import TIMES, kind_of
 from cerise.lang.match_recognize import bind_rows, parse_alone
-from cerise.pattern.rows import BoundRows, Extent
+from cerise.pattern.row_pattern import BoundRows, Extent
 from cerise.plan.overlap import Halo
 from cerise.plan.row_slices import row_halo
 from tests.row_harness import RowCase, difference, load_row_cases, result_of

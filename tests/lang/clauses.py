@@ -9,7 +9,7 @@ import pyarrow as pa
 from cerise.errors import BindError, CeriseError
 from cerise.lang.match_recognize import Host, bind_rows, parse_statement
 from cerise.pattern.expr import Expr
-from cerise.pattern.rows import BoundRows
+from cerise.pattern.row_pattern import BoundRows
 
 POINT = pa.struct([("x", pa.int32()), ("Y", pa.string())])
 COLUMNS = pa.schema(

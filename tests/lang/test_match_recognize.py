@@ -8,7 +8,7 @@ import pytest
 from cerise.errors import ParseError, Span
 from cerise.lang.match_recognize import mentions_match_recognize, parse_statement
 from cerise.lang.match_recognize.pattern import parse_pattern
-from cerise.pattern.rows import (
+from cerise.pattern.row_pattern import (
     Alternation,
     Anchor,
     Concat,

@@ -10,7 +10,7 @@ import pytest
 from cerise.errors import BindError
 from cerise.kinds import Kind
 from cerise.pattern.expr import Attr, Binary, Call, Cast, Expr, In, IsNull, Like, Literal, Unary
-from cerise.pattern.rows import MatchNumber, MatchStatus, Nav, RowAgg
+from cerise.pattern.row_pattern import MatchNumber, MatchStatus, Nav, RowAgg
 from tests.lang.clauses import A, B, Spark, atoms, bind, condition, marked, measure
 
 # ---- names and navigation

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from cerise.lang.match_recognize import bind_rows, parse_alone
-from cerise.pattern.rows import BoundRows
+from cerise.pattern.row_pattern import BoundRows
 from cerise.plan.overlap import Halo
 from cerise.plan.row_slices import is_chained, row_halo
 

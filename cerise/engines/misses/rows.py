@@ -32,7 +32,7 @@ from cerise.kinds import MOMENTS, kind_of
 from cerise.pattern.check import kind_of as kind_of_expr
 from cerise.pattern.evaluate import compiled
 from cerise.pattern.expr import Expr, attributes, conjuncts
-from cerise.pattern.rows import (
+from cerise.pattern.row_pattern import (
     CLASSIFIER,
     Alternation,
     Anchor,
@@ -47,8 +47,7 @@ from cerise.pattern.rows import (
     RowPattern,
     Shown,
 )
-from cerise.pattern.show import show_duration
-from cerise.pattern.show_rows import show_atom, show_condition
+from cerise.pattern.show import show_atom, show_condition, show_duration
 from cerise.pattern.values import Fault
 
 

@@ -33,8 +33,7 @@ from cerise.pattern.bound import Bound, Branch, Conjunct
 from cerise.pattern.check import kind_of
 from cerise.pattern.evaluate import Binding, compiled
 from cerise.pattern.expr import Agg, Attr, Expr, children
-from cerise.pattern.nodes import Kleene, walk
-from cerise.pattern.query import Unit
+from cerise.pattern.query import Kleene, Unit, walk_nodes
 from cerise.pattern.rewrite import Absence
 from cerise.pattern.show import show_expr, show_path, show_pattern, show_window
 from cerise.pattern.values import Fault
@@ -156,7 +155,9 @@ class Search(Runs):
         self.stream = stream
         self.absences = Absences(branch, bound, _ignored)
         self.types = {var.name: var.type for var in branch.variables}
-        self.low = {each.var.name: each.low for each in walk(branch.pattern) if isinstance(each, Kleene)}
+        self.low = {
+            each.var.name: each.low for each in walk_nodes(branch.pattern) if isinstance(each, Kleene)
+        }
         own = {
             name: [c for c in branch.conjuncts if c.filters and name in c.variables] for name in self.names
         }

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from cerise.pattern.bound import STEP, Branch, Conjunct, final_variables, indexed
 from cerise.pattern.evaluate import compiled
 from cerise.pattern.expr import At, Expr, attributes, outside_aggregates
-from cerise.pattern.nodes import And, Kleene, Node, Seq, Var, variables
+from cerise.pattern.query import And, Kleene, Node, Seq, Var, variables
 from cerise.pattern.values import Fault
 
 Started = frozenset[str]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from cerise.engines.nfa.automaton import Automaton, Check, Edge
 from cerise.pattern.bound import Bound
-from cerise.pattern.nodes import And, walk
-from cerise.pattern.query import Strategy, Unit
+from cerise.pattern.query import And, Strategy, Unit, walk_nodes
 from cerise.pattern.show import show_expr
 
 
@@ -36,7 +35,7 @@ def nondeterminism(automaton: Automaton, bound: Bound) -> list[str]:
         "ignore-proceed": proceeds and skips,
         "take-ignore": takes and any_match,
         "begin-ignore": any_match and len(automaton.states) > 2,
-        "members of AND": any(isinstance(node, And) for node in walk(automaton.branch.pattern)),
+        "members of AND": any(isinstance(node, And) for node in walk_nodes(automaton.branch.pattern)),
     }
     return [kind for kind, there in found.items() if there]
 

@@ -14,7 +14,7 @@ from cerise.engines.nfa.automaton import Edge
 from cerise.kinds import Kind
 from cerise.pattern.check import kind_of
 from cerise.pattern.expr import COMPARISONS, Agg, At, Attr, Binary, Expr, Index, attributes, rebuild, walk
-from cerise.pattern.nodes import And, Node, Seq
+from cerise.pattern.query import And, Node, Seq
 
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 TRANSITIVE = {"<": "<", "<=": "<", ">": ">", ">=": ">"}

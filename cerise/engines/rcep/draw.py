@@ -9,7 +9,7 @@ from cerise.engines.rcep.comparisons import Comparison, Side
 from cerise.engines.rcep.layers import Layers
 from cerise.engines.rcep.plan import Joins, Plan
 from cerise.pattern.expr import At
-from cerise.pattern.nodes import And, Kleene, Node, Seq, Var
+from cerise.pattern.query import And, Kleene, Node, Seq, Var
 from cerise.pattern.show import show_expr
 
 

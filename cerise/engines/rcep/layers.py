@@ -17,8 +17,7 @@ from cerise.engines.rcep.comparisons import TRANSITIVE, Comparison, Side, compar
 from cerise.engines.rcep.plan import plan_of
 from cerise.pattern.bound import Bound
 from cerise.pattern.expr import At, Expr, Index, attributes
-from cerise.pattern.nodes import Kleene, Node, Seq, Var
-from cerise.pattern.query import Output
+from cerise.pattern.query import Kleene, Node, Output, Seq, Var
 from cerise.pattern.resolve import is_single_event
 from cerise.pattern.show import show_expr
 

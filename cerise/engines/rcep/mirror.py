@@ -8,8 +8,7 @@ from cerise.engines.nfa.program import Unfit
 from cerise.engines.rcep.comparisons import is_sequence
 from cerise.pattern.bound import Bound, Branch, Conjunct
 from cerise.pattern.expr import Agg, At, Attr, Expr, Index, attributes, outside_aggregates, rebuild, walk
-from cerise.pattern.nodes import Node, Seq
-from cerise.pattern.query import Output
+from cerise.pattern.query import Node, Output, Seq
 
 # The event before the current one, seen from the end, is the one after it; the first is the last.
 SEEN_FROM_THE_END: dict[Index, Index] = {

@@ -23,7 +23,7 @@ from cerise.errors import DataError, UnsupportedError
 from cerise.events import Path
 from cerise.pattern.evaluate import Compiled, compiled
 from cerise.pattern.expr import attributes
-from cerise.pattern.rows import (
+from cerise.pattern.row_pattern import (
     Alternation,
     Anchor,
     Atom,

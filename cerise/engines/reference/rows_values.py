@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from cerise.kinds import COMPUTABLE, canonical, kind_of
-from cerise.pattern.rows import CLASSIFIER, Atom, BoundRows, MatchNumber, MatchStatus, Nav, RowAgg
+from cerise.pattern.row_pattern import CLASSIFIER, Atom, BoundRows, MatchNumber, MatchStatus, Nav, RowAgg
 from cerise.pattern.values import AGGREGATES, rank
 
 Columns = Mapping[str, Sequence[Any]]

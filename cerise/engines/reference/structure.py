@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cerise.pattern.evaluate import Binding
-from cerise.pattern.nodes import And, Kleene, Node, Seq, Var, variables
+from cerise.pattern.query import And, Kleene, Node, Seq, Var, variables
 
 Edge = tuple[str, bool]  # a variable that may bind the next event; whether no proceed move is needed for it
 

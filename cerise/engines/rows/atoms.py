@@ -10,7 +10,7 @@ from cerise.engines.rows.aggregates import AGGREGATES, Inputs
 from cerise.engines.rows.matches import Ints
 from cerise.engines.rows.places import View
 from cerise.engines.rows.ranks import joint_codes
-from cerise.pattern.rows import CLASSIFIER, Atom, MatchNumber, MatchStatus, Nav, RowAgg
+from cerise.pattern.row_pattern import CLASSIFIER, Atom, MatchNumber, MatchStatus, Nav, RowAgg
 
 BY = frozenset({"max_by", "min_by"})  # their first argument may be null
 

@@ -40,7 +40,7 @@ from cerise.kinds import kind_of as kind_of_type
 from cerise.pattern.check import kind_of
 from cerise.pattern.evaluate import compiled
 from cerise.pattern.expr import Attr, Binary, Call, Expr, IsNull, Literal, attributes, conjuncts, rebuild
-from cerise.pattern.rows import (
+from cerise.pattern.row_pattern import (
     CLASSIFIER,
     Atom,
     BoundRows,

@@ -21,7 +21,7 @@ from cerise.engines.rows.matches import Ints, RowMatches
 from cerise.engines.rows.ordering import Ordered
 from cerise.engines.rows.scope import Conditions, Unfit
 from cerise.errors import DataError
-from cerise.pattern.rows import BoundRows, Extent, SkipTo
+from cerise.pattern.row_pattern import BoundRows, Extent, SkipTo
 
 REMEMBERED, FEW_KEYS = 3, 4  # further steps that it counts as to remember a place, and one for so many keys
 MOST_REMEMBERED = 1 << 28  # bytes

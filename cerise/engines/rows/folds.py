@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cerise.kernels.predicates import Value, Writer, _guarded, better
 from cerise.kinds import Kind
-from cerise.pattern.rows import RowAgg
+from cerise.pattern.row_pattern import RowAgg
 
 
 @dataclass(frozen=True, slots=True)

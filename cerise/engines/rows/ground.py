@@ -16,7 +16,7 @@ from cerise.engines.rows.ordering import Ordered
 from cerise.engines.rows.prepare import computed
 from cerise.events import raw_column
 from cerise.kinds import INT64_MAX, INT64_MIN, canonical, kind_of
-from cerise.pattern.rows import BoundRows
+from cerise.pattern.row_pattern import BoundRows
 
 if TYPE_CHECKING:
     from cerise.engines.rows.columns import Values

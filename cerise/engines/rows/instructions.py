@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from cerise.engines.rows.layout import ANYTHING
 from cerise.errors import PlanError
-from cerise.pattern.rows import (
+from cerise.pattern.row_pattern import (
     Alternation,
     Anchor,
     Concat,

@@ -12,7 +12,7 @@ from cerise.engines.rows.crew import ALONE, Crew, room, taken
 from cerise.engines.rows.matches import Bools, Ints, Masks
 from cerise.engines.rows.ranks import codes, joint_codes, ranks
 from cerise.kinds import Kind, kind_of
-from cerise.pattern.rows import BoundRows, Order
+from cerise.pattern.row_pattern import BoundRows, Order
 from cerise.ties import Read, tie_order, tied_rows
 
 SPARSE, FEW = 8, 1024  # codes for each row, and of no rows; more of them are numbered anew

@@ -16,7 +16,7 @@ from cerise.kinds import canonical, restore
 from cerise.pattern.check import kind_of
 from cerise.pattern.evaluate import compiled
 from cerise.pattern.expr import Attr, Expr, attributes
-from cerise.pattern.rows import BoundRows, Measure
+from cerise.pattern.row_pattern import BoundRows, Measure
 from cerise.pattern.values import Fault
 
 WORTH_COMPILING = 2_000  # rows

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from cerise.engines.rows.matches import Bools, Ints, RowMatches
 from cerise.engines.rows.ordering import Ordered
-from cerise.pattern.rows import CLASSIFIER, BoundRows, Nav, Show
+from cerise.pattern.row_pattern import CLASSIFIER, BoundRows, Nav, Show
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from cerise.kinds import COMPUTABLE, canonical, kind_of, plain_table, restore
 from cerise.pattern import check
 from cerise.pattern.evaluate import compiled
 from cerise.pattern.expr import Attr, Expr, attributes
-from cerise.pattern.rows import CLASSIFIER, Atom, BoundRows, Derived, Nav, RowAgg
+from cerise.pattern.row_pattern import CLASSIFIER, Atom, BoundRows, Derived, Nav, RowAgg
 
 WORTH_THREADS = 100_000  # rows
 WORTH_COMPILING = 2_000

@@ -38,7 +38,7 @@ from cerise.engines.rows.skipping import wanted_labels, why_not_skipping
 from cerise.engines.rows.slices import Stretch, stretches
 from cerise.errors import PlanError, UnsupportedError, did_you_mean
 from cerise.pattern.expr import attributes
-from cerise.pattern.rows import BoundRows, Order, Show
+from cerise.pattern.row_pattern import BoundRows, Order, Show
 from cerise.plan.overlap import AMPLIFIED, Halo
 from cerise.plan.row_slices import is_chained, row_halo, starts_are_free
 

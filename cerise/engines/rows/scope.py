@@ -22,7 +22,16 @@ from cerise.kernels.predicates import NEVER, Value, Writer, either
 from cerise.kinds import Kind
 from cerise.kinds import kind_of as kind_of_type
 from cerise.pattern.expr import Agg, Attr
-from cerise.pattern.rows import CLASSIFIER, Atom, BoundRows, Derived, MatchNumber, MatchStatus, Nav, RowAgg
+from cerise.pattern.row_pattern import (
+    CLASSIFIER,
+    Atom,
+    BoundRows,
+    Derived,
+    MatchNumber,
+    MatchStatus,
+    Nav,
+    RowAgg,
+)
 
 Members = frozenset[str]
 

@@ -13,7 +13,7 @@ from cerise.engines.rows.conditions import parted, write_conditions
 from cerise.engines.rows.judging import judged
 from cerise.engines.rows.matches import Bools
 from cerise.pattern.expr import attributes
-from cerise.pattern.rows import (
+from cerise.pattern.row_pattern import (
     Alternation,
     BoundRows,
     Concat,

@@ -19,7 +19,7 @@ from cerise.engines.rows.matches import Bools, Ints, RowMatches, joined
 from cerise.errors import CeriseError, PlanError
 from cerise.events import raw_column
 from cerise.kinds import canonical, kind_of
-from cerise.pattern.rows import BoundRows, SkipTo
+from cerise.pattern.row_pattern import BoundRows, SkipTo
 from cerise.plan.overlap import AMPLIFIED, MAX_TIME, MIN_TIME, Halo, Slice
 
 Marks = npt.NDArray[np.uint8]

@@ -20,9 +20,9 @@ from cerise.kinds import STORED, canonical
 from cerise.pattern.bound import Bound
 from cerise.pattern.evaluate import Binding, compiled
 from cerise.pattern.expr import At, Attr, Expr, attributes, rebuild
+from cerise.pattern.output import run_through
 from cerise.pattern.resolve import is_single_event
 from cerise.pattern.show import show_expr
-from cerise.pattern.totals import run_through
 
 
 @dataclass(frozen=True, slots=True)

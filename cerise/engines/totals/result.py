@@ -13,9 +13,9 @@ from cerise.engines.totals.groups import TIME, WINDOW, key_schema
 from cerise.errors import DataError
 from cerise.kinds import INT64_MAX, restore_as
 from cerise.pattern.bound import Bound, OutColumn
+from cerise.pattern.output import EXACT
 from cerise.pattern.query import Total
 from cerise.pattern.show import show_total
-from cerise.pattern.totals import EXACT
 
 
 def result_table(

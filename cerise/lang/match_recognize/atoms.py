@@ -22,7 +22,7 @@ from cerise.lang.match_recognize.translate import (
 )
 from cerise.lang.sase.expressions import whole_number
 from cerise.pattern.expr import Attr
-from cerise.pattern.rows import CLASSIFIER, MatchNumber, MatchStatus, Nav, RowAgg
+from cerise.pattern.row_pattern import CLASSIFIER, MatchNumber, MatchStatus, Nav, RowAgg
 
 FURTHEST = 2**31 - 1  # rows that FIRST, LAST, PREV and NEXT may move
 LOGICAL, PHYSICAL = ("first", "last"), ("prev", "next")

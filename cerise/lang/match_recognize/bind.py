@@ -37,7 +37,7 @@ from cerise.lang.match_recognize.translate import (
 )
 from cerise.lang.sase.expressions import Name, whole_number
 from cerise.pattern.expr import Attr, Call, Expr, attributes
-from cerise.pattern.rows import (
+from cerise.pattern.row_pattern import (
     BoundRows,
     Condition,
     Excluded,

@@ -21,7 +21,7 @@ from cerise.lang.match_recognize.tokens import (
     split_at_commas,
 )
 from cerise.lang.sase.expressions import Name
-from cerise.pattern.rows import Concat, RowPattern, Show, SkipTo
+from cerise.pattern.row_pattern import Concat, RowPattern, Show, SkipTo
 
 ORDER = (
     "PARTITION BY", "ORDER BY", "MEASURES", "ONE ROW PER MATCH or ALL ROWS PER MATCH", "AFTER MATCH SKIP",

@@ -16,7 +16,7 @@ from cerise.lang.match_recognize.expressions import Node
 from cerise.lang.match_recognize.translate import Beyond, column, convert, path_of, render, span_of
 from cerise.pattern.check import kind_of
 from cerise.pattern.expr import Attr, Expr
-from cerise.pattern.rows import CLASSIFIER, Atom, Derived, Nav, atom
+from cerise.pattern.row_pattern import CLASSIFIER, Atom, Derived, Nav, atom
 
 _SPARK_NAMES = {Kind.FLOAT: "DOUBLE", Kind.INT: "BIGINT"}
 

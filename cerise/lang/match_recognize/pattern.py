@@ -11,7 +11,16 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 from cerise.errors import BindError, CeriseError, ParseError, Span, UnsupportedError
 from cerise.lang.sase.expressions import whole_number
-from cerise.pattern.rows import Alternation, Anchor, Concat, Excluded, Label, Permute, Quantified, RowPattern
+from cerise.pattern.row_pattern import (
+    Alternation,
+    Anchor,
+    Concat,
+    Excluded,
+    Label,
+    Permute,
+    Quantified,
+    RowPattern,
+)
 
 LONGEST_PERMUTE = 8  # 40 320 orders
 _Range = tuple[int, int | None]

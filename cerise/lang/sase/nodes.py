@@ -14,8 +14,22 @@ from cerise.kinds import INT64_MAX
 from cerise.lang.sase.expressions import Expressions, Name, duration_us, span_of, token_span, whole_number
 from cerise.lang.sase.returns import KNOWN, plain, returned
 from cerise.pattern.expr import Attr, Expr, Param, conjuncts
-from cerise.pattern.nodes import And, Kleene, Maybe, Node, Not, Or, Seq, Var
-from cerise.pattern.query import Output, Per, Query, Strategy, Unit, Window
+from cerise.pattern.query import (
+    And,
+    Kleene,
+    Maybe,
+    Node,
+    Not,
+    Or,
+    Output,
+    Per,
+    Query,
+    Seq,
+    Strategy,
+    Unit,
+    Var,
+    Window,
+)
 
 STRATEGIES = {
     **{each.value: each for each in Strategy},

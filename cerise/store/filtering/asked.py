@@ -14,8 +14,7 @@ from cerise.events import Schema
 from cerise.kinds import Kind
 from cerise.pattern.bound import Bound, Branch
 from cerise.pattern.expr import Expr
-from cerise.pattern.nodes import Node
-from cerise.pattern.query import Unit
+from cerise.pattern.query import Node, Unit
 from cerise.plan.filters import Comparison, Test, index_tests
 from cerise.store.index.lookup import Wanted
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from cerise.engines.rows.skipping import labels_wanted, why_not_skipping
 from cerise.events import Schema
 from cerise.pattern.expr import Attr, Expr, attributes, conjuncts, rebuild
-from cerise.pattern.nodes import And, Node, Seq, Var
-from cerise.pattern.rows import (
+from cerise.pattern.query import And, Node, Seq, Var
+from cerise.pattern.row_pattern import (
     CLASSIFIER,
     Anchor,
     BoundRows,

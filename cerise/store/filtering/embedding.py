@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cerise.pattern.nodes import And, Kleene, Node, Seq, Var, variables
+from cerise.pattern.query import And, Kleene, Node, Seq, Var, variables
 from cerise.plan.overlap import MAX_TIME, MIN_TIME
 from cerise.store.filtering.intervals import ALWAYS, Intervals, Ints, places_among, shifted, union
 from cerise.store.filtering.passes import enclose, find_neighbours

@@ -11,7 +11,7 @@ import pytest
 
 from cerise.events import EventBatch, Schema
 from cerise.lang.match_recognize import bind_rows, parse_statement
-from cerise.pattern.rows import BoundRows
+from cerise.pattern.row_pattern import BoundRows
 from cerise.store.filtering.asked import Asked
 from cerise.store.filtering.asked_rows import asked_rows
 from cerise.store.filtering.two_phase import bucketized, kept
