@@ -12,8 +12,8 @@ from itertools import islice
 from math import exp
 from statistics import NormalDist
 
-from cerise.data.bars import KEPT, KNOWN, KNOWN_SHAKE
-from cerise.data.ranks import EXPONENT
+from cerise.data.acer_synthetic import EXPONENT
+from cerise.data.nasdaq import KEPT, KNOWN, KNOWN_SHAKE
 
 NEXT, ANY = "skip_till_next_match", "skip_till_any_match"
 UNITS_US = {"milliseconds": 1_000, "minutes": 60_000_000}

@@ -15,15 +15,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cerise.data.bars import NASDAQ, nasdaq
+from cerise.data.acer_synthetic import ACER_SYNTHETIC, acer_synthetic
+from cerise.data.citibike import CITIBIKE, citibike
+from cerise.data.cluster import CLUSTER, cluster
+from cerise.data.credit_cards import CREDIT_CARDS, credit_cards
+from cerise.data.crimes import CRIMES, crimes
 from cerise.data.draws import check, cut, sizes
-from cerise.data.jobs import CLUSTER, cluster
-from cerise.data.payments import CREDIT_CARDS, credit_cards
-from cerise.data.prices import STOCK, stock
-from cerise.data.ranks import ACER_SYNTHETIC, acer_synthetic
-from cerise.data.reports import CRIMES, crimes
-from cerise.data.rides import CITIBIKE, citibike
-from cerise.data.visits import FUNNEL, funnel
+from cerise.data.funnel import FUNNEL, funnel
+from cerise.data.nasdaq import NASDAQ, nasdaq
+from cerise.data.stock import STOCK, stock
 from cerise.errors import CeriseError, StoreError, did_you_mean
 
 Generator = Callable[..., Iterator[pa.RecordBatch]]
