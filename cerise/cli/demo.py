@@ -14,7 +14,7 @@ from textwrap import indent
 import typer
 
 from cerise import api, data
-from cerise.cli.look import View, console, look
+from cerise.cli.match_view import View, console, look
 from cerise.cli.output import in_order
 from cerise.spark.session import session
 

@@ -105,7 +105,7 @@ def run(  # noqa: PLR0913  a command's options are its parameters
       cerise run query.sase --events trades.csv --time ts --format json | jq .first_time
     """
     from cerise.cli import output as out
-    from cerise.cli.look import View
+    from cerise.cli.match_view import View
     from cerise.lang import sase
 
     source = inputs.Source(

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from cerise.cli.look import View, console, json_text, look
+from cerise.cli.match_view import View, console, json_text, look
 from cerise.errors import CeriseError, StoreError
 from cerise.pattern.output import EXACT
 from cerise.pattern.query import Per, Query, Totals, negated, variables

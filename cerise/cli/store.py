@@ -67,8 +67,7 @@ def create(  # noqa: PLR0913  a command's options are its parameters
       cerise store create bars --from bars.parquet --time date --type ticker --index open,volume
       cerise store create bars --schema 'ticker string, date timestamp, open double' --time date --type ticker
     """
-    from cerise.cli import filling
-    from cerise.cli.columns import columns_of
+    from cerise.cli.store_actions import append_events, columns_in, columns_of
     from cerise.indexed import Store
 
     if (events is None) == (schema is None):
@@ -81,14 +80,14 @@ def create(  # noqa: PLR0913  a command's options are its parameters
         )  # fmt: skip
         with working(f"reading {events}"):
             given = source.given()
-    held = filling.columns_in(given, str(events)) if schema is None else columns_of(schema)
+    held = columns_in(given, str(events)) if schema is None else columns_of(schema)
     store = Store.create(
         path, schema=held, time=time, type=kind, key=inputs.names(key or ()),
         order=inputs.names(order or ()), index=inputs.names(index or ()),
     )  # fmt: skip
     typer.echo(f"created {path}")
     if given is not None and not empty:
-        filling.append(store, given, str(events))
+        append_events(store, given, str(events))
 
 
 @app.command()
@@ -114,7 +113,7 @@ def append(
       cerise store append bars monday.parquet tuesday.csv.gz
       cerise store append bars wednesday.csv --timestamp-format '%d.%m.%Y %H:%M'
     """
-    from cerise.cli import filling
+    from cerise.cli.store_actions import append_events
 
     store = _opened(path, None)
     known, time = store.schema, store.settings.time
@@ -127,16 +126,16 @@ def append(
         )  # fmt: skip
         with working(f"reading {file}"):
             given = source.given()
-        filling.append(store, given, file)
+        append_events(store, given, file)
 
 
 @app.command()
 def info(path: StorePath, *, version: Version = None, at: At = None) -> None:
     """Say what is in a store: events, files, sizes, columns, and index files that cannot be used."""
-    from cerise.cli.figures import figures
+    from cerise.cli.store_actions import show_info
 
     store = _opened(path, at)
-    typer.echo(figures(store.info(version), store.schema))
+    typer.echo(show_info(store.info(version), store.schema))
 
 
 @app.command()
@@ -168,18 +167,18 @@ def find(  # noqa: PLR0913  a command's options are its parameters
       cerise store find bars query.sase --param limit=500 --output matches.parquet
       cerise store find bars 'PATTERN SEQ(MSFT a, GOOG b) WHERE a.open > 330 WITHIN 5 minutes' --count
     """
-    from cerise.cli import asking
     from cerise.cli import output as out
+    from cerise.cli import store_actions
 
     wanted = out.Wanted.of(form and form.value, output, limit_rows)
-    asked = asking.Asked(
+    asked = store_actions.StoreQuery(
         inputs.query_text(query), inputs.params(param or ()), engine, version, spark=spark, count=count
     )
     store = _opened(path, at)
     if explain:
-        typer.echo(asking.explained(store, asked))
+        typer.echo(store_actions.explain(store, asked))
         return
-    asking.answer(store, asked, wanted, report=report)
+    store_actions.answer(store, asked, wanted, report=report)
 
 
 @app.command()
@@ -217,7 +216,7 @@ def candidates(  # noqa: PLR0913  a command's options are its parameters
 @app.command()
 def compact(path: StorePath) -> None:
     """Make few large files in stream order of fresh, small and overlapping ones; mend broken index files."""
-    from cerise.cli.figures import counted
+    from cerise.cli.store_actions import say_count
 
     store = _opened(path, None)
     before = store.info()
@@ -226,15 +225,16 @@ def compact(path: StorePath) -> None:
     version = compacted.version
     after = store.info()
     mended, sealed = len(before.broken) - len(after.broken), before.fresh_events - after.fresh_events
-    done = [f"{counted(before.files, 'file')} became {after.files:,}"] if version != before.version else []
-    done += [f"{counted(sealed, 'fresh event')} indexed"] if sealed > 0 else []
-    done += [f"{counted(mended, 'index file')} written again"] if mended > 0 else []
+    done = [f"{say_count(before.files, 'file')} became {after.files:,}"] if version != before.version else []
+    done += [f"{say_count(sealed, 'fresh event')} indexed"] if sealed > 0 else []
+    done += [f"{say_count(mended, 'index file')} written again"] if mended > 0 else []
     left = compacted.left
     nothing = "nothing was done" if left else "nothing to be done"
     typer.echo(f"{', '.join(done) or nothing}: version {version}")
     if left:
         typer.echo(
-            f"{counted(len(left), 'file')} left: others were writing meanwhile; compact again later", err=True
+            f"{say_count(len(left), 'file')} left: others were writing meanwhile; compact again later",
+            err=True,
         )
 
 
@@ -251,16 +251,16 @@ def vacuum(
 
     With --hours 0 nobody may be writing, or reading an older version.
     """
-    from cerise.cli.figures import counted
+    from cerise.cli.store_actions import say_count
 
     removed = _opened(path, None).vacuum(hours)
-    typer.echo(f"{counted(len(removed), 'file')} removed")
+    typer.echo(f"{say_count(len(removed), 'file')} removed")
 
 
 @app.command()
 def verify(path: StorePath, *, at: At = None) -> None:
     """Check every file, checksum and index against the data; exit with 1 where something is wrong."""
-    from cerise.cli.figures import counted
+    from cerise.cli.store_actions import say_count
 
     store = _opened(path, at)
     with progressing("verifying") as progress:
@@ -268,7 +268,7 @@ def verify(path: StorePath, *, at: At = None) -> None:
     for each in found:
         typer.echo(f"{each.place}: {each.what}")
     if found:
-        typer.echo(f"{counted(len(found), 'thing')} wrong; {MENDING}", err=True)
+        typer.echo(f"{say_count(len(found), 'thing')} wrong; {MENDING}", err=True)
         raise typer.Exit(WRONG)
     typer.echo("all is sound")
 
@@ -296,16 +296,16 @@ def index(  # noqa: PLR0913  a command's options are its parameters
       cerise index lake/bars --time date --type ticker --on open,volume
     """
     from cerise import indexed
-    from cerise.cli.figures import counted
+    from cerise.cli.store_actions import say_count
 
     with progressing(f"indexing {table}") as progress:
         done = indexed.index(
             table, time=time, type=kind, on=inputs.names(on or ()), key=inputs.names(key or ()),
             order=inputs.names(order or ()), at=at, progress=progress,
         )  # fmt: skip
-    told = [f"{counted(done.built, 'file')} indexed"] if done.built or not done.kept else []
-    told += [f"{counted(done.kept, 'file')} indexed before"] if done.kept else []
-    gone = [f"{counted(done.dropped, 'old index file')} removed"] if done.dropped else []
+    told = [f"{say_count(done.built, 'file')} indexed"] if done.built or not done.kept else []
+    told += [f"{say_count(done.kept, 'file')} indexed before"] if done.kept else []
+    gone = [f"{say_count(done.dropped, 'old index file')} removed"] if done.dropped else []
     typer.echo(", ".join([*told, *gone]))
 
 

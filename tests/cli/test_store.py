@@ -12,8 +12,7 @@ import pytest
 
 import cerise as library
 from cerise.cli import terminal
-from cerise.cli.columns import columns_of
-from cerise.cli.figures import size
+from cerise.cli.store_actions import columns_of, size
 from tests.cli.test_cli import Q_1, ROLES, TABLE_1, cerise
 
 if TYPE_CHECKING:
