@@ -1,14 +1,14 @@
 """Cases through `cerise.find` on Spark: on a DataFrame whose rows are shuffled, or on files by path.
 
-`make test` runs every fifteenth case, in one of these ways, with 1, 2 or 7 partitions or slices, in turn;
-`make nightly` runs every fifth, and with CERISE_EXAMPLES set every case runs in both ways.
-`tests/runners.py` has the same tasks in every way for every case, without Spark.
+Every case runs in one of these ways, with 1, 2 or 7 partitions or slices, in turn; with CERISE_EXAMPLES set
+it runs in both. `tests/runners.py` has the same tasks in every way for every case, without Spark.
 """
 
 from __future__ import annotations
 
 import os
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,8 @@ import pytest
 
 import cerise
 from cerise import Options
-from tests.harness import Case, answer_of, difference
+from tests.harness import answer_of, difference
+from tests.spark.side_by_side import Jobs, side_by_side
 from tests.test_cases import GOOD, bound_of
 
 if TYPE_CHECKING:
@@ -26,23 +27,31 @@ if TYPE_CHECKING:
 
 ARRIVAL = "arrival"  # a DataFrame's rows have no order of their own (S1.2)
 COUNTS = (1, 2, 7)
-ALL = "CERISE_EXAMPLES" in os.environ
+BOTH = "CERISE_EXAMPLES" in os.environ
+
+
+@pytest.fixture(scope="module")
+def jobs(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Jobs]:
+    folder = tmp_path_factory.mktemp("cases")
+    with side_by_side(request, lambda number: run_case(number, spark, folder / str(number))) as started:
+        yield started
 
 
 @pytest.mark.filterwarnings("ignore::cerise.errors.CeriseWarning")
-@pytest.mark.parametrize(
-    ("number", "case"),
-    [
-        pytest.param(number, case, id=str(case), marks=[pytest.mark.nightly] if number % 15 else [])
-        for number, case in list(enumerate(GOOD))[:: 1 if ALL else 5]
-    ],
-)
-def test_case_on_spark(number: int, case: Case, spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", range(len(GOOD)), ids=map(str, GOOD))
+def test_case_on_spark(number: int, jobs: Jobs) -> None:
+    jobs[number].result()
+
+
+def run_case(number: int, spark: SparkSession, folder: Path) -> None:
+    case = GOOD[number]
     rows = case.events.append_column(ARRIVAL, pa.array(range(len(case.events)), pa.int64()))
     options = Options(partitions=COUNTS[number % 3])
-    ways = (shuffled, files) if ALL else ((shuffled, files)[number // 3 % 2],)
+    ways = (shuffled, files) if BOTH else ((shuffled, files)[number // 3 % 2],)
     for way in ways:
-        events = way(rows, spark, tmp_path)
+        events = way(rows, spark, folder)
         roles = case.roles() | {"order": (*case.order, ARRIVAL)}
         found = cerise.find(events, case.query, **roles, options=options)
         roles.pop("order")
@@ -60,6 +69,7 @@ def shuffled(rows: pa.Table, spark: SparkSession, _folder: Path) -> DataFrame:
 
 
 def files(rows: pa.Table, _spark: SparkSession, folder: Path) -> str:
+    folder.mkdir()
     for start in range(0, max(len(rows), 1), 4):
         pq.write_table(rows.slice(start, 4), folder / f"{start:04}.parquet", row_group_size=2)
     return str(folder)

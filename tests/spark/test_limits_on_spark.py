@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import pytest
 
 import cerise
 from cerise.engines.limits import Limits
+from tests.spark.side_by_side import at_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,16 +62,15 @@ def test_the_smallest_limits_change_nothing(size: int, spark: SparkSession, tmp_
     table, small = events(), cerise.Options(limits=limits)
     pq.write_table(table, tmp_path / "events.parquet", row_group_size=7)
     sources = (spark.createDataFrame(table.to_pandas()), str(tmp_path / "events.parquet"))
-    for name, query in QUERIES.items():
-        expected = rows(cerise.find(table, query, **ROLES, engine="reference"))
+
+    def check(asked: tuple[str, dict[str, Any]], source: Any) -> None:
+        query, roles = asked
+        expected = rows(cerise.find(table, query, **roles, engine="reference"))
         assert expected.total() > 3
-        for source in sources:
-            assert rows(cerise.find(source, query, **ROLES, options=small)) == expected, name
-            if "RETURN" not in query:
-                assert cerise.count(source, query, **ROLES, options=small) == expected.total(), name
-    for name, clause in ROW_PATTERNS.items():
-        query = f"SELECT * FROM events MATCH_RECOGNIZE ({clause})"
-        expected = rows(cerise.find(table, query, engine="reference"))
-        assert expected.total() > 3
-        for source in sources:
-            assert rows(cerise.find(source, query, options=small)) == expected, name
+        assert rows(cerise.find(source, query, **roles, options=small)) == expected, query
+        if "RETURN" not in query and roles:
+            assert cerise.count(source, query, **roles, options=small) == expected.total(), query
+
+    asked: list[tuple[str, dict[str, Any]]] = [(query, ROLES) for query in QUERIES.values()]
+    asked += [(f"SELECT * FROM events MATCH_RECOGNIZE ({clause})", {}) for clause in ROW_PATTERNS.values()]
+    at_once(check, *zip(*product(asked, sources), strict=True))

@@ -14,6 +14,7 @@ import cerise
 from cerise import CeriseError, Options
 from cerise.plan.overlap import MAX_TIME, MIN_TIME
 from cerise.store.lake import open_lake
+from tests.spark.side_by_side import at_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,8 +70,10 @@ def test_files_and_frames_in_slices(name: str, spark: SparkSession, tmp_path: Pa
     for partitions in (2, 7):
         options = Options(partitions=partitions)
         assert f"{partitions} slices of time" in cerise.explain(path, text, options=options)
-        assert rows(cerise.find(path, text, options=options)) == expected
-    assert rows(cerise.find(spark.read.parquet(path).repartition(2), text)) == expected
+    frame = spark.read.parquet(path).repartition(2)
+    asked = [(path, Options(partitions=2)), (path, Options(partitions=7)), (frame, Options())]
+    found = at_once(lambda each: rows(cerise.find(each[0], text, options=each[1])), asked)
+    assert found == [expected] * 3
 
 
 def test_what_a_slice_could_not_tell_is_searched_for_later(spark: SparkSession, tmp_path: Path) -> None:

@@ -19,14 +19,13 @@ from cerise import BindError, CeriseError, Options, UnsupportedError
 from cerise.engines.rows.run import run_rows
 from tests.row_harness import RowCase, difference, load_row_cases, result_of
 from tests.row_strategies import family_of
+from tests.spark.side_by_side import Jobs, at_once, side_by_side
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CASES = load_row_cases()
-EVERY = 1 if os.environ.get("CERISE_EXAMPLES") else 24  # the in-process runners run all of them
-CHOSEN = [case for i, case in enumerate(CASES) if case.on_spark_only or case.error or i % EVERY == 0]
-HERE = [case for case in CHOSEN if not case.arrived]
+HERE = [case for case in CASES if not case.arrived]
 V_SHAPE = """
 SELECT * FROM ticks MATCH_RECOGNIZE (
   PARTITION BY symbol ORDER BY t
@@ -65,8 +64,19 @@ def types(found: DataFrame) -> list[str]:
     return [each.dataType.simpleString() for each in found.schema]
 
 
-@pytest.mark.parametrize("case", HERE, ids=str)
-def test_row_case_on_spark(case: RowCase, spark: SparkSession) -> None:
+@pytest.fixture(scope="module")
+def jobs(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Jobs]:
+    """Each in a session of its own, since all views have the same few names."""
+    with side_by_side(request, lambda number: run_case(HERE[number], spark.newSession())) as started:
+        yield started
+
+
+@pytest.mark.parametrize("number", range(len(HERE)), ids=map(str, HERE))
+def test_row_case_on_spark(number: int, jobs: Jobs) -> None:
+    jobs[number].result()
+
+
+def run_case(case: RowCase, spark: SparkSession) -> None:
     frame(spark, case.input).createOrReplaceTempView(case.table)
     if case.error is None:
         found = cerise.sql(spark, case.statement, dialect=case.dialect).toArrow()
@@ -167,24 +177,27 @@ PAIRS = int(os.environ.get("CERISE_EXAMPLES", "0")) // 100 or 16
 
 def test_spark_agrees_with_the_process_on_random_clauses(spark: SparkSession) -> None:
     """Values only: the types of measures are Spark's. Of a frame ties are broken by a hash (S1.2)."""
-    compared = 0
-    for number in range(PAIRS):
-        family = family_of(7_000_000 + number)
-        table = max(family.tables, key=len)
-        bound = family.bound()
-        frame(spark, table).createOrReplaceTempView("t")
-        statement = " ".join(family.sql.split())
-        try:
-            expected = run_rows(replace(bound, arrival=False), table, Options())
-        except CeriseError:
-            with pytest.raises(Exception, match=r"."):
-                cerise.sql(spark, statement, dialect=family.dialect).toArrow()
-            continue
-        found = cerise.sql(spark, statement, dialect=family.dialect).toArrow()
-        assert found.column_names == expected.column_names
-        assert values(found) == values(expected), family.shown(table)
-        compared += bool(len(expected))
-    assert compared > PAIRS // 3
+    compared = at_once(lambda number: compare(number, spark.newSession()), range(PAIRS))
+    assert sum(compared) > PAIRS // 3
+
+
+def compare(number: int, spark: SparkSession) -> bool:
+    """Compare the results of one clause, and tell whether there are any."""
+    family = family_of(7_000_000 + number)
+    table = max(family.tables, key=len)
+    bound = family.bound()
+    frame(spark, table).createOrReplaceTempView("t")
+    statement = " ".join(family.sql.split())
+    try:
+        expected = run_rows(replace(bound, arrival=False), table, Options())
+    except CeriseError:
+        with pytest.raises(Exception, match=r"."):
+            cerise.sql(spark, statement, dialect=family.dialect).toArrow()
+        return False
+    found = cerise.sql(spark, statement, dialect=family.dialect).toArrow()
+    assert found.column_names == expected.column_names
+    assert values(found) == values(expected), family.shown(table)
+    return len(expected) > 0
 
 
 def values(table: pa.Table) -> list[str]:
