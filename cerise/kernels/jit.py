@@ -75,7 +75,7 @@ if TYPE_CHECKING or not COMPILED:
 
     def ask(edge: Callable[..., int], *args: SupportsInt) -> int:
         """Call the formulas of a query."""
-        return edge(*args)
+        return edge(*map(int, args))
 
 else:
 

@@ -11,7 +11,7 @@ import pytest
 from cerise.engines.base import Options
 from cerise.engines.limits import Limits
 from cerise.engines.reference.rows import find_rows
-from cerise.engines.rows import engine, instructions, layout
+from cerise.engines.rows import engine, instructions, records
 from cerise.engines.rows.engine import why_not
 from cerise.engines.rows.prepare import prepare
 from cerise.engines.rows.run import run_rows
@@ -326,7 +326,7 @@ def test_what_is_known_of_the_rows_of_a_match(
         return "".join(sorted(label for i, label in enumerate(bound.labels) if (bits >> i) & 1))
 
     assert (names(code.first), names(code.needs), code.nullable) == (first, needs, nullable)
-    assert (None if code.second == layout.ANYTHING else names(code.second)) == second
+    assert (None if code.second == records.ANYTHING else names(code.second)) == second
 
 
 @pytest.mark.parametrize("threads", [2, 5, 40])

@@ -91,13 +91,13 @@ class Chain:
 
     def through(self, found: Candidates, search_on: SearchOn) -> Iterator[Taken]:
         """Yield the matches of a slice that are taken, in order; what they lack is searched for then."""
-        from cerise.engines.rows.starts import follows
+        from cerise.engines.rows.starts import follow_matches
 
         row, size = self.row, len(found.known)
         while row < size:
             first = int(np.searchsorted(found.starts, row))
             taken = np.zeros(len(found.starts) - first, np.uint8)
-            row = int(follows(found.starts[first:], found.resumes[first:], found.known, row, taken))
+            row = int(follow_matches(found.starts[first:], found.resumes[first:], found.known, row, taken))
             yield from self._counted(first + np.flatnonzero(taken))
             if row < size:
                 others, row = search_on(row, found)

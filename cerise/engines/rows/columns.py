@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from cerise.engines.nfa.columns import null_bits, numbers
 from cerise.engines.rows.crew import ALONE, Crew, taken
-from cerise.engines.rows.layout import C_NULLS, C_STEP, C_TEXTS, COLUMNS
 from cerise.engines.rows.matches import Ints
+from cerise.engines.rows.records import COLUMNS, Context
 from cerise.events import raw_column
 from cerise.kernels.literals import Literals
 from cerise.kinds import Kind, canonical
@@ -64,8 +64,9 @@ class Values:
         self._nulls = np.zeros(1, np.int64) if nulls is None else nulls
         self.texts = coded.table  # the strings that codes stand for
         self._words = np.zeros(COLUMNS + len(arrays), np.int64)
-        self._words[C_NULLS], self._words[C_TEXTS] = self._nulls.ctypes.data, self._literals.ctypes.data
-        self._words[C_STEP] = 0 if nulls is None else 8  # where there are none, one word tells for all rows
+        context = Context(self._words.ctypes.data)
+        context.nulls, context.texts = self._nulls.ctypes.data, self._literals.ctypes.data
+        context.step = 0 if nulls is None else 8  # where there are none, one word tells for all rows
         for i, array in enumerate(arrays):
             self._words[COLUMNS + i] = array.ctypes.data
 

@@ -16,7 +16,7 @@ from cerise.engines.nfa.texts import compared_with_literals
 from cerise.engines.rows.columns import Columns
 from cerise.engines.rows.conditions import HEAD
 from cerise.engines.rows.crew import room
-from cerise.engines.rows.layout import C_FAULTS, COLUMNS
+from cerise.engines.rows.records import COLUMNS, Context
 from cerise.engines.rows.scope import SCAN_NAMES, column_name, text_name
 from cerise.events import Path
 from cerise.kernels import formulas
@@ -59,7 +59,7 @@ def compute(expr: Expr, columns: dict[Path, pa.Array], rows: int) -> Computed:
     told, gone = values.words(), np.zeros(rows, np.int64)
     out = room(rows, np.float64 if kind_of(expr) is Kind.FLOAT else np.int64)
     each_row(code.edge, told.ctypes.data, rows, out.ctypes.data, gone.ctypes.data)
-    return Computed(_column(out, gone != 0, kind_of(expr), values.texts), int(told[C_FAULTS]))
+    return Computed(_column(out, gone != 0, kind_of(expr), values.texts), int(told[Context.faults]))
 
 
 @kernel(void(*[int64] * 5))

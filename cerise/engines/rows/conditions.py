@@ -15,14 +15,7 @@ from cerise.engines.nfa.derived import computes_text
 from cerise.engines.nfa.formulas import words
 from cerise.engines.nfa.texts import compared_with_literals
 from cerise.engines.rows.folds import Fold, fold_of
-from cerise.engines.rows.layout import (
-    C_CLASSES,
-    COLUMNS,
-    FITS,
-    FROM_END,
-    FROM_START,
-    REGISTER,
-)
+from cerise.engines.rows.records import COLUMNS, FITS, FROM_END, FROM_START, REGISTER, Context
 from cerise.engines.rows.scope import (
     SCAN_NAMES,
     Conditions,
@@ -55,9 +48,10 @@ from cerise.pattern.show import show_expr
 
 FEW = 8  # rows of a set on which the future of a search depends are kept each; of more, a hash
 FACTORS = 1013904223, 747796405
-HEAD = """\
+FAULTS = words("cols", Context.faults)
+HEAD = f"""\
 def count_fault(cols) -> None:
-    store(cols + 16, load(cols + 16) + 1)
+    store({FAULTS}, load({FAULTS}) + 1)
 
 
 def edge(k, r, d, e, cols, nodes):
@@ -190,7 +184,7 @@ def _update(number: int, bound: BoundRows, found: Conditions, folds: dict[str, F
                 store = "store_float" if part.kind is Kind.FLOAT else "store"
                 writer.line(f"{store}({words('r', part.register)}, {code})")
     if found.classes:
-        writer.line(f"store(load({words('cols', C_CLASSES)}) + 8 * (e - d), {scope.text(label)})")
+        writer.line(f"store(load({words('cols', Context.classes)}) + 8 * (e - d), {scope.text(label)})")
     return "\n".join([f"    if k == {len(bound.labels) + number}:", *writer.lines, "        return 0"])
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from cerise.engines.base import Options
 from cerise.engines.limits import Progress
-from cerise.engines.rows import layout as at
+from cerise.engines.rows import records as at
 from cerise.engines.rows.budget import Steps, Watch, too_many_ways
 from cerise.engines.rows.conditions import parted, write_conditions
 from cerise.engines.rows.ground import Ground
@@ -19,6 +19,7 @@ from cerise.engines.rows.instructions import Code, compile_pattern
 from cerise.engines.rows.judging import judged
 from cerise.engines.rows.matches import Ints, RowMatches
 from cerise.engines.rows.ordering import Ordered
+from cerise.engines.rows.records import Context, Found, Workspace
 from cerise.engines.rows.scope import Conditions, Unfit
 from cerise.errors import DataError
 from cerise.pattern.row_pattern import BoundRows, Extent, SkipTo
@@ -143,81 +144,84 @@ class Search:
         sets = max(conditions.sets.values(), default=-1) + 1
         self.ground, self.cols = ground, ground.values.words()
         self.formulas = formulas.load(conditions.source)
-        self.g = np.zeros(at.G_WORDS, np.int64)
-        self.tables: dict[int, Any] = {
-            at.G_REGS: np.zeros(conditions.registers + 1, np.int64),
-            at.T_CODE: self.program.code.rows,
-            at.T_OFFSETS: ground.offsets,
-            at.T_TIMES: ground.times,
-            at.T_PLACES: np.zeros(sets * longest + 1, np.int64),
-            at.T_KEYS: np.array([*conditions.keys, (0, 0, 0)], np.int64),
-            at.T_STACK: self._stack(self.limits.stack_rows),
-            at.T_MEMORY: self._memory(_power_of_two(4 * self.limits.stack_rows)),
-            at.T_MASKS: ground.masks,
-            at.T_LABELS: np.zeros(longest + 1, np.int64),
-            at.T_CUT: np.zeros(longest + 1 if timeouts else 1, np.int64),
-            at.T_OUT: np.zeros((self.limits.row_matches, at.O_WORDS), np.int64),
-            at.T_OUT_LABELS: np.zeros(self.limits.match_rows, np.int64),
+        self.words = np.zeros(Workspace.WORDS, np.int64)
+        self.m = Workspace(self.words.ctypes.data)
+        self.tables: dict[str, Any] = {
+            "registers": np.zeros(conditions.registers + 1, np.int64),
+            "code": self.program.code.rows,
+            "offsets": ground.offsets,
+            "times": ground.times,
+            "positions": np.zeros(sets * longest + 1, np.int64),
+            "keys": np.array([*conditions.keys, (0, 0, 0)], np.int64),
+            "stack": self._stack(self.limits.stack_rows),
+            "memo": self._memo(_power_of_two(4 * self.limits.stack_rows)),
+            "masks": ground.masks,
+            "labels": np.zeros(longest + 1, np.int64),
+            "cut": np.zeros(longest + 1 if timeouts else 1, np.int64),
+            "found": np.zeros((self.limits.row_matches, Found.WORDS), np.int64),
+            "found_labels": np.zeros(self.limits.match_rows, np.int64),
         }
         self.steps = Steps(options.max_steps, watch or Watch())
-        self.filled = -1  # the row of the last search for which there was no room in the memory
+        self.filled = -1  # the row of the last search for which there was no room in the memo
         self.classes = np.zeros(longest + 1 if conditions.classes else 1, np.int64)
-        self.g[at.G_START], self.g[at.G_STOP] = part
-        self.g[at.G_PARTITION], self.g[at.G_PARTITIONS] = partitions
+        self.m.start, self.m.stop = part
+        self.m.partition, self.m.partitions = partitions
         self._tell(longest)
 
     def _stack(self, size: int) -> Ints:
-        return np.zeros((size, at.S_REGISTERS + self.program.conditions.registers), np.int64)
+        return np.zeros((size, at.REGISTERS + self.program.conditions.registers), np.int64)
 
-    def _memory(self, size: int) -> Ints:
-        return np.zeros((size, at.R_KEYS + len(self.program.conditions.keys)), np.int64)
+    def _memo(self, size: int) -> Ints:
+        return np.zeros((size, at.KEYS + len(self.program.conditions.keys)), np.int64)
 
     def _tell(self, longest: int) -> None:
-        g, cols = self.g, self.cols
+        m, context = self.m, Context(self.cols.ctypes.data)
         conditions, code, bound = self.program.conditions, self.program.code, self.program.bound
+        timeouts = bound.within is not None and bound.within.timeouts
         self._place_tables()
-        cols[at.C_PLACES], cols[at.C_STRIDE] = g[at.T_PLACES], longest
-        cols[at.C_CLASSES] = self.classes.ctypes.data
-        g[at.G_COLS], g[at.G_REGISTERS], g[at.G_STRIDE] = cols.ctypes.data, conditions.registers, longest
-        g[at.G_FIRST], g[at.G_NULLABLE], g[at.G_NEEDS] = code.first, code.nullable, self.program.needs
-        g[at.G_WIDE] = 0 if self.ground.masks.dtype == np.uint8 else 3
-        g[at.G_DEPENDENT], g[at.G_LABELS] = conditions.dependent, len(bound.labels)
-        g[at.G_UPDATES] = bool(conditions.registers or conditions.classes)
-        g[at.G_SKIP] = SKIPS[bound.skip.to]
-        g[at.G_SKIP_TO] = sum(1 << i for i, label in enumerate(bound.labels) if label in bound.skip.members)
-        g[at.G_WITHIN] = _window(bound.within)
-        g[at.G_TIMEOUTS] = bound.within is not None and bound.within.timeouts
-        g[at.G_SECOND] = at.ANYTHING if g[at.G_TIMEOUTS] else code.second
-        g[at.G_NO_TIME] = self.ground.no_time
-        g[at.G_KEYS], g[at.G_HEAVY] = len(conditions.keys), REMEMBERED + len(conditions.keys) // FEW_KEYS
-        patience = self.limits.patience
-        g[at.G_ALARM], g[at.G_PATIENCE] = patience, at.NEVER if conditions.classes else patience
-        g[at.G_SHARES] = not (conditions.numbered or conditions.from_start or g[at.G_TIMEOUTS])
-        g[at.G_ROW], g[at.G_EPOCH], g[at.G_DEPTH] = -1, 1, -1
+        context.positions, context.stride = self.tables["positions"].ctypes.data, longest
+        context.classes = self.classes.ctypes.data
+        m.context, m.stride = context, longest
+        m.first, m.nullable, m.needs = code.first, code.nullable, self.program.needs
+        m.second = at.ANYTHING if timeouts else code.second
+        m.dependent, m.updates = conditions.dependent, bool(conditions.registers or conditions.classes)
+        m.label_count, m.register_count = len(bound.labels), conditions.registers
+        m.key_count = len(conditions.keys)
+        m.wide = 0 if self.ground.masks.dtype == np.uint8 else 3
+        m.skip = SKIPS[bound.skip.to]
+        m.skip_to = sum(1 << i for i, label in enumerate(bound.labels) if label in bound.skip.members)
+        m.within, m.timeouts, m.no_time = _window(bound.within), timeouts, self.ground.no_time
+        m.heavy = REMEMBERED + len(conditions.keys) // FEW_KEYS
+        m.alarm = self.limits.patience
+        m.patience = at.NEVER if conditions.classes else m.alarm
+        m.shares = not (conditions.numbered or conditions.from_start or timeouts)
+        m.row, m.epoch, m.depth = -1, 1, -1
 
     def _place_tables(self) -> None:
-        for word, table in self.tables.items():
-            self.g[word] = table.ctypes.data
-        for word in (at.T_STACK, at.T_MEMORY, at.T_OUT, at.T_OUT_LABELS):
-            self.g[word + 1] = len(self.tables[word])
+        for name, table in self.tables.items():
+            self.words[getattr(Workspace, name)] = table.ctypes.data
+        for name in ("stack", "memo", "found"):
+            rows = getattr(self.m, name)
+            rows.width, rows.room = self.tables[name].strides[0], len(self.tables[name])
+        self.m.labels_room = len(self.tables["found_labels"])
 
     def matches(self) -> Iterator[RowMatches]:
         """Yield what is found, as the room for it fills."""
         from cerise.engines.rows.search import scan
 
-        return self.found(lambda: scan(int(self.g.ctypes.data), self.formulas.edge))
+        return self.found(lambda: scan(int(self.m), self.formulas.edge))
 
     def found(self, go_on: Callable[[], int]) -> Iterator[RowMatches]:
         """Yield what is found as a search goes on, until it is done; it says why it stops."""
         progress = Progress()
         while True:
             why = self._paced(go_on)
-            progress.check((why, self.g.tobytes(), self.steps.taken))
+            progress.check((why, self.words.tobytes(), self.steps.taken))
             if why in (at.DONE, at.FULL):
-                if self.g[at.G_MATCHES]:
+                if self.m.match_count:
                     yield self.taken()
                 elif why == at.FULL:
-                    self.tables[at.T_OUT_LABELS] = np.zeros(2 * len(self.tables[at.T_OUT_LABELS]), np.int64)
+                    self.tables["found_labels"] = np.zeros(2 * len(self.tables["found_labels"]), np.int64)
                 if why == at.DONE:
                     return
             elif why == at.PAUSED:
@@ -228,31 +232,31 @@ class Search:
 
     def _paced(self, go_on: Callable[[], int]) -> int:
         """Let a search go on for a while, and count its steps."""
-        g, pause = self.g, min(self.limits.pause_steps, self.steps.most)
-        g[at.G_LEFT] = g[at.G_UNTIL] = pause
+        m, pause = self.m, min(self.limits.pause_steps, self.steps.most)
+        m.left = m.until = pause
         why = go_on()
         if why == at.DONE:
-            self.steps.watch.walked(int(g[at.G_WALKED]) - self.steps.walked)
+            self.steps.watch.walked(m.walked - self.steps.walked)
             return why
-        if g[at.G_STEPS] > self.steps.most:
-            raise too_many_ways(self.steps.most, int(g[at.G_ROW]), self.INPUT)
-        ahead = max(0, int(g[at.G_AT] - g[at.G_ROW])) if why == at.PAUSED else 0
-        self.steps.take(pause - int(g[at.G_LEFT]), int(g[at.G_WALKED]), ahead)
+        if m.steps > self.steps.most:
+            raise too_many_ways(self.steps.most, m.row, self.INPUT)
+        ahead = max(0, m.at - m.row) if why == at.PAUSED else 0
+        self.steps.take(pause - m.left, m.walked, ahead)
         return why
 
     def taken(self) -> RowMatches:
         """Return the matches that were found since the last ones were taken."""
-        count, labelled = int(self.g[at.G_MATCHES]), int(self.g[at.G_LABELLED])
-        self.g[at.G_MATCHES] = self.g[at.G_LABELLED] = 0
-        out = self.tables[at.T_OUT][:count].T.copy()
-        labels = self.tables[at.T_OUT_LABELS][:labelled].astype(np.int16)
+        count, labelled = self.m.match_count, self.m.labelled
+        self.m.match_count = self.m.labelled = 0
+        out = self.tables["found"][:count].T.copy()
+        labels = self.tables["found_labels"][:labelled].astype(np.int16)
         hidden = (labels & at.HIDDEN) != 0
-        late = out[at.O_TIMEOUT] != 0
+        late = out[Found.timeout] != 0
         return RowMatches(
-            starts=out[at.O_START],
-            lengths=out[at.O_LENGTH],
-            numbers=out[at.O_NUMBER],
-            partition=out[at.O_PARTITION],
+            starts=out[Found.start],
+            lengths=out[Found.length],
+            numbers=out[Found.number],
+            partition=out[Found.partition],
             labels=labels & np.int16(at.HIDDEN - 1),
             excluded=hidden if hidden.any() else None,
             timeouts=late if late.any() else None,
@@ -260,17 +264,17 @@ class Search:
 
     def _mend(self, why: int) -> None:
         """Make room, or say what is wrong."""
-        bound, row = self.program.bound, int(self.g[at.G_ROW])
+        bound, row = self.program.bound, self.m.row
         if why == at.DEEP:
-            known = self.tables[at.T_STACK]
-            self.tables[at.T_STACK] = self._stack(2 * len(known))
-            self.tables[at.T_STACK][: len(known)] = known
+            known = self.tables["stack"]
+            self.tables["stack"] = self._stack(2 * len(known))
+            self.tables["stack"][: len(known)] = known
         elif why == at.FORGETFUL and row != self.filled:
             self.filled = row  # by earlier searches, it may be: all is forgotten now
-            self.g[at.G_DEPTH] = -1  # it begins anew
-        elif why == at.FORGETFUL and 4 * self.tables[at.T_MEMORY].nbytes <= MOST_REMEMBERED:
-            self.tables[at.T_MEMORY] = self._memory(4 * len(self.tables[at.T_MEMORY]))
-            self.g[at.G_DEPTH] = -1
+            self.m.depth = -1  # it begins anew
+        elif why == at.FORGETFUL and 4 * self.tables["memo"].nbytes <= MOST_REMEMBERED:
+            self.tables["memo"] = self._memo(4 * len(self.tables["memo"]))
+            self.m.depth = -1
         elif why == at.UNMAPPED:
             raise unmapped(bound.skip.name)
         elif why == at.ENDLESS:

@@ -15,7 +15,7 @@ from math import comb, factorial
 import numpy as np
 import numpy.typing as npt
 
-from cerise.engines.rows.layout import ANYTHING
+from cerise.engines.rows.records import ANYTHING, Instruction
 from cerise.errors import PlanError
 from cerise.pattern.row_pattern import (
     Alternation,
@@ -29,8 +29,7 @@ from cerise.pattern.row_pattern import (
     labels,
 )
 
-# an instruction: what it is, two numbers, and for a row whether it is shown
-I_OP, I_A, I_B, I_HIDDEN, I_WORDS = range(5)
+OP, A, B, WORDS = Instruction.op, Instruction.a, Instruction.b, Instruction.WORDS
 ACCEPT, ROW, SPLIT, FIRST, END, MARK, CHECK = range(7)
 #   ROW      maps a row to label A, goes on at B
 #   SPLIT    goes on at A, and where that fails at B
@@ -38,7 +37,7 @@ ACCEPT, ROW, SPLIT, FIRST, END, MARK, CHECK = range(7)
 #   MARK     notes with bit A that an iteration begins here, goes on at B
 #   CHECK    goes on at A where the iteration of bit HIDDEN has mapped a row, else at B: the loop ends (M13)
 
-TARGETS = ((I_A, (SPLIT, FIRST, END, CHECK)), (I_B, (ROW, SPLIT, MARK, CHECK)))  # which words are places
+TARGETS = ((A, (SPLIT, FIRST, END, CHECK)), (B, (ROW, SPLIT, MARK, CHECK)))  # which words are places
 
 MOST = 1 << 20
 DEEPEST = 62
@@ -95,11 +94,11 @@ class _Writer:
         self.depth = self.loops = 0
 
     def __len__(self) -> int:
-        return len(self.words) // I_WORDS
+        return len(self.words) // WORDS
 
     def lines(self, first: int = 0) -> Lines:
         """Return the instructions from one on."""
-        return np.array(self.words[first * I_WORDS :], np.int64).reshape(-1, I_WORDS)
+        return np.array(self.words[first * WORDS :], np.int64).reshape(-1, WORDS)
 
     def add(self, op: int, a: int = 0, b: int = 0, hidden: int = 0) -> int:
         """Add an instruction and return its place."""
@@ -171,7 +170,7 @@ class _Writer:
         split = self.add(SPLIT)
         body = self._iteration(pattern, split, then, hidden=hidden)
         ways = (then, body) if pattern.reluctant else (body, then)
-        self.words[split * I_WORDS + I_A], self.words[split * I_WORDS + I_B] = ways
+        self.words[split * WORDS + A], self.words[split * WORDS + B] = ways
         return split
 
     def _optional(self, pattern: Quantified, again: int, then: int, *, hidden: bool) -> int:
@@ -342,7 +341,7 @@ def _copies(model: Lines, places: tuple[int, int, int], count: int) -> Lines:
     lines = np.tile(model, (count, 1, 1))
     moved = len(model) * np.arange(1, count + 1)[:, None]
     for word, ops in TARGETS:
-        target, jumps = lines[:, :, word], np.isin(model[:, I_OP], ops)
+        target, jumps = lines[:, :, word], np.isin(model[:, OP], ops)
         inside, on = jumps & (model[:, word] >= first), jumps & (model[:, word] == again)
         lines[:, :, word] = np.where(inside, target + moved, np.where(on, start + moved - len(model), target))
     return lines
@@ -357,6 +356,6 @@ def _renumbered(rows: Lines, start: int) -> Lines:
     place[order] = np.arange(len(rows))
     moved = rows[order]
     for word, ops in TARGETS:
-        where = np.isin(moved[:, I_OP], ops)
+        where = np.isin(moved[:, OP], ops)
         moved[where, word] = place[moved[where, word]]
     return moved

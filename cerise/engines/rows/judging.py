@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cerise.engines.rows import layout as at
 from cerise.engines.rows.crew import ALONE, Crew, room
 from cerise.engines.rows.matches import Ints, Masks
 from cerise.engines.rows.prepare import computed
+from cerise.engines.rows.records import BYTE
 from cerise.engines.rows.scope import Conditions
 
 
@@ -32,24 +32,24 @@ class Judge:
 
     def masks(self, rows: pa.Table) -> Masks:
         """Return a bit for each label that each of some rows could have by itself."""
-        from cerise.engines.rows.search import judges
+        from cerise.engines.rows.search import judge_rows
 
         for each in self._conditions.derived:
             rows = rows.append_column(pa.field(each.name, each.type), computed(each, rows))
         values, count = self._columns.read(rows), len(rows)
         words, offsets, out = values.words(), np.array([0, count]), np.empty(count, np.int64)
-        judges(self._formulas.edge, words.ctypes.data, offsets.ctypes.data, 0, 0, count, out.ctypes.data)
+        judge_rows(self._formulas.edge, words.ctypes.data, offsets.ctypes.data, 0, 0, count, out.ctypes.data)
         return out.astype(self._type)
 
 
 def mask_type(labels: int) -> Any:
     """Return the type of masks: bytes, where all labels have room in them."""
-    return np.uint8 if labels <= at.BYTE else np.int64
+    return np.uint8 if labels <= BYTE else np.int64
 
 
 def room_for_masks(rows: int, labels: int) -> tuple[Masks, Masks]:
     """Return room for masks, and all of it: words may be read behind the last of them."""
-    whole: Masks = room(rows + at.BYTE, mask_type(labels))
+    whole: Masks = room(rows + BYTE, mask_type(labels))
     whole[rows:] = 0
     return whole[:rows], whole
 
@@ -103,7 +103,7 @@ def near_masks(
         crew: who does the work.
         out: the masks.
     """
-    from cerise.engines.rows.search import judges
+    from cerise.engines.rows.search import judge_rows
     from cerise.kernels import formulas
 
     loaded = formulas.load(conditions.source)
@@ -112,7 +112,7 @@ def near_masks(
         start, stop = block
         told, found = words(), np.empty(stop - start, np.int64)
         partition = int(np.searchsorted(offsets, start, "right")) - 1
-        judges(
+        judge_rows(
             loaded.edge, told.ctypes.data, offsets.ctypes.data, partition, start, stop, found.ctypes.data
         )  # fmt: skip
         out[start:stop] &= found.astype(out.dtype)

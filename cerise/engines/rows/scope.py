@@ -6,18 +6,7 @@ from dataclasses import dataclass, field
 
 from cerise.engines.nfa.formulas import loaded, words
 from cerise.engines.rows.folds import Fold
-from cerise.engines.rows.layout import (
-    C_CLASSES,
-    C_HIGH,
-    C_LOW,
-    C_NULLS,
-    C_NUMBER,
-    C_PLACES,
-    C_STEP,
-    C_STRIDE,
-    C_TEXTS,
-    COLUMNS,
-)
+from cerise.engines.rows.records import COLUMNS, Context
 from cerise.kernels.predicates import NEVER, Value, Writer, either
 from cerise.kinds import Kind
 from cerise.kinds import kind_of as kind_of_type
@@ -87,12 +76,18 @@ def is_here(each: Atom, label: str) -> bool:
 
 def place(register: int, index: str) -> str:
     """Return the address of a place of a set: sets are known by their registers."""
-    stride = f"load({words('cols', C_STRIDE)})"
-    return f"load({words('cols', C_PLACES)}) + 8 * ({register} * {stride} + {index})"
+    stride = f"load({words('cols', Context.stride)})"
+    return f"load({words('cols', Context.positions)}) + 8 * ({register} * {stride} + {index})"
 
 
 # what does not change while rows are judged is read before
-SCAN_NAMES = {C_NULLS: "nulls", C_STEP: "step", C_TEXTS: "texts", C_LOW: "low", C_HIGH: "high"}
+SCAN_NAMES = {
+    Context.nulls: "nulls",
+    Context.step: "step",
+    Context.texts: "texts",
+    Context.low: "low",
+    Context.high: "high",
+}
 
 
 def column_name(number: int) -> str:
@@ -128,7 +123,7 @@ class Scope:
                 fold = self.folds[attr.path[0]]
                 return fold.result(self.folded(attr.path[0], writer), writer)
             case MatchNumber():
-                return Value(writer.name(f"load({words('cols', C_NUMBER)})"))
+                return Value(writer.name(f"load({words('cols', Context.number)})"))
             case MatchStatus():
                 raise Unfit("DEFINE asks for MATCH_STATUS()")
 
@@ -141,7 +136,7 @@ class Scope:
         number = self.found.texts.setdefault(literal, len(self.found.texts))
         if not self.searching:
             return text_name(number)
-        texts = f"load({words('cols', C_TEXTS)})"
+        texts = f"load({words('cols', Context.texts)})"
         return f"load({words(texts, number)})"
 
     def folded(self, name: str, writer: Writer) -> list[str]:
@@ -172,7 +167,7 @@ class Scope:
         row, missing = self._row(nav, writer)
         if nav.shift:
             row = writer.name(f"{row} + {nav.shift}" if nav.shift > 0 else f"{row} - {-nav.shift}")
-            bounds = f"{row} < {self._word(C_LOW)} or {row} >= {self._word(C_HIGH)}"
+            bounds = f"{row} < {self._word(Context.low)} or {row} >= {self._word(Context.high)}"
             missing = writer.name(either(missing, f"({bounds})"))
         if missing != NEVER:
             row = writer.name(f"e if {missing} else {row}")
@@ -186,7 +181,7 @@ class Scope:
             return Value(self.text(self.label))
         outside = writer.name(either(missing, f"({row} < d or {row} > e)"))
         safe = writer.name(f"0 if {outside} or {row} == e else {row} - d")
-        earlier = writer.name(f"load(load({words('cols', C_CLASSES)}) + 8 * {safe})")
+        earlier = writer.name(f"load(load({words('cols', Context.classes)}) + 8 * {safe})")
         here = writer.name(self.text(self.label))
         return Value(writer.name(f"{here} if {row} == e else {earlier}"), outside)
 
@@ -218,7 +213,7 @@ class Scope:
         number = list(self.found.columns).index(name)
         base = self._word(COLUMNS + number) if self.searching else column_name(number)
         code = writer.name(loaded(f"{base} + 8 * {row}", kind))
-        bits = f"load({self._word(C_NULLS)} + {self._word(C_STEP)} * {row})"
+        bits = f"load({self._word(Context.nulls)} + {self._word(Context.step)} * {row})"
         null = writer.name(f"({bits} >> {number}) & 1 != 0")
         return Value(code, null if missing == NEVER else writer.name(f"{missing} or {null}"))
 

@@ -4,97 +4,62 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.rows.attempt import attempt, copies, mask_of
-from cerise.engines.rows.layout import (
+from cerise.engines.rows.attempt import attempt, copy_words, mask_of
+from cerise.engines.rows.records import (
     ANYTHING,
-    C_HIGH,
-    C_LOW,
-    C_NUMBER,
     DONE,
     ENDLESS,
     FITS,
     FORGETFUL,
     FULL,
-    G_COLS,
-    G_CUT,
-    G_FIRST,
-    G_LABELLED,
-    G_LAST,
-    G_MATCHES,
-    G_NEEDS,
-    G_NULLABLE,
-    G_NUMBER,
-    G_PARTITION,
-    G_PARTITIONS,
-    G_ROW,
-    G_SECOND,
-    G_SHARES,
-    G_SKIP,
-    G_SKIP_TO,
-    G_START,
-    G_STOP,
-    G_TOUCHED,
-    G_WALKED,
-    G_WIDE,
     HIDDEN,
     NO_MATCH,
-    O_LENGTH,
-    O_NUMBER,
-    O_PARTITION,
-    O_START,
-    O_TIMEOUT,
-    O_WORDS,
     PAST_LAST,
     PAUSED,
-    T_CUT,
-    T_LABELS,
-    T_MASKS,
-    T_OFFSETS,
-    T_OUT,
-    T_OUT_LABELS,
-    T_OUT_LABELS_SIZE,
-    T_OUT_SIZE,
     TO_FIRST,
     TO_NEXT,
     UNMAPPED,
+    Context,
+    Workspace,
 )
-from cerise.engines.rows.remembering import forgets
-from cerise.kernels.jit import ask, get, int64, kernel, load, put, void
+from cerise.engines.rows.remembering import forget
+from cerise.kernels.jit import ask, int64, kernel, load, void
+from cerise.kernels.records import Words
 
 EACH_BYTE = 0x0101010101010101
 STARTS = 1 << 15  # searches, most of them short, after which the scan pauses
 
 
 @kernel()
-def emits(m: int, labels: int, length: int, timeout: int) -> bool:
+def emit(m: Workspace, labels: Words, length: int, timeout: int) -> bool:
     """Write a match down, unless there is no room."""
-    at, first = get(m, G_MATCHES), get(m, G_LABELLED)
-    if at >= get(m, T_OUT_SIZE) or first + length > get(m, T_OUT_LABELS_SIZE):
+    at, first = m.match_count, m.labelled
+    if at >= m.found.room or first + length > m.labels_room:
         return False
-    put(m, G_NUMBER, get(m, G_NUMBER) + 1)
-    match = get(m, T_OUT) + 8 * O_WORDS * at
-    put(match, O_START, get(m, G_ROW))
-    put(match, O_LENGTH, length)
-    put(match, O_NUMBER, get(m, G_NUMBER))
-    put(match, O_PARTITION, get(m, G_PARTITION))
-    put(match, O_TIMEOUT, timeout)
-    copies(labels, get(m, T_OUT_LABELS) + 8 * first, length)
-    put(m, G_MATCHES, at + 1)
-    put(m, G_LABELLED, first + length)
+    m.number += 1
+    match = m.found[at]
+    match.start = m.row
+    match.length = length
+    match.number = m.number
+    match.partition = m.partition
+    match.timeout = timeout
+    copy_words(labels, m.found_labels[first:], length)
+    m.match_count = at + 1
+    m.labelled = first + length
     return True
 
 
 @kernel()
-def resumes(m: int, labels: int, start: int, end: int) -> int:
+def resume_after(m: Workspace, labels: Words, start: int, end: int) -> int:
     """Return the row at which the search goes on after a match (M39), or minus why it cannot (M40)."""
-    skip = get(m, G_SKIP)
+    skip = m.skip
     if end == start or skip == TO_NEXT:
         return start + 1
     if skip == PAST_LAST:
         return end
     found = -1
     for i in range(end - start):
-        if (get(m, G_SKIP_TO) >> (get(labels, i) & (HIDDEN - 1))) & 1:
+        if (m.skip_to >> (labels[i] & (HIDDEN - 1))) & 1:
             found = i
             if skip == TO_FIRST:
                 break
@@ -102,9 +67,9 @@ def resumes(m: int, labels: int, start: int, end: int) -> int:
 
 
 @kernel()
-def last_start(m: int, low: int, high: int) -> int:
+def last_start(m: Workspace, low: int, high: int) -> int:
     """Return after which row no match starts: from there on, no row could have some label that it needs."""
-    needs, masks, wide = get(m, G_NEEDS), get(m, T_MASKS), get(m, G_WIDE)
+    needs, masks, wide = m.needs, m.masks, m.wide
     found, row = 0, high
     while row > low and found & needs != needs:
         row -= 1
@@ -113,33 +78,33 @@ def last_start(m: int, low: int, high: int) -> int:
 
 
 @kernel()
-def enters(m: int, low: int, high: int) -> None:
+def enter(m: Workspace, low: int, high: int) -> None:
     """Begin with a partition."""
-    put(m, G_ROW, max(low, get(m, G_START)))
-    put(m, G_LAST, min(get(m, G_STOP), last_start(m, low, high) + 1, high))
-    put(m, G_NUMBER, 0)
-    put(get(m, G_COLS), C_LOW, low)
-    put(get(m, G_COLS), C_HIGH, high)
-    forgets(m)
+    m.row = max(low, m.start)
+    m.last = min(m.stop, last_start(m, low, high) + 1, high)
+    m.number = 0
+    m.context.low = low
+    m.context.high = high
+    forget(m)
 
 
 @kernel()
-def may_start(m: int, row: int, high: int) -> bool:
+def may_start(m: Workspace, row: int, high: int) -> bool:
     """Whether the labels of a row, and those of the next, allow that a match starts there."""
-    if get(m, G_NULLABLE):
+    if m.nullable:
         return True
-    second, masks, wide = get(m, G_SECOND), get(m, T_MASKS), get(m, G_WIDE)
-    if mask_of(masks, wide, row) & get(m, G_FIRST) == 0:
+    second, masks, wide = m.second, m.masks, m.wide
+    if mask_of(masks, wide, row) & m.first == 0:
         return False
     return second == ANYTHING or (row + 1 < high and mask_of(masks, wide, row + 1) & second != 0)
 
 
 @kernel()
-def next_start(m: int, row: int, high: int, last: int) -> int:
+def next_start(m: Workspace, row: int, high: int, last: int) -> int:
     """Return the first row from here on whose labels, and those of the next, allow that a match starts."""
-    if get(m, G_NULLABLE):
+    if m.nullable:
         return row
-    first, second, masks, wide = get(m, G_FIRST), get(m, G_SECOND), get(m, T_MASKS), get(m, G_WIDE)
+    first, second, masks, wide = m.first, m.second, m.masks, m.wide
     every = first * EACH_BYTE
     if second != ANYTHING:
         last = min(last, high - 1)  # after the last row there is none
@@ -156,78 +121,77 @@ def next_start(m: int, row: int, high: int, last: int) -> int:
 
 
 @kernel()
-def steps_on(m: int, edge: Any, low: int, high: int, start: int) -> int:
+def search_from(m: Workspace, edge: Any, low: int, high: int, start: int) -> int:
     """Search from one row; return why the search must stop here, or DONE."""
-    put(get(m, G_COLS), C_NUMBER, get(m, G_NUMBER) + 1)
+    m.context.number = m.number + 1
     end = attempt(m, edge, low, high, start)
     if end < NO_MATCH:
         return -end - 1
     if end == NO_MATCH:
-        if get(m, G_CUT) and not emits(m, get(m, T_CUT), get(m, G_CUT), 1):
+        if m.cut_length and not emit(m, m.cut, m.cut_length, 1):
             return FULL
-        put(m, G_ROW, start + 1)
-        if get(m, G_TOUCHED) or get(m, G_SHARES) == 0:
-            forgets(m)
+        m.row = start + 1
+        if m.touched or m.shares == 0:
+            forget(m)
         return DONE
-    labels = get(m, T_LABELS) + 8 * (start - low)
-    after = resumes(m, labels, start, end)
+    labels = m.labels[start - low :]
+    after = resume_after(m, labels, start, end)
     if after < 0:
         return -after
-    if not emits(m, labels, end - start, 0):
+    if not emit(m, labels, end - start, 0):
         return FULL
-    put(m, G_ROW, after)
-    forgets(m)
+    m.row = after
+    forget(m)
     return DONE
 
 
 @kernel(int64(int64, int64))
-def scan(m: int, edge: Any) -> int:
+def scan(workspace: int, edge: Any) -> int:
     """Search partition after partition, from where the last call stopped; return why this one stops."""
-    starts = 0
-    while get(m, G_PARTITION) < get(m, G_PARTITIONS):
-        bounds = get(m, T_OFFSETS) + 8 * get(m, G_PARTITION)
-        low, high = get(bounds, 0), get(bounds, 1)
-        if get(m, G_ROW) < low:
-            enters(m, low, high)
-        last = get(m, G_LAST)
-        while get(m, G_ROW) < last:
-            start = next_start(m, get(m, G_ROW), high, last)
-            put(m, G_ROW, start)
+    m, starts = Workspace(workspace), 0
+    while m.partition < m.partitions:
+        low, high = m.offsets[m.partition], m.offsets[m.partition + 1]
+        if m.row < low:
+            enter(m, low, high)
+        last = m.last
+        while m.row < last:
+            start = next_start(m, m.row, high, last)
+            m.row = start
             if start >= last:
                 break
             starts += 1
-            why = PAUSED if starts > STARTS else steps_on(m, edge, low, high, start)
+            why = PAUSED if starts > STARTS else search_from(m, edge, low, high, start)
             if why != DONE:
                 if why in (FULL, FORGETFUL):
-                    forgets(m)  # what is on the way has not failed, and may be searched again
-                put(m, G_WALKED, start - get(m, G_START))
+                    forget(m)  # what is on the way has not failed, and may be searched again
+                m.walked = start - m.start
                 return why
-        put(m, G_PARTITION, get(m, G_PARTITION) + 1)
-        put(m, G_ROW, -1)
-    put(m, G_WALKED, get(m, G_STOP) - get(m, G_START))
+        m.partition += 1
+        m.row = -1
+    m.walked = m.stop - m.start
     return DONE
 
 
 @kernel(void(*[int64] * 7))
-def judges(edge: Any, cols: int, offsets: int, partition: int, start: int, stop: int, out: int) -> None:
+def judge_rows(edge: Any, context: int, offset: int, partition: int, start: int, stop: int, out: int) -> None:
     """Find out which labels rows could have by themselves.
 
     Args:
         edge: the formulas that tell.
-        cols: what they are told.
-        offsets: where partitions start.
+        context: what they are told.
+        offset: where it is said where partitions start.
         partition: that of the first row.
         start: the first row.
         stop: the row after the last.
         out: room for a word for each row.
     """
-    row = start
+    told, offsets, masks, row = Context(context), Words(offset), Words(out), start
     while row < stop:
-        while get(offsets, partition + 1) <= row:
+        while offsets[partition + 1] <= row:
             partition += 1
-        high = get(offsets, partition + 1)
-        put(cols, C_LOW, get(offsets, partition))
-        put(cols, C_HIGH, high)
+        high = offsets[partition + 1]
+        told.low = offsets[partition]
+        told.high = high
         until = min(high, stop)
-        ask(edge, FITS, out + 8 * (row - start), row, until, cols, 0)
+        ask(edge, FITS, masks[row - start :], row, until, told, 0)
         row = until

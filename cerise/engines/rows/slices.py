@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.engines.base import Options
-from cerise.engines.rows import layout as at
 from cerise.engines.rows.budget import Watch
 from cerise.engines.rows.engine import Search
 from cerise.engines.rows.ground import Ground
 from cerise.engines.rows.matches import Bools, Ints, RowMatches, joined
+from cerise.engines.rows.records import Entries
 from cerise.errors import CeriseError, PlanError
 from cerise.events import raw_column
 from cerise.kinds import canonical, kind_of
@@ -127,14 +127,14 @@ class SliceSearch(Search):
         """Search from a row to one already searched from; return what is found, and that row."""
         known[row] = 0
         found = joined(list(self._begun(known, _entries(row, row + 1))))
-        return found, int(self.g[at.G_ROW]) - self.low
+        return found, self.m.row - self.low
 
     def speculative(self, known: Marks, end: int, room: int) -> Iterator[RowMatches]:
         """Yield what is found from each row on before one.
 
         A row that cannot be searched from is an error only for whoever comes there.
         """
-        from cerise.engines.rows.starts import E_ROOM, STOPPED
+        from cerise.engines.rows.starts import STOPPED
 
         entries = _entries(0, end, room)
         while True:
@@ -142,20 +142,20 @@ class SliceSearch(Search):
                 yield from self._begun(known, entries)
                 return
             except CeriseError as error:
-                if self.g[at.G_MATCHES]:
+                if self.m.match_count:
                     yield self.taken()
-                known[self.g[at.G_ROW] - self.low] = STOPPED
+                known[self.m.row - self.low] = STOPPED
                 if isinstance(error, PlanError):  # the others may take as long
                     self.steps.taken = 0
                     return
-                entries[E_ROOM] -= AN_ERROR
+                entries[Entries.room] -= AN_ERROR
 
     def _begun(self, known: Marks, entries: Ints) -> Iterator[RowMatches]:
-        from cerise.engines.rows.starts import E_NEXT, searches
+        from cerise.engines.rows.starts import search_entries
 
-        if self.g[at.G_ROW] >= 0:
-            self.g[at.G_ROW], self.g[at.G_DEPTH] = self.low + entries[E_NEXT], -1
-        return self.found(lambda: searches(int(self.g.ctypes.data), self.formulas.edge, known, entries))
+        if self.m.row >= 0:
+            self.m.row, self.m.depth = self.low + int(entries[Entries.next]), -1
+        return self.found(lambda: search_entries(int(self.m), self.formulas.edge, known, entries.ctypes.data))
 
 
 def _entries(first: int, end: int, room: int = MOST) -> Ints:
