@@ -1,11 +1,11 @@
 """Cerise, Complex Event Recognition In Spark Engine: finds sequences of events in tables.
 
    a query                                      events
-   lang/     SASE+ · SQL · Python                store/   tables, lake files, Parquet + bitmaps
+   lang/     SASE+ · SQL · Python                files/   Parquet, Delta, CSV, JSON
+     │                                             │        data/   generated, to try things out
+   pattern/  the IR, bound and normalised        store/   event tables with bitmaps
      │                                             │
-   pattern/  the IR, bound and normalised          │        data/   generated, to try things out
-     │                                             │
-   kernels/  predicates and loops, compiled        │
+   kernels/  predicates and loops, compiled      filters/ which events can matter
      │                                             │
    plan/     which events go where ◄───────────────┤
      └───────────────►  engines/  ◄────────────────┘      where they meet

@@ -257,7 +257,7 @@ def is_spark(events: Any) -> bool:
 
 def _at(path: str, version: int | None) -> tuple[Any, str | None]:
     """Return the files at a path; as Spark reads them where Python cannot."""
-    from cerise.store.lake import NotDirect, open_lake
+    from cerise.files.lake import NotDirect, open_lake
 
     refuse_surrogates(path, StoreError, "the path")
     try:
@@ -294,7 +294,7 @@ def _values(events: Any, column: str, names: Collection[str]) -> set[str]:
         from cerise.spark import frames
 
         return set(names) & frames.first_values(events, column, LOOKED_AT)
-    from cerise.store.values import held_values
+    from cerise.files.column_values import held_values
 
     return held_values(events, column, names)
 

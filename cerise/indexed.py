@@ -18,25 +18,25 @@ from cerise.engines.rows.run import explained as explained_rows
 from cerise.engines.several import Queries
 from cerise.errors import UnsupportedError, memory_bounds, warn
 from cerise.events import Schema
+from cerise.files.column_values import held_values
+from cerise.filters.finder import Finder
+from cerise.filters.row_index_query import asked_rows
+from cerise.filters.running import gathered, run_rows_view, run_view
+from cerise.filters.two_phase import Filtering
+from cerise.filters.ways import Wants, Way, situation, way_for, way_of
 from cerise.given import AnyQuery, Columns, Params, Roles, asks_sql, is_spark, parse
 from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound, of_types
 from cerise.pattern.row_pattern import BoundRows
 from cerise.plan.explain import describe
-from cerise.store.event_table import EventTable, Info, index_in_place
-from cerise.store.filtering.asked_rows import asked_rows
-from cerise.store.filtering.two_phase import Filtering
-from cerise.store.finder import Finder
 from cerise.store.index.layout import SEQUENCE
-from cerise.store.running import gathered, run_rows_view, run_view
-from cerise.store.upkeep.compaction import Compacted
-from cerise.store.upkeep.verification import Finding
-from cerise.store.values import held_values
+from cerise.store.table.append_sources import Progress as Reading
+from cerise.store.table.compaction import Compacted
+from cerise.store.table.event_table import EventTable, Info, index_in_place
+from cerise.store.table.external_index import Built
+from cerise.store.table.settings import Settings
+from cerise.store.table.verification import Finding
 from cerise.store.view import Held, View
-from cerise.store.ways import Wants, Way, situation, way_for, way_of
-from cerise.store.writing.in_place import Built
-from cerise.store.writing.settings import Settings
-from cerise.store.writing.sources import Progress as Reading
 
 Progress = Callable[[int, int], None]
 

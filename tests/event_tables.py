@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cerise.store.event_table import EventTable
-from cerise.store.writing.places import Folder
-from cerise.store.writing.snapshots import Snapshot
+from cerise.files.folder import Folder
+from cerise.store.table.event_table import EventTable
+from cerise.store.table.snapshot import Snapshot
 
 SCHEMA = pa.schema([("t", pa.int64()), ("kind", pa.string()), ("x", pa.float64()), ("id", pa.int64())])
 Row = dict[str, Any]

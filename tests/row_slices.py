@@ -17,13 +17,13 @@ from cerise.engines.limits import Limits
 from cerise.engines.reference.rows import find_rows, to_matches
 from cerise.engines.rows.output import to_atoms
 from cerise.engines.rows.prepare import partitions, prepare
+from cerise.files.lake import open_lake
+from cerise.files.reader import Reading
 from cerise.pattern.row_pattern import BoundRows
 from cerise.plan.row_slices import is_chained
 from cerise.spark.row_plan import RowSlices, plan_exchange, plan_files
 from cerise.spark.row_slices import RowCandidatesTask, RowChainTask, SliceRowsTask, TimeRowsTask
 from cerise.spark.rows import CutRows, handed_columns
-from cerise.store.lake import open_lake
-from cerise.store.reader import Reading
 from tests.row_strategies import TIMES, Family, Writer, table_of
 
 Rows = Counter[tuple[str, ...]]

@@ -19,6 +19,11 @@ from cerise.engines.run import run
 from cerise.engines.several import Queries
 from cerise.engines.totals import Ledger, Positions
 from cerise.events import EventBatch
+from cerise.files.lake import open_lake
+from cerise.files.scan import ROW
+from cerise.filters import finder, ways
+from cerise.filters.running import run_view
+from cerise.filters.two_phase import Filtering
 from cerise.kinds import COMPUTABLE, kind_of
 from cerise.pattern.bound import Bound
 from cerise.plan import overlap
@@ -29,12 +34,7 @@ from cerise.spark.exchange import Cutter
 from cerise.spark.matching import MatchTask, ReadTask, SliceTask
 from cerise.spark.planner import plan_lake
 from cerise.spark.report import Records
-from cerise.store import finder, ways
-from cerise.store.event_table import EventTable, index_in_place
-from cerise.store.filtering.two_phase import Filtering
-from cerise.store.lake import open_lake
-from cerise.store.running import run_view
-from cerise.store.scan import ROW
+from cerise.store.table.event_table import EventTable, index_in_place
 from cerise.store.view import Held, View
 
 Runner = Callable[[Bound, pa.Table, Options], pa.Table]

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOMS = (
-    "errors kinds ties events pattern lang kernels stats plan engines store fetch spark given misses dsl api"
-)
-ORDER = [*ROOMS.split(), "indexed", "data", "cli", "web"]
+ORDER = (
+    "errors kinds ties events pattern lang kernels plan engines files store filters spark given misses dsl "
+    "api indexed data cli"
+).split()
 EXEMPT = ("cerise/__init__.py", "cerise/__main__.py")
 HOMES = {
     "pyspark": ("cerise/spark/*",),
     "numba": ("cerise/kernels/*", "*/kernel.py"),
     "sqlglot": ("cerise/lang/match_recognize/*",),
     "pyroaring": ("cerise/store/bitmap.py",),
-    "deltalake": ("cerise/store/table.py", "cerise/store/commits.py"),
+    "deltalake": ("cerise/files/delta.py", "cerise/store/table/commits.py"),
 }
 NAMELESS = {"utils", "common", "core", "helpers", "manager", "factory"}
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "cerise").rglob("*.py"))

@@ -13,8 +13,8 @@ import pytest
 
 import cerise
 from cerise import BindError, CeriseWarning, Options, Store
-from cerise.store.lake import open_lake
-from cerise.store.values import held_values
+from cerise.files.column_values import held_values
+from cerise.files.lake import open_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

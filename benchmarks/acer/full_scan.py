@@ -19,12 +19,12 @@ from acer.queries import Query
 from cerise.engines.base import Options
 from cerise.engines.choose import choose
 from cerise.engines.totals import Positions
+from cerise.files.lake import Group, open_lake
+from cerise.files.reader import Reading
+from cerise.files.scan import Scan
 from cerise.pattern.bound import Bound
 from cerise.plan import filters
 from cerise.plan.overlap import Halo, Slice, halo, slices
-from cerise.store.lake import Group, open_lake
-from cerise.store.reader import Reading
-from cerise.store.scan import Scan
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ import cerise
 from acer.answers import FILTER, MATCH, READ, Answer
 from acer.places import files_in
 from acer.queries import Query
-from cerise.store.filtering.two_phase import Filtering
+from cerise.filters.two_phase import Filtering
 
 STEPS = {FILTER: "seconds filtering", READ: "seconds reading", MATCH: "seconds matching"}  # of a report
 

@@ -132,8 +132,8 @@ class Source:
 
     def table(self) -> pa.Table:
         """Read the events into this process."""
-        from cerise.store import files
-        from cerise.store.text import Layout
+        from cerise.files import event_files as files
+        from cerise.files.text import Layout
 
         delimiter = "\t" if self.delimiter in (r"\t", "tab") else self.delimiter
         if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii()):
@@ -147,7 +147,7 @@ class Source:
 
     def schema(self) -> pa.Schema | None:
         """Return the columns of the events where that needs no reading: in Parquet."""
-        from cerise.store import files
+        from cerise.files import event_files as files
 
         parquet = self._parquet()
         return files.parquet_schema([Path(file) for file in parquet]) if parquet else None
@@ -162,7 +162,7 @@ class Source:
 
     def _is_lake(self) -> bool:
         """Tell whether the events are Parquet or Delta, with nothing left to be understood."""
-        from cerise.store import files
+        from cerise.files import event_files as files
 
         if self.written is not None:
             return False
@@ -192,7 +192,8 @@ class Source:
 
     def _parquet(self) -> list[str]:
         """Return the Parquet files at the path, if nothing about them is left to be understood."""
-        from cerise.store import files, table
+        from cerise.files import delta as table
+        from cerise.files import event_files as files
 
         path = Path(self.path)
         if self.written or table.is_table(path):

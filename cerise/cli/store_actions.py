@@ -20,9 +20,9 @@ from cerise.cli.terminal import progressing, working
 from cerise.errors import CeriseError, DataError, ParseError, did_you_mean
 from cerise.given import is_sql
 from cerise.indexed import Store
-from cerise.store.event_table import Info
-from cerise.store.writing.settings import Settings
-from cerise.store.writing.sources import source_of
+from cerise.store.table.append_sources import source_of
+from cerise.store.table.event_table import Info
+from cerise.store.table.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

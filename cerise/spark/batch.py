@@ -22,6 +22,7 @@ from cerise.engines.base import Options
 from cerise.engines.several import TAG, Queries
 from cerise.engines.totals import Ledger, group_names, partial_schema
 from cerise.errors import UnsupportedError
+from cerise.files.lake import Lake
 from cerise.pattern.bound import Bound
 from cerise.plan.filters import as_sql
 from cerise.plan.nodes import Estimate, FramePlan, LakePlan, Plan, Slices
@@ -35,7 +36,6 @@ from cerise.spark.progress import progress
 from cerise.spark.report import Records, SparkReport, warn_of_ties
 from cerise.spark.session import parallelism, session
 from cerise.spark.telling import mapped, told
-from cerise.store.lake import Lake
 
 UNKNOWN_BYTES = 1 << 50  # what Spark says where it does not know
 

@@ -22,14 +22,14 @@ from cerise.engines.choose import choose
 from cerise.engines.output import ends_of, spelled, to_table
 from cerise.engines.totals import Ledger, each_alone, partial_schema
 from cerise.events import EventBatch
+from cerise.files.lake import Group
+from cerise.files.reader import Reading
+from cerise.files.scan import Scan
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Output
 from cerise.plan.filters import Sieve
 from cerise.plan.overlap import Halo, Slice
 from cerise.spark.report import Note, Records
-from cerise.store.lake import Group
-from cerise.store.reader import Reading
-from cerise.store.scan import Scan
 
 Ints = npt.NDArray[np.int64]
 Place = tuple[int, int]  # of an event: its time, and its number among the events of that time

@@ -17,9 +17,9 @@ import pyarrow as pa
 from cerise.engines.identity import hash_rows
 from cerise.engines.limits import DEFAULT, Limits
 from cerise.events import EventBatch, Path, Schema, read_times
+from cerise.files.scan import ROW
 from cerise.plan.filters import Needed, Sieve
 from cerise.plan.overlap import Targets
-from cerise.store.scan import ROW
 
 OPENS = "__cerise_opens"  # whether a match may start with an event: it is the target's own
 BLOBS = "place int, events binary"

@@ -17,14 +17,14 @@ from cerise.engines.several import Queries
 from cerise.engines.totals import Ledger, Positions
 from cerise.errors import DataError
 from cerise.events import EventBatch, raw_column
+from cerise.files.lake import Group
+from cerise.files.reader import Reading
+from cerise.files.scan import Scan
 from cerise.pattern.bound import Bound
 from cerise.plan.overlap import Halo, Slice
 from cerise.spark.exchange import Cutter, gathered, in_stream_order
 from cerise.spark.frames import quoted
 from cerise.spark.report import Note, Records, count, exchanged, note_ties
-from cerise.store.lake import Group
-from cerise.store.reader import Reading
-from cerise.store.scan import Scan
 
 
 class Completes(Protocol):

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cerise.engines.base import Options
+from cerise.files.lake import Group, Lake
+from cerise.files.reader import Reading
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Output
 from cerise.plan import filters
 from cerise.plan.nodes import Estimate, Exchange, FramePlan, LakePlan, Slices
 from cerise.plan.overlap import Halo, Slice, Targets, common_partition, halo, slices, targets
 from cerise.spark.chain import unchained
-from cerise.store.lake import Group, Lake
-from cerise.store.reader import Reading
 
 TARGET_BYTES = 64 << 20
 MOST_TASKS = 2_000

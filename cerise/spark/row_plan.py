@@ -15,13 +15,13 @@ from cerise.engines.rows.prepare import derived, prepare
 from cerise.engines.rows.run import halo_of
 from cerise.engines.rows.skipping import Skipper, why_not_skipping
 from cerise.engines.rows.slices import Stretch, stretch_of, times_of
+from cerise.files.lake import Group, Lake
+from cerise.files.reader import Reading
+from cerise.files.scan import ROW, Scan
 from cerise.pattern.row_pattern import BoundRows
 from cerise.plan.overlap import MAX_TIME, MIN_TIME, SHARE, Halo, Slice, Targets, slices
 from cerise.plan.row_slices import is_chained
 from cerise.spark.planner import MOST_TASKS, SLICES_PER_TASK
-from cerise.store.lake import Group, Lake
-from cerise.store.reader import Reading
-from cerise.store.scan import ROW, Scan
 
 TASKS_PER_CORE = 2
 ONE = Targets(1, None, Halo())

@@ -25,13 +25,13 @@ from cerise.engines.rows.places import places
 from cerise.engines.rows.prepare import prepare
 from cerise.engines.rows.slices import SliceSearch, Stretch, picked, times_of
 from cerise.errors import CeriseError
+from cerise.files.scan import ROW
 from cerise.pattern.row_pattern import BoundRows
 from cerise.plan.overlap import Targets
 from cerise.plan.row_slices import numbers
 from cerise.spark.exchange import NUMBERS, blob, placed
 from cerise.spark.report import RESULT, Note, Records, count, exchanged, note_ties
 from cerise.spark.row_plan import RowSlices
-from cerise.store.scan import ROW
 
 CANDIDATES = "slice int, part int, starts binary, resumes binary, known binary, rows binary"
 MATCH = "__cerise_match"  # which match of its slice a row of the result belongs to

@@ -29,6 +29,9 @@ from cerise.engines.rows.run import atoms_in
 from cerise.engines.rows.skipping import Skipper, why_not_skipping
 from cerise.engines.rows.slices import times_of
 from cerise.events import raw_column
+from cerise.files.lake import Lake
+from cerise.files.reader import Reading
+from cerise.files.scan import ROW, Scan
 from cerise.kinds import COMPUTABLE, Kind, canonical, kind_of
 from cerise.pattern.expr import attributes
 from cerise.pattern.row_pattern import BoundRows, Nav, Show
@@ -50,15 +53,12 @@ from cerise.spark.row_slices import (
 from cerise.spark.scans import lake_behind
 from cerise.spark.session import parallelism, session
 from cerise.spark.telling import mapped
-from cerise.store.lake import Lake
-from cerise.store.reader import Reading
-from cerise.store.scan import ROW, Scan
 from cerise.ties import hash_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from cerise.store.lake import Group
+    from cerise.files.lake import Group
 
 
 def found(

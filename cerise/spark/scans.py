@@ -8,8 +8,8 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 
 from cerise.errors import CeriseError
+from cerise.files.lake import Lake, NotDirect, open_lake
 from cerise.spark.frames import arrow_schema
-from cerise.store.lake import Lake, NotDirect, open_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -19,6 +19,12 @@ from cerise.engines.several import Queries
 from cerise.engines.totals import Ledger
 from cerise.errors import StoreError
 from cerise.events import EventBatch, Schema
+from cerise.files.scan import ROW
+from cerise.filters.finder import Finder
+from cerise.filters.row_index_query import asked_rows
+from cerise.filters.running import parts_of, rows_read
+from cerise.filters.two_phase import Filtering
+from cerise.filters.ways import Wants, Way, way_for, way_of
 from cerise.kinds import plain_table
 from cerise.pattern.bound import Bound
 from cerise.pattern.row_pattern import BoundRows, Order
@@ -32,17 +38,11 @@ from cerise.spark.progress import progress
 from cerise.spark.report import Records, SparkReport
 from cerise.spark.session import parallelism, session
 from cerise.spark.telling import mapped, told
-from cerise.store.event_table import EventTable
-from cerise.store.filtering.asked_rows import asked_rows
-from cerise.store.filtering.two_phase import Filtering
-from cerise.store.finder import Finder
 from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
-from cerise.store.running import parts_of, rows_read
-from cerise.store.scan import ROW
+from cerise.store.table.column_types import check
+from cerise.store.table.data_file import Part, Writing, Written, write_piece
+from cerise.store.table.event_table import EventTable
 from cerise.store.view import View
-from cerise.store.ways import Wants, Way, way_for, way_of
-from cerise.store.writing.columns import check
-from cerise.store.writing.pieces import Part, Writing, Written, write_piece
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

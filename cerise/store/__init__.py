@@ -1,1 +1,1 @@
-"""Where events rest: files and tables, read to Arrow in arrival order."""
+"""Event tables: data files in stream order (`table`), an index of them (`index`), one version (`view`)."""

@@ -20,17 +20,17 @@ import pyarrow as pa
 from cerise.errors import CeriseWarning, StoreError
 from cerise.events import Path as Attribute
 from cerise.events import Schema, ranked_by_one
+from cerise.files.folder import Folder
+from cerise.files.lake import Group, Lake, lake_of
+from cerise.files.reader import BITS, Reader, Reading
+from cerise.plan.intervals import Ints
 from cerise.plan.overlap import Span
-from cerise.store.filtering.intervals import Ints
 from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
 from cerise.store.index.lookup import Events, Index, Wanted
 from cerise.store.index.synopsis import Synopsis
-from cerise.store.lake import Group, Lake, lake_of
-from cerise.store.pool import Pool
-from cerise.store.reader import BITS, Reader, Reading
-from cerise.store.writing.places import Folder
-from cerise.store.writing.snapshots import Snapshot, file_of
-from cerise.store.writing.synopses import indexed
+from cerise.store.table.snapshot import Snapshot, file_of
+from cerise.store.table.synopses import indexed
+from cerise.store.unindexed import Unindexed
 
 ROWS = (1 << BITS) - 1
 ESTIMATES = 10_000  # that are remembered
@@ -132,11 +132,11 @@ class View:
         return lake_of(root, files, self.held.snapshot.columns)
 
     @cached_property
-    def pool(self) -> Pool:
+    def pool(self) -> Unindexed:
         """The events without an index."""
         plain = {i for i, each in enumerate(self.held.snapshot.files) if each.path in self.held.plain}
         groups = [each for each in self.lake.wanted(self.roles, None) if each.file in plain]
-        return Pool(self.reading(self.known), groups)
+        return Unindexed(self.reading(self.known), groups)
 
     def reading(self, reads: Sequence[str], late: Sequence[str] = ()) -> Reading:
         """Return how columns are read from the data files."""

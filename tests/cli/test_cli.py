@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from cerise import api
 from cerise.cli import inputs, main, terminal
 from cerise.cli.main import app
-from cerise.store import files
+from cerise.files import event_files as files
 from tests.deletions import delete, paths
 
 if TYPE_CHECKING:

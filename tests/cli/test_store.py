@@ -335,7 +335,7 @@ def lake() -> list[str]:
 
 
 def _bars() -> pa.Table:
-    from cerise.store import files
+    from cerise.files import event_files as files
 
     return files.read("trades.csv", time="date")
 

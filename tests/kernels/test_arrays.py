@@ -7,7 +7,7 @@ import pytest
 
 from cerise.kernels.arrays import group, number_used
 from cerise.kinds import INT64_MAX
-from cerise.store.filtering.intervals import places_among
+from cerise.plan.intervals import places_among
 
 
 def test_numbers_become_places_among_the_distinct_ones() -> None:

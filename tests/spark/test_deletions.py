@@ -12,7 +12,7 @@ import pytest
 import cerise
 from cerise import Options
 from cerise.engines.limits import Limits
-from cerise.store import files
+from cerise.files import event_files as files
 from tests.deletions import delete, paths, write
 from tests.spark.test_lake import RISES, ROLES, ids, stream
 

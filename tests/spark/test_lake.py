@@ -16,7 +16,7 @@ import pytest
 import cerise
 from cerise import CeriseError, Options
 from cerise.engines.limits import Limits
-from cerise.store import lake
+from cerise.files import lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,8 @@ import pytest
 
 import cerise
 from cerise import CeriseError, Options
+from cerise.files.lake import open_lake
 from cerise.plan.overlap import MAX_TIME, MIN_TIME
-from cerise.store.lake import open_lake
 from tests.spark.side_by_side import at_once
 
 if TYPE_CHECKING:

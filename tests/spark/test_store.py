@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 import cerise
 from cerise.engines.base import Options
+from cerise.files import delta
+from cerise.filters import finder
 from cerise.indexed import Store
-from cerise.store import finder
-from cerise.store import table as delta
 from tests.test_agreement import rows
 
 RARE = "PATTERN SEQ(A a, B b, C c) WHERE a.x = 1 AND b.x = 2 WITHIN 2"

@@ -20,10 +20,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from cerise.store.event_table import EventTable
 from cerise.store.index.file import DataFile, write_index
-from cerise.store.writing import faults, synopses
-from cerise.store.writing.settings import Settings
+from cerise.store.table import failpoints as faults
+from cerise.store.table import synopses
+from cerise.store.table.event_table import EventTable
+from cerise.store.table.settings import Settings
 from tests.event_tables import SCHEMA, create, events
 
 MOST_STEPS = 60

@@ -18,8 +18,10 @@ import pytest
 
 import cerise
 from cerise.errors import StoreError
+from cerise.files import checksums as checked
+from cerise.files import event_files as files
+from cerise.filters import ways
 from cerise.indexed import Store
-from cerise.store import checked, files, ways
 
 FLIPS = int(os.environ.get("CERISE_FLIPS", "150"))
 ROWS = (
@@ -279,7 +281,7 @@ CUTTING = """
 import sys, warnings
 from pathlib import Path
 from cerise.indexed import Store
-from cerise.store import ways
+from cerise.filters import ways
 
 ways.WORTH_READING = 2.0
 warnings.simplefilter("ignore")

@@ -14,11 +14,11 @@ from deltalake import DeltaTable, write_deltalake
 
 from cerise.errors import DataError, StoreError
 from cerise.events import Schema
+from cerise.files.delta import fitted, read
+from cerise.files.lake import Lake, open_lake
+from cerise.files.reader import Reading
+from cerise.files.scan import Scan
 from cerise.plan.overlap import Halo
-from cerise.store.lake import Lake, open_lake
-from cerise.store.reader import Reading
-from cerise.store.scan import Scan
-from cerise.store.table import fitted, read
 from tests.deletions import FEATURE, delete, paths, protocol, write
 
 # Written by Spark 4.2 with Delta 4.4, row groups of 100 rows and a checkpoint every 4 versions; its

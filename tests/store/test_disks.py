@@ -16,9 +16,9 @@ import pytest
 
 import cerise
 from cerise.errors import StoreError
-from cerise.store import commits
-from cerise.store.event_table import EventTable, index_in_place
-from cerise.store.writing import places
+from cerise.files import folder as places
+from cerise.store.table import commits
+from cerise.store.table.event_table import EventTable, index_in_place
 from tests.event_tables import create, events, ids, litter
 
 

@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cerise.errors import BindError, DataError, StoreError
-from cerise.store.event_table import EventTable
-from cerise.store.table import read
-from cerise.store.writing import synopses
-from cerise.store.writing.pieces import Part, is_fresh, write_piece
+from cerise.files.delta import read
+from cerise.store.table import synopses
+from cerise.store.table.data_file import Part, is_fresh, write_piece
+from cerise.store.table.event_table import EventTable
 from tests.event_tables import SCHEMA, create, events, held, ids, litter, rows_of
 
 
@@ -149,7 +149,7 @@ def test_pieces_written_elsewhere_are_committed_as_one(table: EventTable) -> Non
 def test_events_that_take_much_room_are_cut_sooner(
     table: EventTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cerise.store.writing.appending.LARGEST", 100)
+    monkeypatch.setattr("cerise.store.table.appending.LARGEST", 100)
     table.append(events(range(7)))
     assert [each.rows for each in table.snapshot().files] == [6, 1]
     assert ids(table) == list(range(7))
@@ -159,8 +159,8 @@ def test_appends_grow_also_when_the_clock_goes_back(
     table: EventTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table.append(events([1]))
-    monkeypatch.setattr("cerise.store.writing.pieces.time.time_ns", lambda: 5)
-    from cerise.store.writing.pieces import newest_append, next_append
+    monkeypatch.setattr("cerise.store.table.data_file.time.time_ns", lambda: 5)
+    from cerise.store.table.data_file import newest_append, next_append
 
     newest = newest_append(each.path for each in table.snapshot().files)
     assert next_append(newest, 7, lambda: 5) == newest + 8

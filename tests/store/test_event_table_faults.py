@@ -13,12 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from cerise.errors import StoreError
-from cerise.store.commits import Change, NewFile, NotCommitted, Overtaken, commit
-from cerise.store.event_table import EventTable
-from cerise.store.table import read
-from cerise.store.upkeep.compaction import worth_rewriting
-from cerise.store.writing import faults, synopses
-from cerise.store.writing.pieces import Part, data_name, write_file, write_its_index, write_piece
+from cerise.files.delta import read
+from cerise.store.table import failpoints as faults
+from cerise.store.table import synopses
+from cerise.store.table.commits import Change, NewFile, NotCommitted, Overtaken, commit
+from cerise.store.table.compaction import worth_rewriting
+from cerise.store.table.data_file import Part, data_name, write_file, write_its_index, write_piece
+from cerise.store.table.event_table import EventTable
 from tests.deletions import delete, paths
 from tests.event_tables import create, events, held, ids, litter
 

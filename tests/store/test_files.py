@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from cerise.errors import DataError, StoreError
-from cerise.store.files import parquet_schema, read
-from cerise.store.text import Layout
+from cerise.files.event_files import parquet_schema, read
+from cerise.files.text import Layout
 
 MAY_26 = dt.datetime(2023, 5, 26, 10, 55)
 

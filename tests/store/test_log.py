@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from cerise.cli.main import app
 from cerise.errors import StoreError
+from cerise.files import delta_log as log
 from cerise.indexed import Store
-from cerise.store import log
-from cerise.store.event_table import EventTable
+from cerise.store.table.event_table import EventTable
 from tests.event_tables import create, events, ids
 
 Harm = Callable[[bytes], bytes]

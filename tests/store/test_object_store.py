@@ -10,8 +10,8 @@ import pytest
 
 import cerise
 from cerise.errors import StoreError
+from cerise.filters import ways
 from cerise.indexed import Store
-from cerise.store import ways
 from cerise.store.index import remote
 from tests.object_store import Objects, object_store
 from tests.store.test_store_edges import times

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cerise
+from cerise.files import pages
 from cerise.indexed import Store
-from cerise.store import pages
 from tests.test_agreement import examples, rows
 
 WIDE = st.integers(-(2**63), 2**63 - 1)

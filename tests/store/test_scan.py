@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from cerise.events import EventBatch, Schema
+from cerise.files import scan
+from cerise.files.lake import open_lake
 from cerise.plan.overlap import Halo
-from cerise.store import scan
-from cerise.store.lake import open_lake
 
 
 @pytest.mark.parametrize("ordered", [False, True])

@@ -17,10 +17,10 @@ import pytest
 import cerise
 from cerise.engines.base import Options
 from cerise.errors import CeriseWarning, UnsupportedError
+from cerise.filters import finder, ways
+from cerise.filters.index_query import asked
+from cerise.filters.two_phase import Filtering, Trace, kept
 from cerise.indexed import Store
-from cerise.store import finder, ways
-from cerise.store.filtering.asked import asked
-from cerise.store.filtering.two_phase import Filtering, Trace, kept
 from tests.strategies import most_events
 from tests.strategies_queries import PARAMS, params_of, query_of
 from tests.strategies_streams import ROW, Dice, shape_of, table_of

@@ -13,8 +13,8 @@ import pytest
 
 import cerise
 from cerise.errors import StoreError
+from cerise.filters import ways
 from cerise.indexed import Store
-from cerise.store import ways
 
 MOST = 2**63 - 1
 

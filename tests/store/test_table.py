@@ -10,9 +10,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from cerise.errors import StoreError
-from cerise.store import files
-from cerise.store.lake import NotDirect, open_lake
-from cerise.store.table import is_table, read
+from cerise.files import event_files as files
+from cerise.files.delta import is_table, read
+from cerise.files.lake import NotDirect, open_lake
 
 
 def events(*numbers: int) -> pa.Table:

@@ -20,10 +20,10 @@ from cerise.events import Ints, Schema, raw_column, read_times
 from cerise.kernels.arrays import group
 from cerise.kinds import INT64_MAX, INT64_MIN, Kind, canonical
 from cerise.store.index.bitmap import cut_slices
+from cerise.store.index.cluster_layout import Parts, lists_of, parts_of
 from cerise.store.index.codes import Coded, encode
 from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS, Layout
 from cerise.store.index.packed import Frame, pack
-from cerise.store.index.parts import Parts, lists_of, parts_of
 
 SOME = 1_000
 FAR = 1 << 62

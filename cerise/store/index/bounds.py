@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cerise.events import Ints
+from cerise.store.index.cluster_layout import Parts
 from cerise.store.index.file import BrokenIndex
-from cerise.store.index.parts import Parts
 from cerise.store.index.synopsis import Synopsis
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from cerise.kinds import STORED, Kind
+from cerise.store.index.cluster_layout import lists_of
 from cerise.store.index.layout import Layout
-from cerise.store.index.parts import lists_of
 
 VERSION = 1
 

@@ -19,10 +19,11 @@ import pyarrow.fs as pafs
 from cerise.errors import PlanError
 from cerise.events import Ints
 from cerise.kinds import Kind, restore_as
+from cerise.store.index.cluster_layout import Parts
 from cerise.store.index.estimate import Samples
+from cerise.store.index.event_values import PLACE, Values
 from cerise.store.index.layout import Layout
 from cerise.store.index.opened import OpenFiles
-from cerise.store.index.parts import Parts
 from cerise.store.index.search import (
     J_COUNT,
     J_WORDS,
@@ -45,7 +46,6 @@ from cerise.store.index.selection import (
     judged_by,
 )
 from cerise.store.index.synopsis import Synopsis
-from cerise.store.index.values import PLACE, Values
 
 __all__ = ["Counts", "Events", "Groups", "Index", "Wanted"]
 

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from cerise.events import EventBatch, Schema
-from cerise.store.filtering.intervals import Intervals, Ints
+from cerise.plan.intervals import Intervals, Ints
 from cerise.store.index.lookup import Events, Wanted
-from cerise.store.pool import judged
+from cerise.store.unindexed import judged
 
 
 @dataclass

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from cerise.events import EventBatch, Schema
+from cerise.filters.index_query import Asked
+from cerise.filters.row_index_query import asked_rows
+from cerise.filters.two_phase import bucketized, kept
 from cerise.lang.match_recognize import bind_rows, parse_statement
 from cerise.pattern.row_pattern import BoundRows
-from cerise.store.filtering.asked import Asked
-from cerise.store.filtering.asked_rows import asked_rows
-from cerise.store.filtering.two_phase import bucketized, kept
 from tests.row_strategies import table_of
 from tests.store.filtering.memory import InMemory
 from tests.test_row_agreement import answer

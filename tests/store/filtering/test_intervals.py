@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cerise.plan.intervals import ALWAYS, NEVER, Intervals, joined, shifted, union
 from cerise.plan.overlap import MAX_TIME, MIN_TIME
-from cerise.store.filtering.intervals import ALWAYS, NEVER, Intervals, joined, shifted, union
 from tests.test_agreement import examples
 
 MOMENTS = range(-5, 40)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 
 from cerise.events import EventBatch
-from cerise.store.filtering import two_phase as filters
-from cerise.store.filtering.asked import asked
-from cerise.store.filtering.two_phase import bucketized, kept
+from cerise.filters import two_phase as filters
+from cerise.filters.index_query import asked
+from cerise.filters.two_phase import bucketized, kept
 from tests.store.filtering.memory import InMemory
 from tests.strategies import Pair, pairs
 from tests.test_agreement import GOES, bindings, bound_of, examples, uncounted

@@ -14,16 +14,16 @@ from typer.testing import CliRunner
 
 from cerise.cli.main import app
 from cerise.errors import StoreError
-from cerise.store.commits import Overtaken
-from cerise.store.event_table import EventTable
-from cerise.store.table import HeldFile
-from cerise.store.upkeep import compaction
-from cerise.store.upkeep.compaction import worth_rewriting
-from cerise.store.upkeep.merging import merged
-from cerise.store.writing import faults, synopses
-from cerise.store.writing.pieces import Writing, data_name, is_fresh, write_file
-from cerise.store.writing.settings import Settings
-from cerise.store.writing.snapshots import Snapshot, StoreFile
+from cerise.files.delta import HeldFile
+from cerise.store.table import compaction, synopses
+from cerise.store.table import failpoints as faults
+from cerise.store.table.commits import Overtaken
+from cerise.store.table.compaction import worth_rewriting
+from cerise.store.table.data_file import Writing, data_name, is_fresh, write_file
+from cerise.store.table.event_table import EventTable
+from cerise.store.table.merging import merged
+from cerise.store.table.settings import Settings
+from cerise.store.table.snapshot import Snapshot, StoreFile
 from tests.event_tables import create, events, held, ids, litter, rows_of
 
 
@@ -89,7 +89,7 @@ def test_compaction_keeps_events_and_sequences(table: EventTable) -> None:
 
 
 def test_merging_holds_few_rows(table: EventTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cerise.store.upkeep.merging.LEAST_ROWS", 2)
+    monkeypatch.setattr("cerise.store.table.merging.LEAST_ROWS", 2)
     for number in range(6):
         table.append(events([6 * n + number for n in range(30)], 100 * number))
     pieces = [piece["t"].to_pylist() for piece in merged(table.snapshot().files, table.writing)]
@@ -255,7 +255,7 @@ def test_the_log_may_be_summed_up_meanwhile(tmp_path: Path) -> None:
 
 
 def test_what_was_never_committed_goes_when_it_is_old(table: EventTable) -> None:
-    from cerise.store.writing.pieces import Part, write_piece
+    from cerise.store.table.data_file import Part, write_piece
 
     table.append(events([1]))
     written = write_piece(events(range(9)), table.writing, Part(table.next_append(), 0, 0))

@@ -11,8 +11,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from cerise.errors import BindError, DataError, StoreError
-from cerise.store.event_table import EventTable, index_in_place
-from cerise.store.writing import synopses
+from cerise.store.table import synopses
+from cerise.store.table.event_table import EventTable, index_in_place
 from tests.deletions import delete, paths
 from tests.event_tables import create, events
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cerise.errors import StoreError
-from cerise.store.writing.places import Folder
+from cerise.files.folder import Folder
 
 
 def names(path: Path) -> list[str]:

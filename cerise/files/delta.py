@@ -1,0 +1,276 @@
+"""Delta tables without Spark: a version, its files and the rows that are not deleted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from pyarrow import fs
+
+from cerise.errors import StoreError
+from cerise.files import delta_log as log
+from cerise.files.checksums import CheckedFile, Expected, read_tail
+from cerise.files.delta_log import LOG
+from cerise.kinds import canonical, kind_of
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+# What a reader must understand of a table, and we do; any other feature changes what its files mean.
+DELETIONS = "deletionVectors"
+KNOWN_FEATURES = frozenset({"timestampNtz", DELETIONS})
+
+
+PARQUET = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
+
+
+class UnknownFeature(StoreError):
+    """A table whose files mean something else than they say."""
+
+
+class LiveFile(NamedTuple):
+    """A file of a version.
+
+    Attributes:
+        path: where it is.
+        values: what the partition columns are in it.
+        kept: which of its rows are not deleted; None: all.
+        size: how many bytes it has, where the log says so.
+    """
+
+    path: str
+    values: dict[str, Any]
+    kept: pa.BooleanArray | None = None
+    size: int | None = None
+
+
+class Live(NamedTuple):
+    """The files of a version, by file name, and the columns."""
+
+    files: list[LiveFile]
+    columns: pa.Schema
+
+
+def live_files(path: Path, version: int | None = None) -> Live:
+    """Return the files of a version of a Delta table, without reading them.
+
+    Raises:
+        UnknownFeature: they cannot be read without knowing more.
+        StoreError: there is no such table or version, or which rows are deleted cannot be read.
+    """
+    held = version_of(path, version)
+    files = [
+        LiveFile(str(path.absolute() / each.path), each.values, each.kept, each.size) for each in held.files
+    ]
+    return Live(sorted(files, key=lambda each: Path(each.path).name), held.columns)
+
+
+class HeldFile(NamedTuple):
+    """A file of a version, as the log describes it.
+
+    Attributes:
+        path: where it is in the table.
+        size: how many bytes it has.
+        modified: when it was written, in milliseconds since 1970.
+        values: what the partition columns are in it.
+        kept: which of its rows are not deleted; None: all.
+        rows: how many rows it has, where the log says so.
+        first, last: the times of its first and last event, where they were asked for and the log has them.
+    """
+
+    path: str
+    size: int
+    modified: int
+    values: dict[str, Any]
+    kept: pa.BooleanArray | None = None
+    rows: int | None = None
+    first: int | None = None
+    last: int | None = None
+
+
+class Version(NamedTuple):
+    """A version of a Delta table: its number, its files and its columns."""
+
+    number: int
+    files: list[HeldFile]
+    columns: pa.Schema
+
+
+def version_of(root: str | Path, version: int | None = None, time: str | None = None) -> Version:
+    """Return a version of a Delta table; the newest by default.
+
+    Args:
+        root: where the table is.
+        version: which version.
+        time: the column whose least and greatest values are asked for.
+
+    Raises:
+        UnknownFeature: its files cannot be read without knowing more.
+        StoreError: there is no such table or version, or which rows are deleted cannot be read.
+    """
+    table = opened_table(root, version)
+    _reject_unknown_features(table, root)
+    columns = pa.schema(table.schema().to_arrow())
+    actions = pa.table(table.get_add_actions(flatten=True))
+    kept = kept_rows(table, root)
+    parted = table.metadata().partition_columns
+    base = base_of(root)
+    firsts, lasts = (_moments(actions, f"{end}.{time}", columns, time) for end in ("min", "max"))
+    files = []
+    for row, first, last in zip(actions.to_pylist(), firsts, lasts, strict=True):
+        path = unquote(row["path"])
+        values = {name: row[f"partition.{name}"] for name in parted}
+        left = kept.pop(f"{base}/{path}", None)
+        size, modified, rows = row["size_bytes"], row["modification_time"], row.get("num_records")
+        files.append(HeldFile(path, size, modified, values, left, rows, first, last))
+    if kept:
+        raise StoreError(f"the Delta table {root} deletes rows of {next(iter(kept))}, which is no file of it")
+    return Version(table.version(), files, columns)
+
+
+def _moments(actions: pa.Table, name: str, columns: pa.Schema, time: str | None) -> list[int | None]:
+    """Return one end of the time of each file, in the form of `events.read_times`."""
+    if time is None or name not in actions.column_names:
+        return [None] * len(actions)
+    found: list[int | None] = canonical(
+        actions.column(name), kind_of(columns.field(time).type), time
+    ).to_pylist()
+    return found
+
+
+def base_of(root: str | Path) -> str:
+    """Return the path by which deletion vectors know a table."""
+    return urlsplit(str(root)).path.rstrip("/") if "://" in str(root) else str(Path(root).resolve())
+
+
+def kept_rows(table: DeltaTable, path: str | Path) -> dict[str, pa.BooleanArray]:
+    """Return of each file that has a deletion vector which rows are left."""
+    from deltalake.exceptions import DeltaError
+
+    if DELETIONS not in (table.protocol().reader_features or ()):
+        return {}
+    try:
+        found = pa.table(table.deletion_vectors())
+    except (DeltaError, OSError) as error:
+        raise StoreError(
+            f"cannot tell which rows of the Delta table {path} are deleted: {str(error).splitlines()[0]}",
+            hint="was it vacuumed? RESTORE it, or give an older version=",
+        ) from error
+    uris, masks = found.column("filepath").to_pylist(), found.column("selection_vector")
+    # Each mask as a copy of its own: a slice of the column would be pickled with all of it.
+    return {
+        unquote(urlsplit(uri).path): pa.array(mask.values.to_numpy(zero_copy_only=False))
+        for uri, mask in zip(uris, masks, strict=True)
+    }
+
+
+def fitted(kept: pa.BooleanArray, rows: int, path: str) -> pa.BooleanArray:
+    """Return which rows of a file are left; a deletion vector may end before the file does.
+
+    Raises:
+        StoreError: it is about more rows than there are.
+    """
+    if len(kept) > rows:
+        raise StoreError(
+            f"the deletion vector of {path} is about {len(kept):,} rows, and the file has {rows:,}",
+            hint="was the file replaced? Its table says otherwise",
+        )
+    return kept if len(kept) == rows else pa.concat_arrays([kept, pa.repeat(True, rows - len(kept))])
+
+
+def is_table(path: Path) -> bool:
+    """Tell whether a path is a Delta table."""
+    return (path / LOG).is_dir()
+
+
+def columns(path: str | Path) -> pa.Schema:
+    """Return the columns of a Delta table, whatever features it has."""
+    return pa.schema(opened_table(path, None).schema().to_arrow())
+
+
+def read(path: Path, version: int | None = None) -> pa.Table:
+    """Return the events of a Delta table in arrival order: file name, then row (S1.2).
+
+    Args:
+        path: the directory of the table.
+        version: which version; the newest by default.
+
+    Raises:
+        StoreError: there is no such table or version, it needs a reader feature that we do not know, or a
+            file of it cannot be read.
+    """
+    held = live_files(path, version)
+    try:
+        found = [_rows(file, held.columns) for file in held.files]
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError(f"cannot read a file of {path}: {error}", hint="was it vacuumed?") from error
+    return pa.concat_tables([held.columns.empty_table(), *found])
+
+
+def _rows(file: LiveFile, columns: pa.Schema) -> pa.Table:
+    """Return the rows of a file that are not deleted, with the columns of the table."""
+    inside = pa.schema([field for field in columns if field.name not in file.values])
+    with fs.LocalFileSystem().open_input_file(file.path) as source:
+        tail = read_tail(source, file.path, Expected(file.size))
+        checked = source if tail.sums is None else pa.PythonFile(CheckedFile(source, file.path, tail))
+        table = PARQUET.make_fragment(checked).to_table(schema=inside)
+    if file.kept is not None:
+        table = table.filter(fitted(file.kept, len(table), file.path))
+    given = {
+        name: pa.repeat(pa.scalar(value, columns.field(name).type), len(table))
+        for name, value in file.values.items()
+    }
+    return pa.table([given[name] if name in given else table[name] for name in columns.names], schema=columns)
+
+
+def opened_table(path: str | Path, version: int | None) -> DeltaTable:
+    """Open a Delta table at a version; the newest by default.
+
+    Raises:
+        StoreError: there is no such table or version, or its log is not sound.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    if version is not None and not (type(version) is int and 0 <= version < 1 << 63):
+        raise StoreError(
+            f"{version!r} is not a version of {path}", hint="versions are whole numbers; 0 is the first"
+        )
+    log.check_place(str(path))
+    log.check(str(path), version)
+    try:
+        return DeltaTable(path, version=version)
+    except (DeltaError, OSError, ValueError) as error:
+        at = "" if version is None else f" at version {version}"
+        raise StoreError(
+            f"cannot open the Delta table {path}{at}: {first_line(error)}",
+            hint=f"does {path}/{LOG} hold its log, and that version?",
+        ) from error
+
+
+def _reject_unknown_features(table: DeltaTable, path: str | Path) -> None:
+    """Refuse column mapping and whatever comes: reading past them gives wrong events."""
+    protocol = table.protocol()
+    unknown = sorted(set(protocol.reader_features or ()) - KNOWN_FEATURES)
+    if protocol.min_reader_version == 2:  # the version that brought column mapping, before features had names
+        unknown = ["columnMapping"]
+    if unknown or protocol.min_reader_version > 3:
+        what = (
+            f"reader features {', '.join(unknown)}"
+            if unknown
+            else f"reader version {protocol.min_reader_version}"
+        )
+        raise UnknownFeature(
+            f"the Delta table {path} needs {what}, which Cerise does not read by itself",
+            hint="read it through Spark: cerise.find(spark.read.format('delta').load(path), …)",
+        )
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

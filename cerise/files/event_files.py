@@ -1,0 +1,222 @@
+"""Event files, one or a directory of them, as one table in arrival order: file name, then row (S1.2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cerise.errors import StoreError, did_you_mean
+from cerise.files import delta
+from cerise.files.checksums import opened_parquet
+from cerise.files.text import NOTHING, PLAIN, Layout, read_csv, read_json
+from cerise.files.times import understood
+
+TEXT = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
+PARQUET = (".parquet", ".pq")
+COMPRESSED = (".gz", ".bz2", ".zst")
+KNOWN = "CSV (.csv, .tsv), JSON lines (.json, .jsonl, .ndjson), Parquet (.parquet, .pq); text also with .gz"
+
+
+def read(
+    path: str | Path,
+    *,
+    layout: Layout = PLAIN,
+    time: str | Sequence[str] = (),
+    written: str | None = None,
+) -> pa.Table:
+    """Return the events of a file, a directory of files or a Delta table, in arrival order.
+
+    Args:
+        path: where they are; in a directory, names that start with . or _ are not events.
+        layout: how CSV is laid out.
+        time: the column or columns to be understood as time, where there are such columns.
+        written: how their values are written; see `times.understood`.
+
+    Returns:
+        A table; one without rows, and perhaps without columns or types, for empty files.
+
+    Raises:
+        StoreError: there is nothing to read, it cannot be read, or its files differ in their columns.
+        DataError: the time column is not written as it should be.
+    """
+    path = Path(path)
+    times = (time,) if isinstance(time, str) else time
+    if delta.is_table(path):
+        return _with_times(delta.read(path), times, written, typed=True)
+    files = data_files(path)
+    tables = [(file, _read(file, layout)) for file in files]
+    typed = not any(suffix(file) in TEXT for file in files)
+    return _with_times(_joined(tables, typed=typed), times, written, typed=typed)
+
+
+def data_files(path: Path) -> list[Path]:
+    """Return the file, or the files of a directory by name."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        if path.exists():
+            raise StoreError(f"{path} is not a regular file", hint="copy its content into a file first")
+        raise StoreError(f"there is no file {path}", hint=_nearby(path))
+    held = sorted(each for each in _listed(path) if not each.name.startswith((".", "_")))
+    if not held:
+        raise StoreError(f"directory {path} holds no files", hint=f"known formats: {KNOWN}")
+    for each in held:
+        if each.is_dir():
+            raise StoreError(
+                f"{each} is a directory inside {path}",
+                hint="give one directory of files, or read it with Spark: spark.read.parquet(…)",
+            )
+    return held
+
+
+def parquet_schema(files: Sequence[Path]) -> pa.Schema | None:
+    """Return the columns that Parquet files share, without reading them; None if not all are Parquet."""
+    if any(suffix(file) not in PARQUET for file in files):
+        return None
+    empty = [(file, _guarded(file, lambda f: pq.read_schema(f).empty_table())) for file in files]
+    return _joined(empty, typed=True).schema
+
+
+def lake_columns(path: Path) -> pa.Schema | None:
+    """Return the columns of what can be read by its path alone: a Delta table, or Parquet, in folders too.
+
+    Of several files the first is asked. None: there is nothing, or something else.
+    """
+    if delta.is_table(path):
+        return delta.columns(path)
+    inside = [path] if path.is_file() else sorted(path.rglob("*"))
+    found = [
+        each
+        for each in inside
+        if each.is_file() and not any(part.startswith((".", "_")) for part in each.relative_to(path).parts)
+    ]
+    if not found or any(suffix(file) not in PARQUET for file in found):
+        return None
+    return _guarded(found[0], lambda file: pq.read_schema(file).empty_table()).schema
+
+
+def suffix(file: Path) -> str:
+    """Return what a file's name says of its format, without compression."""
+    ends = [each.lower() for each in file.suffixes]
+    return next((each for each in reversed(ends) if each not in COMPRESSED), "")
+
+
+# ---- one file
+
+
+def _read_parquet(file: Path) -> pa.Table:
+    with pa.OSFile(str(file)) as source:
+        return opened_parquet(source, str(file)).read()
+
+
+def _read(file: Path, layout: Layout) -> pa.Table:
+    kind = suffix(file)
+    if kind in PARQUET:
+        table = _guarded(file, _read_parquet)
+    elif kind in (".csv", ".tsv"):
+        table = _guarded(file, lambda f: read_csv(f, layout))
+    elif kind in TEXT:
+        table = _guarded(file, lambda f: read_json(f, layout))
+    else:
+        raise StoreError(f"unknown format: {file}", hint=f"known: {KNOWN}")
+    _reject_twice(file, table.schema.names)
+    return table
+
+
+def _guarded(file: Path, reader: Callable[[Path], pa.Table]) -> pa.Table:
+    """Read a file, and say which one where it cannot be read."""
+    try:
+        return reader(file)
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        raise StoreError(
+            f"cannot read {file}: {reason}", hint="is it whole, and what its name says it is?"
+        ) from error
+
+
+def _reject_twice(file: Path, names: Iterable[str]) -> None:
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise StoreError(
+            f"{file} has more than one column named {', '.join(map(repr, twice))}",
+            hint="rename them; for CSV, give all names yourself",
+        )
+
+
+def _listed(path: Path) -> list[Path]:
+    try:
+        return list(path.iterdir())
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _nearby(path: Path) -> str | None:
+    parent = path.parent
+    if not parent.is_dir():
+        return f"there is no directory {parent} either"
+    return did_you_mean(path.name, sorted(each.name for each in _listed(parent)))
+
+
+# ---- many files
+
+
+def _joined(tables: Sequence[tuple[Path, pa.Table]], *, typed: bool) -> pa.Table:
+    """Put tables one after another; all must have the same columns, in any order."""
+    there = [(file, table) for file, table in tables if table.num_columns]
+    if not there:
+        return NOTHING
+    schema = there[0][1].schema.remove_metadata()
+    for file, table in there[1:]:
+        schema = _common(schema, there[0][0], table.schema, file, typed=typed)
+    return pa.concat_tables([_cast(table, schema, file) for file, table in there])
+
+
+def _common(schema: pa.Schema, first: Path, other: pa.Schema, file: Path, *, typed: bool) -> pa.Schema:
+    """Return the schema that holds the columns of two files, or say how they differ."""
+    for name in (*schema.names, *other.names):
+        if (name in schema.names) != (name in other.names):
+            has, lacks = (first, file) if name in schema.names else (file, first)
+            raise StoreError(f"{has} has a column '{name}' and {lacks} has not", hint=_SAME)
+    return pa.schema(
+        [_common_field(field, first, other.field(field.name), file, typed=typed) for field in schema]
+    )
+
+
+def _common_field(field: pa.Field, first: Path, other: pa.Field, file: Path, *, typed: bool) -> pa.Field:
+    wider = field.type if field.type == other.type else None if typed else _wider(field.type, other.type)
+    if wider is None:
+        raise StoreError(
+            f"column '{field.name}' has type {field.type} in {first} and {other.type} in {file}", hint=_SAME
+        )
+    return pa.field(field.name, wider)
+
+
+_SAME = "all files of a directory need the same columns: give one of the files, or make them alike"
+
+
+def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """Return the type that holds what was guessed of two text files, if guesses are all that differ."""
+    types = pa.types
+    if types.is_null(one) or types.is_null(other):
+        return other if types.is_null(one) else one
+    if {one, other} == {pa.int64(), pa.float64()}:
+        return pa.float64()
+    if types.is_timestamp(one) and types.is_timestamp(other) and one.tz == other.tz:
+        return pa.timestamp("ns" if "ns" in (one.unit, other.unit) else "us", one.tz)
+    return None
+
+
+def _cast(table: pa.Table, schema: pa.Schema, file: Path) -> pa.Table:
+    return _guarded(file, lambda _: table.select(schema.names).cast(schema))
+
+
+def _with_times(table: pa.Table, times: Sequence[str], written: str | None, *, typed: bool) -> pa.Table:
+    for name in times if table.num_rows else ():
+        if name in table.schema.names:
+            column = understood(table[name], name, written, typed=typed)
+            table = table.set_column(table.schema.get_field_index(name), name, column)
+    return table

@@ -1,0 +1,231 @@
+"""Events read where they lie: the row groups of a slice, in stream order, one at a time.
+
+Matching reads only the columns that it needs. What is returned besides is read afterwards, for matched
+events only: each event knows its row by a number, the place of its row group and its row in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cerise.errors import CeriseError, DataError
+from cerise.events import EventBatch, read_times
+from cerise.files.lake import Group
+from cerise.files.reader import BITS, Counts, Ints, Reader, Reading
+from cerise.plan.filters import Sieve
+from cerise.plan.overlap import MAX_TIME, MIN_TIME, Halo, Slice, place_of
+
+ROW = "__cerise_row"  # where an event lies: the place of its row group, and its row
+AT_ONCE = 1 << 18  # events that are matched at once, where row groups are smaller
+WORTH_A_FILTER = 0.5  # of the events are kept at most, or the matcher may judge them itself
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Events in stream order, with the numbers of their rows where these are needed."""
+
+    table: pa.Table
+    times: Ints
+    rows: Ints | None
+
+    def slice(self, start: int, stop: int) -> _Piece:
+        """Return some of the events."""
+        rows = None if self.rows is None else self.rows[start:stop]
+        return _Piece(self.table.slice(start, stop - start), self.times[start:stop], rows)
+
+
+@dataclass(slots=True)
+class Scan:
+    """One task's reading."""
+
+    reading: Reading
+    groups: Sequence[Group]
+    _sieve: Sieve | None = None
+    _filters: bool = True
+    _reader: Reader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._reader = Reader(self.reading, self.groups)
+        if self.reading.needed is not None:
+            self._sieve = Sieve(self.reading.needed, self.reading.roles)
+
+    @property
+    def counts(self) -> Counts:
+        """What was read."""
+        return self._reader.counts
+
+    def events(self, part: Slice | None, needs: Halo) -> Iterator[EventBatch]:
+        """Yield the events of a slice in stream order; of all row groups, where no slice is given.
+
+        The row groups must be given with those of earlier events first. What is held back in memory are
+        the events that a row group yet to be read may still precede.
+        """
+        waiting: list[_Piece] = []
+        ready: list[_Piece] = []
+        borders = _borders(self.groups, ties_by_row=not self._tied)
+        overlap = any(border <= group.span.last for group, border in zip(self.groups, borders, strict=False))
+        numbered = bool(self.reading.late) or overlap
+        for i, group in enumerate(self.groups):
+            piece = _limited(self._piece(group, numbered=numbered), part, needs)
+            waiting.append(self._filtered(piece))
+            waiting, before = _split(waiting, borders[i] if i < len(borders) else None)
+            for piece in before:
+                ready.append(piece)
+                if sum(len(each.times) for each in ready) >= AT_ONCE:
+                    yield self._batch(_joined(ready), part)
+                    ready = []
+        if ready:
+            yield self._batch(_joined(ready), part)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the row groups as they are, with the numbers of their rows."""
+        for group in self.groups:
+            piece = self._piece(group, numbered=True)
+            yield piece.table.append_column(ROW, pa.array(piece.rows))
+
+    def rows(self) -> Iterator[pa.Table]:
+        """Yield the row groups as they are, with the numbers of their rows, whatever their times."""
+        for group in self.groups:
+            table = self._reader.read(group, self.reading.reads, late=False)
+            yield table.append_column(ROW, pa.array(self._numbers(group, table)))
+
+    def complete(self, events: EventBatch) -> EventBatch:
+        """Return events with the columns that are only returned, in the order and types of the schema."""
+        late = self.reading.late
+        table = events.table
+        arrival = {path[0] for path in self.reading.arrival}
+        columns = {name: table.column(name) for name in self.reading.reads if name not in arrival}
+        if late:
+            fetched = self._reader.fetched(table.column(ROW).to_numpy())
+            columns |= {name: fetched.column(name) for name in late}
+        schema = self.reading.columns
+        names = [name for name in schema.names if name in columns]
+        fields = [schema.field(name) for name in names]
+        whole = pa.table({name: columns[name] for name in names}).cast(pa.schema(fields))
+        return replace(events, table=whole)
+
+    # ---- pieces
+
+    @property
+    def _tied(self) -> bool:
+        """Whether something breaks ties between events of equal time before their rows do."""
+        return bool(self.reading.roles.order or self.reading.arrival)
+
+    def _batch(self, piece: _Piece, part: Slice | None) -> EventBatch:
+        table = piece.table
+        if self.reading.late:
+            table = table.append_column(ROW, pa.array(piece.rows))
+        opens = None
+        if part is not None and not (
+            part.start <= piece.times[0] and _before(piece.times[-1:], part.stop).all()
+        ):
+            opens = (piece.times >= part.start) & _before(piece.times, part.stop)
+        if self._tied:
+            events = EventBatch.of(table, self.reading.roles, then=self.reading.arrival)
+            return replace(events, opens=opens)
+        positions = np.broadcast_to(np.int64(0), len(table))
+        return EventBatch(self.reading.roles, table, piece.times, positions, opens=opens)
+
+    def _piece(self, group: Group, *, numbered: bool) -> _Piece:
+        table = self._reader.read(group, self.reading.reads, late=False)
+        try:
+            times = read_times(table, self.reading.roles)
+        except CeriseError as error:
+            raise DataError(f"{self._reader.named(group)}: {error.problem}", hint=error.hint) from error
+        rows = self._numbers(group, table) if numbered else None
+        if not bool(np.all(times[1:] >= times[:-1])):
+            return _ordered(_Piece(table, times, rows), np.argsort(times, kind="stable"))
+        return _Piece(table, times, rows)
+
+    def _filtered(self, piece: _Piece) -> _Piece:
+        """Leave out events that are not needed, as long as that leaves out many."""
+        if self._sieve is None or not self._filters:
+            return piece
+        keep = self._sieve.kept(piece.table)
+        self._filters = int(keep.sum()) <= WORTH_A_FILTER * len(keep)
+        rows = None if piece.rows is None else piece.rows[keep]
+        return _Piece(piece.table.filter(pa.array(keep)), piece.times[keep], rows)
+
+    def _numbers(self, group: Group, table: pa.Table) -> Ints:
+        """Return the numbers of the rows that were read of a row group."""
+        kept = self._reader.kept_rows(group)
+        return (group.place << BITS) + (np.arange(len(table)) if kept is None else np.flatnonzero(kept))
+
+
+def _borders(groups: Sequence[Group], *, ties_by_row: bool) -> list[int]:
+    """Return for each row group but the last the time from which events must wait for the next one.
+
+    Where row groups follow one another as their rows do, events of equal time are in order already, unless
+    columns break the tie (S1.2).
+    """
+    in_order = ties_by_row and all(a.place < b.place for a, b in pairwise(groups))
+    return [min(each.span.first, MAX_TIME - 1) + in_order for each in groups[1:]]
+
+
+def _before(times: Ints, stop: int) -> npt.NDArray[np.bool_]:
+    return np.ones(len(times), bool) if stop == MAX_TIME else times < stop
+
+
+def _limited(piece: _Piece, part: Slice | None, needs: Halo) -> _Piece:
+    """Leave out the events that a slice does not need."""
+    if part is None or not len(piece.times):
+        return piece
+    low = 0 if part.start == MIN_TIME else place_of(piece.times, part.start - needs.before)
+    high = len(piece.times)
+    if part.stop != MAX_TIME and not needs.events:
+        high = place_of(piece.times, part.stop + needs.after)
+    if low == 0 and high == len(piece.times):
+        return piece
+    return piece.slice(low, high)
+
+
+def _ordered(piece: _Piece, order: Ints) -> _Piece:
+    rows = None if piece.rows is None else piece.rows[order]
+    return _Piece(piece.table.take(pa.array(order)), piece.times[order], rows)
+
+
+def _split(pieces: Sequence[_Piece], border: int | None) -> tuple[list[_Piece], list[_Piece]]:
+    """Return what must wait for events that come from a time on, and what is before it; None: nothing waits.
+
+    Nothing is merged before it must be: files of one time are sorted once, not once for each.
+    """
+    pieces = [each for each in pieces if len(each.times)]
+    if border is not None and not any(each.times[0] < border for each in pieces):
+        return pieces, []
+    after, before = [], []
+    for each in _merged(pieces):
+        at = len(each.times) if border is None else int(np.searchsorted(each.times, border))
+        before += [each.slice(0, at)] if at else []
+        after += [each.slice(at, len(each.times))] if at < len(each.times) else []
+    return after, before
+
+
+def _merged(pieces: Sequence[_Piece]) -> list[_Piece]:
+    """Put pieces into stream order; events of equal time in the order of their rows (S1.2).
+
+    Where the last piece only touches the others, most of it stays as it is.
+    """
+    if len(pieces) <= 1:
+        return list(pieces)
+    *others, last = pieces
+    at = int(np.searchsorted(last.times, max(each.times[-1] for each in others), "right"))
+    joined = _joined([*others, last.slice(0, at)])
+    assert joined.rows is not None
+    merged = _ordered(joined, np.lexsort((joined.rows, joined.times)))
+    return [merged, last.slice(at, len(last.times))] if at < len(last.times) else [merged]
+
+
+def _joined(pieces: Sequence[_Piece]) -> _Piece:
+    """Return pieces one after another; their columns are not copied."""
+    if len(pieces) == 1:
+        return pieces[0]
+    table = pa.concat_tables([each.table for each in pieces]).unify_dictionaries()
+    rows = [each.rows for each in pieces if each.rows is not None]
+    times = np.concatenate([each.times for each in pieces])
+    return _Piece(table, times, np.concatenate(rows) if rows else None)

@@ -1,0 +1,199 @@
+"""Gives a query its events: those that the index keeps, or all; in stream order, some at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from cerise.events import EventBatch
+from cerise.files.scan import ROW, Scan
+from cerise.filters.index_query import Asked
+from cerise.filters.two_phase import Trace, bucketized, kept
+from cerise.filters.ways import Wants, Way
+from cerise.plan.intervals import ALWAYS, Intervals, shifted
+from cerise.plan.overlap import MAX_TIME, MIN_TIME, Halo, Slice
+from cerise.store.index.file import BrokenIndex
+from cerise.store.index.lookup import Events
+from cerise.store.view import View, warn
+
+STRETCH = 1 << 23  # events of a stretch of time in which all variables are looked up, where none is rare
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was done for a query, for reports.
+
+    Attributes:
+        trace: what the filter saw.
+        kept: how many events were kept.
+        filtering: the seconds that it took to find them.
+        reading: the seconds that it took to read them.
+    """
+
+    trace: Trace = field(default_factory=Trace)
+    kept: int = 0
+    filtering: float = 0.0
+    reading: float = 0.0
+
+
+class Finder:
+    """Gives a query its events, and completes those that are matched."""
+
+    def __init__(self, view: View, way: Way, wants: Wants) -> None:
+        self.view = view
+        self.seen = Seen()
+        self.way = way
+        self.wants = wants
+        self._scan: Scan | None = None
+
+    def events(self, part: Slice | None = None, needs: Halo = Halo()) -> Iterator[EventBatch]:  # noqa: B008
+        """Yield the events of a stretch of time, or of all, in stream order.
+
+        Args:
+            part: the stretch whose events may start a match; None: all.
+            needs: what is needed beyond it.
+        """
+        if self.way.query is None:
+            yield from self._scanned(part, needs)
+            return
+        for first, last in self._stretches(*_reach(part, needs)):
+            events = self._kept(self.way.query, first, last)
+            if len(events):
+                yield _opening(events, part)
+
+    def complete(self, events: EventBatch) -> EventBatch:
+        """Return matched events with the columns that are only returned."""
+        if self._scan is not None:
+            return replace(self._scan.complete(events), schema=self.wants.schema)
+        columns = {name: events.table.column(name) for name in self.wants.reads}
+        if self.wants.late:
+            begun = time.perf_counter()
+            places = events.table.column(ROW).to_numpy().copy()  # kernels take no arrays that are read-only
+            try:
+                fetched = self._typed(self.view.table(places, self.wants.late))
+            except BrokenIndex as error:
+                _tell(error)
+                fetched = self._typed(self.view.from_data(places, self.wants.late))
+            columns |= {name: fetched.column(name) for name in self.wants.late}
+            self.seen.reading += time.perf_counter() - begun
+        names = [name for name in self.wants.schema.columns.names if name in columns]
+        return replace(events, table=pa.table({name: columns[name] for name in names}))
+
+    def arrived(self) -> pa.Table:
+        """Return all events in the order of their arrival."""
+        names, last = self.wants.reads, len(self.wants.reads)
+        reading = self.view.reading((*names, *dict.fromkeys(path[0] for path in self.view.arrival)))
+        held = [pa.schema([self.view.held.snapshot.columns.field(n) for n in reading.reads]).empty_table()]
+        held += [each.drop_columns([ROW]) for each in Scan(reading, self.view.lake.every()).rows()]
+        table = pa.concat_tables(held)
+        if self.view.arrival and len(table):
+            sequence = table.column(last).combine_chunks()
+            major, minor = (np.asarray(sequence.field(path[1])) for path in self.view.arrival)
+            table = table.take(pa.array(np.lexsort((minor, major))))
+        self.seen.kept += len(table)
+        return self._typed(table.select(list(names)))
+
+    # ---- by the index
+
+    def _stretches(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Yield the stretches of time that are filtered one after another."""
+        inside: list[int] = []
+        if self.way.blockwise:
+            groups = self.view.index.groups
+            order = np.argsort(groups.first, kind="stable")
+            full = np.diff(np.cumsum(groups.rows[order]) // STRETCH, prepend=0) > 0
+            cuts = groups.first[order][full]
+            inside = np.unique(cuts[(cuts > first) & (cuts <= last)]).tolist()
+        for start, stop in pairwise([first, *inside, None]):
+            assert start is not None
+            yield start, last if stop is None else stop - 1
+
+    def _kept(self, query: Asked, first: int, last: int) -> EventBatch:
+        """Return the events between two times that are kept; a broken index is left out, and told of."""
+        while True:
+            begun = time.perf_counter()
+            try:
+                found = self._filtered(query, first, last)
+                self.seen.filtering += time.perf_counter() - begun
+                events = self._read(found)
+            except BrokenIndex as error:
+                _tell(error)
+                self.view = View(self.view.held.without(error.path))
+            else:
+                self.seen.kept += len(events)
+                return events
+
+    def _filtered(self, query: Asked, first: int, last: int) -> Events:
+        reach = ALWAYS
+        if (first, last) != (MIN_TIME, MAX_TIME):
+            # What decides about an event is within a window of it; two, where gaps of a window matter.
+            further = (query.window or 0) * (1 if query.why_all is None else 2)
+            reach = Intervals(shifted(np.array([first]), -further), shifted(np.array([last]), further))
+        if self.way.filtering.two_phase:
+            found = kept(query, self.view, reach, self.seen.trace)
+        else:
+            found = bucketized(query, self.view, reach)
+        if reach is not ALWAYS:
+            low, high = np.searchsorted(found.times, first), np.searchsorted(found.times, last, "right")
+            found = Events(found.times[low:high], found.places[low:high])
+        return self.view.in_order(found)
+
+    def _read(self, found: Events) -> EventBatch:
+        begun = time.perf_counter()
+        schema = self.wants.schema
+        table = self._typed(self.view.table(found.places, self.wants.reads))
+        table = table.append_column(ROW, pa.array(found.places))
+        self.seen.reading += time.perf_counter() - begun
+        if schema.order:  # they break ties before arrival does
+            return EventBatch.of(table, schema)
+        return EventBatch(schema, table, found.times, np.arange(len(found.times), dtype=np.int64))
+
+    def _typed(self, table: pa.Table) -> pa.Table:
+        """Return columns in the types that the query was bound to."""
+        return table.cast(pa.schema([self.wants.schema.columns.field(name) for name in table.schema.names]))
+
+    # ---- by reading all
+
+    def _scanned(self, part: Slice | None, needs: Halo) -> Iterator[EventBatch]:
+        view, wants = self.view, self.wants
+        arrival = dict.fromkeys(path[0] for path in view.arrival)
+        reading = view.reading((*wants.reads, *arrival), wants.late)
+        kinds = [field for field in view.roles.columns if field.name not in wants.schema.columns.names]
+        roles = replace(wants.schema, columns=pa.schema([*wants.schema.columns, *kinds]))
+        coded = view.lake.coded(wants.reads)
+        reading = replace(reading, schema=roles, needed=wants.needed, coded=coded)
+        low, high = _reach(part, needs)
+        groups = [
+            each
+            for each in view.lake.wanted(view.roles, wants.needed)
+            if each.span.last >= low and each.span.first <= high
+        ]
+        self._scan = Scan(reading, sorted(groups, key=lambda each: (each.span.first, each.span.last)))
+        for events in self._scan.events(part, needs):
+            self.seen.kept += len(events)
+            yield replace(events, schema=wants.schema)
+
+
+def _tell(error: BrokenIndex) -> None:
+    warn(f"the index of a file is not used: {error.problem}")
+
+
+def _reach(part: Slice | None, needs: Halo) -> tuple[int, int]:
+    """Return the first and the last time that a part needs."""
+    if part is None:
+        return MIN_TIME, MAX_TIME
+    low = part.start if part.start == MIN_TIME else max(part.start - needs.before, MIN_TIME)
+    high = part.stop if part.stop == MAX_TIME else min(part.stop - 1 + needs.after, MAX_TIME)
+    return low, high
+
+
+def _opening(events: EventBatch, part: Slice | None) -> EventBatch:
+    if part is None:
+        return events
+    opens = (events.times >= part.start) & ((events.times < part.stop) | (part.stop == MAX_TIME))
+    return replace(events, opens=opens)

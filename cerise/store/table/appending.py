@@ -1,0 +1,170 @@
+"""Appending: large appends as files with an index, small ones as fresh files, which are sealed when many.
+
+An append is one commit, so it is there whole or not at all.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import chain, islice
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from cerise.events import EventBatch, Schema
+from cerise.files.delta import HeldFile
+from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
+from cerise.store.table.append_sources import Source, regrouped
+from cerise.store.table.column_types import check
+from cerise.store.table.commits import Change, NotCommitted, Overtaken, commit
+from cerise.store.table.data_file import (
+    NOISE,
+    Part,
+    Writing,
+    Written,
+    data_name,
+    discard,
+    newest_append,
+    next_append,
+    read_file,
+    row_groups,
+    write_file,
+    write_piece,
+)
+from cerise.store.table.snapshot import Snapshot, StoreFile, own_snapshot
+
+TRIES = 12
+LONGEST_WAIT = 1.0
+WRITERS = 2  # files that are written at once
+LARGEST = 1 << 29  # bytes from which on a piece is large enough: Arrow cannot sort 2 GiB of text
+
+
+def patience(rng: random.Random, tries: int = TRIES) -> list[float]:
+    """Return how long to wait before each further try to commit: longer and longer, never twice the same."""
+    return [min(LONGEST_WAIT, 0.01 * 2**i) * (0.5 + rng.random()) for i in range(tries)]
+
+
+class Appended(NamedTuple):
+    """The version in which events are there, and whether there are new index files."""
+
+    version: int
+    indexed: bool
+
+
+def append(source: Source, writing: Writing, waits: Sequence[float]) -> Appended:
+    """Append events.
+
+    Raises:
+        StoreError: their columns do not fit, or they cannot be written or committed.
+        DataError: an event has no time, or a value does not fit.
+    """
+    check(source.columns, writing.columns)
+    now = own_snapshot(writing)
+    number = append_number(now)
+    settings = writing.settings
+    pieces = regrouped(source.tables, max(settings.file_rows, settings.pool_rows), LARGEST)
+    first = deque(islice(pieces, 2))
+    if not first:
+        assert now.version is not None
+        return Appended(now.version, False)
+    if len(first) == 1 and len(first[0]) < settings.pool_rows:
+        written = write_piece(first[0], writing, Part(number, 0, 0), fresh=True)
+        return _commit_small(written, now, number, waits)
+    every = _written(chain(_emptied(first), pieces), writing, number)
+    return Appended(commit_pieces(every, writing, waits), True)
+
+
+def _emptied(pieces: deque[pa.Table]) -> Iterator[pa.Table]:
+    """Yield pieces, each of which is then held by nobody else."""
+    while pieces:
+        yield pieces.popleft()
+
+
+def append_number(now: Snapshot) -> int:
+    """Return the number of the next append."""
+    return next_append(newest_append(each.path for each in now.files), secrets.randbits(NOISE))
+
+
+def commit_pieces(
+    written: Sequence[Written], writing: Writing, waits: Sequence[float], remove: Sequence[HeldFile] = ()
+) -> int:
+    """Commit files that were written; where that is impossible, remove them.
+
+    Raises:
+        Overtaken: a file to remove is there no longer.
+        NotCommitted: a written file is missing, or others were always quicker.
+    """
+    try:
+        return commit(writing.root, Change([each.file for each in written], remove), waits)
+    except (Overtaken, NotCommitted):
+        discard(written, writing)
+        raise
+
+
+def _written(pieces: Iterable[pa.Table], writing: Writing, number: int) -> list[Written]:
+    """Write the pieces of an append, two at a time; where one fails, none is left."""
+    done: list[Written] = []
+    waiting: deque[Future[Written]] = deque()
+    try:
+        with ThreadPoolExecutor(WRITERS) as pool:
+            row = 0
+            for i, piece in enumerate(pieces):
+                waiting.append(pool.submit(write_piece, piece, writing, Part(number, i, row)))
+                row += len(piece)
+                if len(waiting) == WRITERS:
+                    done.append(waiting.popleft().result())
+            while waiting:
+                done.append(waiting.popleft().result())
+    except BaseException:
+        discard([*done, *(each.result() for each in waiting if each.exception() is None)], writing)
+        raise
+    return done
+
+
+# ---- the pool of fresh events
+
+
+def _commit_small(written: Written, now: Snapshot, number: int, waits: Sequence[float]) -> Appended:
+    """Commit a small append; where the pool is full, its files are sealed in the same commit."""
+    writing = now.writing
+    pool = [each for each in now.fresh if each.held.kept is None]
+    if not pool or sum(each.rows for each in pool) + written.rows < writing.settings.pool_rows:
+        return Appended(commit_pieces([written], writing, waits), False)
+    try:
+        sealed = seal(pool, writing, number)
+    except BaseException:
+        discard([written], writing)
+        raise
+    try:
+        change = Change([written.file, sealed.file], [each.held for each in pool])
+        return Appended(commit(writing.root, change, waits), True)
+    except Overtaken:  # somebody else has sealed them
+        discard([sealed], writing)
+        return Appended(commit_pieces([written], writing, waits), False)
+    except NotCommitted:
+        discard([written, sealed], writing)
+        raise
+
+
+def seal(files: Sequence[StoreFile], writing: Writing, made: int) -> Written:
+    """Write the events of fresh files as one file with an index; they keep their sequence."""
+    tables = [table for each in files for table in read_file(writing, each.path, each.held.size)]
+    ordered = in_stream_order(pa.concat_tables(tables), writing)
+    name = data_name(newest_append(each.path for each in files), 0, made=made)
+    groups = partial(row_groups, ordered, writing.settings.block_rows)
+    return write_file(groups(), writing, name, again=groups, new=False)
+
+
+def in_stream_order(table: pa.Table, writing: Writing) -> pa.Table:
+    """Return events of a table in stream order: by time, order columns, sequence (S1.2).
+
+    The table itself is returned where it is in that order already.
+    """
+    settings = writing.settings
+    roles = Schema(writing.columns, settings.time, order=settings.order, arrival=False)
+    return EventBatch.of(table, roles, then=[(SEQUENCE, name) for name in SEQUENCE_FIELDS]).table

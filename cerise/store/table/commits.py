@@ -1,0 +1,205 @@
+"""Commits to Delta tables without Spark: files become one version, whatever others commit meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from time import sleep, time_ns
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from cerise.errors import StoreError
+from cerise.files import delta_log as log
+from cerise.files.delta import HeldFile, base_of, kept_rows, opened_table
+from cerise.files.delta_log import LOG
+from cerise.files.folder import Folder, cause_of
+from cerise.store.table.failpoints import reached
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+# How often the log is summed up: deltalake's 100 commits make opening a table of small appends slow.
+CONFIGURATION = {"delta.checkpointInterval": "10"}
+
+
+class NewFile(NamedTuple):
+    """A file that a commit adds.
+
+    Attributes:
+        path: where it is in the table.
+        size: how many bytes it has.
+        modified: when it was written, in milliseconds since 1970.
+        statistics: what Delta's log says of its columns, as JSON.
+        fresh: whether its events are new; else they are those of the files that the commit removes.
+    """
+
+    path: str
+    size: int
+    modified: int
+    statistics: str
+    fresh: bool = True
+
+
+class Change(NamedTuple):
+    """What a commit does."""
+
+    add: Sequence[NewFile]
+    remove: Sequence[HeldFile] = ()
+
+
+class Overtaken(StoreError):
+    """Another commit has removed a file that this one was to remove; nothing was committed."""
+
+
+class NotCommitted(StoreError):
+    """Nothing was committed, and nothing of the commit will appear later."""
+
+
+class Crowded(NotCommitted):
+    """Others were quicker each time."""
+
+
+def create(root: str, columns: pa.Schema) -> None:
+    """Make a Delta table without rows.
+
+    Raises:
+        StoreError: there is one already, or it cannot be written.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        DeltaTable.create(root, columns, mode="error", configuration=CONFIGURATION)
+        log.settle(root, 0)
+    except (DeltaError, OSError) as error:
+        raise StoreError(
+            f"cannot create a table at {root}: {cause_of(error)}",
+            hint="give the path of a folder of its own, which may be written",
+        ) from error
+
+
+def commit(root: str, change: Change, waits: Iterable[float]) -> int:
+    """Commit files as one version, whatever others commit meanwhile.
+
+    deltalake itself would accept files that are missing, and remove files that are not there: so it may not
+    try again by itself, and each try of ours looks at the newest version first.
+
+    Args:
+        root: where the table is.
+        change: the files to add and to remove.
+        waits: how many seconds to wait before each further try.
+
+    Returns:
+        A version in which the change is there.
+
+    Raises:
+        Overtaken: a file to remove is no longer there.
+        NotCommitted: a file to add is missing or of another size, or others were always quicker.
+        StoreError: the log cannot be written.
+    """
+    tries = 0
+    for wait in (0.0, *waits):
+        sleep(wait)
+        tries += 1
+        table = opened_table(root, None)
+        _check_change(root, change, table)
+        reached("about to commit")
+        if _is_committed(root, change, table):
+            reached("entry written")
+            _settle(root, table.version() + 1)
+            reached("committed")
+            return table.version() + 1
+    raise Crowded(
+        f"others have committed to {root} before each of {tries} tries",
+        hint="try again when fewer are writing",
+    )
+
+
+def _settle(root: str, version: int) -> None:
+    try:
+        log.settle(root, version)
+    except OSError as error:
+        raise StoreError(
+            f"version {version} of {root} is there, and may be lost if the power is cut now: {error}",
+            hint="is the disk sound?",
+        ) from error
+
+
+def _live(table: DeltaTable) -> set[str]:
+    return set(pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist())
+
+
+def _check_change(root: str, change: Change, table: DeltaTable) -> None:
+    live = _live(table)
+    deleted = kept_rows(table, root) if change.remove else {}
+    for old in change.remove:
+        if old.path not in live:
+            raise Overtaken(f"{old.path} is no longer a file of {root}", hint="look at the table again")
+        if (
+            f"{base_of(root)}/{old.path}" in deleted
+        ):  # deltalake cannot remove it, and its rows would come back
+            raise Overtaken(f"rows of {old.path} in {root} were deleted", hint="look at the table again")
+    sizes = Folder.of(root).sizes([new.path for new in change.add])
+    for new, size in zip(change.add, sizes, strict=True):
+        if new.path in live:
+            raise NotCommitted(f"{new.path} is a file of {root} already", hint="write it under another name")
+        if size != new.size:
+            found = "is missing" if size is None else f"has {size:,} bytes instead of {new.size:,}"
+            raise NotCommitted(
+                f"{new.path} {found}, so it cannot become a file of {root}",
+                hint="who has touched it? Write the events again",
+            )
+
+
+def _is_committed(root: str, change: Change, table: DeltaTable) -> bool:
+    """Write the version after the one that was opened; tell whether it is ours: another may be quicker."""
+    from deltalake.exceptions import DeltaError
+    from deltalake.transaction import AddAction, CommitProperties, RemoveAction
+
+    now = time_ns() // 1_000_000
+    actions: list[AddAction | RemoveAction] = [
+        AddAction(new.path, new.size, {}, new.modified, new.fresh, new.statistics) for new in change.add
+    ]
+    actions += [RemoveAction(old.path, False, now, old.size, {}) for old in change.remove]
+    signed = {log.SIGNED: _signature(change)}
+    how = CommitProperties(max_commit_retries=0, custom_metadata=signed)
+    try:
+        table.create_write_transaction(actions, "append", table.schema(), commit_properties=how)
+    except (DeltaError, OSError) as error:
+        newest = opened_table(root, None)
+        if newest.version() == table.version():
+            raise _not_committed(root, error) from error
+        return bool(change.add) and {new.path for new in change.add} <= _live(newest)  # names are used once
+    return True
+
+
+def _not_committed(root: str, error: Exception) -> StoreError:
+    """Return the error for a log that cannot be written; among objects the entry may still appear."""
+    kind, said = (StoreError, "") if "://" in root else (NotCommitted, "; the table is as it was")
+    return kind(
+        f"cannot commit to {root}: {cause_of(error)}{said}",
+        hint=f"is there room, and may {root}/{LOG} be written?",
+    )
+
+
+def _signature(change: Change) -> str:
+    names = ("path", "size", "modificationTime", "dataChange", "stats")
+    adds = ((new.path, new.size, new.modified, new.fresh, new.statistics) for new in change.add)
+    removes = ({"remove": {"path": old.path, "size": old.size}} for old in change.remove)
+    return log.signature([*({"add": dict(zip(names, each, strict=True))} for each in adds), *removes])
+
+
+def unused_files(root: str, hours: int) -> list[str]:
+    """Return the files that no version has needed for some hours, or that are as old and in none.
+
+    Raises:
+        StoreError: the log is not sound, so that nobody can tell.
+    """
+    for fault in log.faults(root):
+        raise StoreError(
+            f"the log of {root} is not sound: {fault.name} {fault.what}; nothing is removed",
+            hint="restore the entry from a copy first",
+        )
+    return list(
+        opened_table(root, None).vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+    )

@@ -1,0 +1,161 @@
+"""Compaction: fresh, small and overlapping files become large ones in stream order; events stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain, islice
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from cerise.files.folder import attempting
+from cerise.store.table.append_sources import regrouped
+from cerise.store.table.appending import append_number, commit_pieces
+from cerise.store.table.commits import Crowded, Overtaken
+from cerise.store.table.data_file import (
+    Writing,
+    Written,
+    data_name,
+    discard,
+    is_fresh,
+    newest_append,
+    read_file,
+    write_file,
+    write_its_index,
+)
+from cerise.store.table.merging import merged, span
+from cerise.store.table.settings import BLOCKS_PER_FILE
+from cerise.store.table.snapshot import Snapshot, StoreFile, own_snapshot
+from cerise.store.table.synopses import mend_synopsis, unsound
+
+ROUNDS = 5  # times that a compaction starts over because another was quicker
+Progress = Callable[[int, int], None]
+Run = list[StoreFile]
+
+
+class Compacted(NamedTuple):
+    """What a compaction has done.
+
+    Attributes:
+        version: the version in which it is done; the newest, where there was nothing to do.
+        files: how many files were rewritten.
+        left: the files that are worth it still, because others were quicker to change what is there.
+    """
+
+    version: int
+    files: int
+    left: tuple[str, ...] = ()
+
+
+def compact(writing: Writing, waits: Sequence[float], progress: Progress | None = None) -> Compacted:
+    """Rewrite what is worth it.
+
+    Each run of files is one commit. A run of which somebody else has changed a file meanwhile is lost, and
+    the others go on. What was lost is tried again, `ROUNDS` times in all: without fresh files, which those
+    who append seal themselves.
+    """
+    _mend(own_snapshot(writing))
+    files, tries = 0, 0
+    while tries < ROUNDS:
+        now = own_snapshot(writing)
+        runs = worth_rewriting(now, fresh=not tries)
+        done = [_is_rewritten(run, now, waits) for run in watched(runs, progress)]
+        files += sum(len(run) for run, is_done in zip(runs, done, strict=True) if is_done)
+        if all(done):
+            break
+        tries += 1
+    now = own_snapshot(writing)
+    assert now.version is not None
+    left = (each.path for run in worth_rewriting(now) for each in run) if tries else ()
+    return Compacted(now.version, files, tuple(left))
+
+
+def watched(runs: Sequence[Run], progress: Progress | None) -> Iterator[Run]:
+    """Yield runs, and tell how many of how many are done."""
+    for done, run in enumerate(runs):
+        yield run
+        if progress is not None:
+            progress(done + 1, len(runs))
+
+
+def worth_rewriting(now: Snapshot, *, fresh: bool = True) -> list[Run]:
+    """Return runs of files, next to each other in time, of which fewer and better ones can be made.
+
+    Files that others have written, or of which rows are deleted, are left alone.
+
+    Args:
+        now: the version.
+        fresh: whether fresh files count.
+    """
+    able = (each for each in now.files if each.ours and each.held.kept is None)
+    files = sorted((each for each in able if fresh or not is_fresh(each.path)), key=span)
+    overlaps = _overlaps(files)
+    least = now.writing.settings.file_rows // 2
+    runs: list[Run] = [[]]
+    for file, overlap in zip(files, overlaps, strict=True):
+        if overlap or is_fresh(file.path) or file.rows < least:
+            runs[-1].append(file)
+        elif runs[-1]:
+            runs.append([])
+    return [run for run in runs if len(run) > 1 or (run and is_fresh(run[0].path))]
+
+
+def _overlaps(files: Sequence[StoreFile]) -> list[bool]:
+    """Tell of each file, by first time, whether it shares time with another; touching is no sharing."""
+    found = [False] * len(files)
+    last, reach = 0, -(1 << 63)
+    for i, file in enumerate(files):
+        first, end = span(file)
+        if i and first < reach:
+            found[i] = found[last] = True
+        if end >= reach:
+            last, reach = i, end
+    return found
+
+
+# ---- rewriting
+
+
+def _mend(now: Snapshot) -> None:
+    """Write again the index files that cannot be used, or are damaged, and a damaged synopsis."""
+    broken = unsound(now)
+    for file in now.sealed:
+        if file.path in broken:
+            groups = read_file(now.writing, file.path, file.held.size)
+            with attempting(f"write the index of {file.path} again", "it stays as it was, and is not used"):
+                write_its_index(groups, now.writing, file.held, file.rows)
+
+    mend_synopsis(now)
+
+
+def _is_rewritten(run: Run, now: Snapshot, waits: Sequence[float]) -> bool:
+    """Replace files by others with the same events; tell whether nobody was quicker."""
+    try:
+        _rewrite(run, now, waits)
+    except (Overtaken, Crowded):
+        return False
+    return True
+
+
+def _rewrite(run: Sequence[StoreFile], now: Snapshot, waits: Sequence[float]) -> int:
+    """Replace files by others with the same events."""
+    writing, made = now.writing, append_number(now)
+    newest = newest_append(each.path for each in run)
+    written: list[Written] = []
+    try:
+        for groups in _files(merged(run, writing), writing):
+            name = data_name(newest, len(written), made=made)
+            again = partial(read_file, writing, name)  # not all of it need be in memory
+            written.append(write_file(groups, writing, name, again=again, new=False))
+    except BaseException:
+        discard(written, writing)
+        raise
+    return commit_pieces(written, writing, waits, [each.held for each in run])
+
+
+def _files(events: Iterable[pa.Table], writing: Writing) -> Iterator[Iterator[pa.Table]]:
+    """Yield the row groups of each file that a stream of events becomes; each must be read to its end."""
+    groups = regrouped(events, writing.settings.block_rows)
+    while (first := next(groups, None)) is not None:
+        yield chain([first], islice(groups, BLOCKS_PER_FILE - 1))

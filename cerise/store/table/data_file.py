@@ -1,0 +1,309 @@
+"""Files of an event table: some events in stream order as one Parquet file, with its index beside it.
+
+Nothing here commits. What is written is described by `Written`, which may travel between processes.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cerise.errors import StoreError
+from cerise.events import EventBatch
+from cerise.files.checksums import Expected, Summing, opened_parquet, read_tail
+from cerise.files.delta import HeldFile
+from cerise.files.folder import Folder, attempting, milliseconds
+from cerise.store.index.file import DataFile, write_index
+from cerise.store.index.layout import SEQUENCE
+from cerise.store.table.column_types import check, completed, fitted
+from cerise.store.table.commits import NewFile
+from cerise.store.table.failpoints import reached
+from cerise.store.table.settings import SEQUENCE_FIELD, Settings, index_name
+from cerise.store.table.statistics import statistics
+
+NAME = re.compile(r"^(?P<append>[0-9a-f]{16})-[0-9]{6}(-[0-9a-f]{16})?(?P<fresh>\.fresh)?\.parquet$")
+SAMPLED = 4_096  # rows that are looked at to tell how many values a column has
+MANY_VALUES = 0.125  # of the rows: where there are more, a dictionary costs more than it saves
+NOISE = 10  # random bits of an append's number
+ROWS = f"{SEQUENCE}.row"  # rows of an append mostly follow one another: differences of them take no room
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """What a writer of files must know: a description, to be sent to where it runs.
+
+    Attributes:
+        root: where the table is.
+        index_root: where its index files are.
+        columns: its columns, with the sequence.
+        settings: what is decided once.
+        only: the one file in `root` that is the table; None: all of it.
+    """
+
+    root: str
+    index_root: str
+    columns: pa.Schema
+    settings: Settings
+    only: str | None = None
+
+
+class Part(NamedTuple):
+    """Where a piece stands in its append.
+
+    Attributes:
+        append: the number of the append.
+        number: which of its files the piece becomes.
+        first: which row of the append its first event is; rows of different pieces must differ.
+        attempt: tells files apart that two attempts at the same task write; None: there is only one.
+    """
+
+    append: int
+    number: int
+    first: int
+    attempt: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file that was written and not committed.
+
+    Attributes:
+        file: what the commit must know.
+        rows: how many events it has.
+        index: the name of its index file; None: it has none.
+    """
+
+    file: NewFile
+    rows: int
+    index: str | None
+
+
+# ---- names: sorted, they give the order of appends
+
+
+def data_name(append: int, number: int, *, made: int | None = None, fresh: bool = False) -> str:
+    """Return the name of a data file.
+
+    Args:
+        append: the newest append of which it holds events.
+        number: its number among the files written together.
+        made: the number of the compaction, or of the attempt at a task, that writes it; None: an append.
+        fresh: whether it has no index.
+    """
+    rewritten = "" if made is None else f"-{made:016x}"
+    return f"{append:016x}-{number:06d}{rewritten}{'.fresh' if fresh else ''}.parquet"
+
+
+def is_ours(name: str) -> bool:
+    """Tell whether Cerise has named a data file."""
+    return NAME.match(name) is not None
+
+
+def is_fresh(name: str) -> bool:
+    """Tell whether a data file of ours is one without index."""
+    found = NAME.match(name)
+    return found is not None and found["fresh"] is not None
+
+
+def newest_append(names: Iterable[str]) -> int:
+    """Return the newest append of which files hold events; 0 where there is none."""
+    return max((int(found["append"], 16) for name in names if (found := NAME.match(name))), default=0)
+
+
+def next_append(newest: int, noise: int, clock: Callable[[], int] = time.time_ns) -> int:
+    """Return the number of a new append: it grows with the clock, and never falls behind earlier ones.
+
+    Args:
+        newest: the newest append that the table has.
+        noise: a random number of `NOISE` bits, which tells appends of one microsecond apart.
+        clock: the time in nanoseconds.
+    """
+    return max((clock() // 1000) << NOISE, newest + 1) + noise
+
+
+# ---- writing
+
+
+def write_piece(table: pa.Table, writing: Writing, part: Part, *, fresh: bool = False) -> Written:
+    """Write some events of an append as one file, in stream order.
+
+    Args:
+        table: the events, in the order of arrival.
+        writing: where and how.
+        part: where they stand in the append.
+        fresh: whether to write no index.
+
+    Raises:
+        StoreError: their columns are not those of the table.
+        DataError: an event has no time, or a value does not fit.
+    """
+    check(table.schema, writing.columns)
+    events = fitted(table, writing.columns, writing.settings.time, part.first)
+    rows = pa.array(np.arange(part.first, part.first + len(events)))
+    appends = pa.array(np.full(len(events), part.append))
+    sequence = pa.StructArray.from_arrays([appends, rows], fields=list(SEQUENCE_FIELD.type))
+    events = events.append_column(SEQUENCE_FIELD, sequence).select(writing.columns.names)
+    ordered = EventBatch.of(events, writing.settings.roles(writing.columns)).table
+    name = data_name(part.append, part.number, made=part.attempt, fresh=fresh)
+    groups = partial(row_groups, ordered, writing.settings.block_rows)
+    return write_file(groups(), writing, name, again=None if fresh else groups)
+
+
+def row_groups(table: pa.Table, rows: int) -> Iterator[pa.Table]:
+    """Yield a table in pieces of some rows."""
+    for start in range(0, len(table), rows):
+        yield table.slice(start, rows)
+
+
+def write_file(
+    groups: Iterable[pa.Table],
+    writing: Writing,
+    name: str,
+    *,
+    again: Callable[[], Iterable[pa.Table]] | None,
+    new: bool = True,
+) -> Written:
+    """Write events that are in stream order as a file, and its index; where that fails, nothing is left.
+
+    Args:
+        groups: the row groups of the file.
+        writing: where and how.
+        name: the name of the file.
+        again: returns the row groups once more, for the index; None: there is to be none.
+        new: whether the events are new to the table.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    try:
+        with attempting(f"write {name} in {writing.root}", "nothing of it is in the table"):
+            file, rows = write_data(groups, writing, name, new=new)
+            index = None if again is None else write_its_index(again(), writing, file, rows)
+    except BaseException:
+        Folder.of(writing.root).tidy(name)
+        Folder.of(writing.index_root).tidy(index_name(name))
+        raise
+    return Written(file, rows, index)
+
+
+def read_file(writing: Writing, name: str, size: int | None = None) -> Iterator[pa.Table]:
+    """Yield the row groups of a file that Cerise has written; their checksums are looked at.
+
+    Args:
+        writing: where it is.
+        name: its name.
+        size: how many bytes it must have, where that is known.
+
+    Raises:
+        StoreError: it cannot be read, or is another file.
+    """
+    try:
+        with Folder.of(writing.root).reading(name) as source:
+            file = opened_parquet(source, name, read_tail(source, name, Expected(size, name)))
+            for i in range(file.num_row_groups):
+                yield completed(file.read_row_group(i, use_threads=False), writing.columns)
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError(
+            f"cannot read {name} in {writing.root}: {error}", hint="verify() tells what else is damaged"
+        ) from error
+
+
+def write_data(groups: Iterable[pa.Table], writing: Writing, name: str, *, new: bool) -> tuple[NewFile, int]:
+    """Write a Parquet file; return what a commit must know of it, and how many rows it has."""
+    folder = Folder.of(writing.root)
+    described: list[Any] = []
+    leaves = list(_leaves(writing.columns))
+    groups = iter(groups)
+    first = next(groups, writing.columns.empty_table())
+    packed = dict(_packed(first))
+    with folder.writing(name) as sink:
+        summing = Summing(sink, name)
+        writer = pq.ParquetWriter(
+            summing,
+            writing.columns,
+            metadata_collector=described,
+            compression={each: packed.get(each, "zstd") for each in leaves},
+            write_page_checksum=True,
+            use_dictionary=[each for each in leaves if each not in packed],
+            column_encoding={each: "DELTA_BINARY_PACKED" for each in leaves if each in packed},
+        )
+        try:
+            for group in chain([first] if len(first) else [], groups):
+                writer.write_table(group.cast(writing.columns), row_group_size=max(1, len(group)))
+                reached("row group written")
+            summing.end()
+            writer.close()
+        finally:
+            writer.is_open = False  # else it is closed again, which fails in other words
+        summing.finish()
+    folder.settle(name)
+    reached("data written")
+    found = folder.found(name)
+    facts = statistics(described[0], writing.columns)
+    return NewFile(name, found.size, milliseconds(found), facts, new), described[0].num_rows
+
+
+def _packed(events: pa.Table) -> Iterator[tuple[str, str]]:
+    """Yield the columns whose differences are packed, and how they are compressed then.
+
+    These are integers and times that have many values: packed differences are read sooner. Where differences
+    are as many, nothing is left to compress, and single values can be read (`pages`).
+    """
+    yield ROWS, "zstd"
+    some = events.take(pa.array(np.arange(0, len(events), len(events) // SAMPLED + 1)))
+    for field, column in zip(events.schema, some.columns, strict=True):
+        kind = field.type
+        whole = pa.types.is_integer(kind) or pa.types.is_temporal(kind)
+        if whole and kind.bit_width >= 32 and _has_many(column):
+            near = events.column(field.name)[:SAMPLED].drop_null().combine_chunks()
+            bits = near.view(pa.int32() if kind.bit_width == 32 else pa.int64())  # large ones have no sign
+            yield field.name, "none" if _has_many(pc.subtract(bits[1:], bits[:-1])) else "zstd"
+
+
+def _has_many(values: pa.Array | pa.ChunkedArray) -> bool:
+    return bool(pc.count_distinct(values).as_py() > len(values) * MANY_VALUES)
+
+
+def _leaves(columns: Iterable[pa.Field], before: str = "") -> Iterator[str]:
+    """Yield the paths by which Parquet knows the columns that are in columns."""
+    for each in columns:
+        path, kind = f"{before}{each.name}", each.type
+        if pa.types.is_struct(kind):
+            yield from _leaves(kind, f"{path}.")
+        elif pa.types.is_map(kind):
+            yield from _leaves([kind.key_field.with_name("key")], f"{path}.key_value.")
+            yield from _leaves([kind.item_field.with_name("value")], f"{path}.key_value.")
+        elif pa.types.is_list(kind):
+            yield from _leaves([kind.value_field.with_name("element")], f"{path}.list.")
+        else:
+            yield path
+
+
+def write_its_index(groups: Iterable[pa.Table], writing: Writing, file: NewFile | HeldFile, rows: int) -> str:
+    """Write the index of a data file; return its name."""
+    folder = Folder.of(writing.index_root)
+    name = index_name(file.path)
+    about = DataFile(file.path, file.size, file.modified, rows)
+    with folder.whole(name) as sink:
+        write_index(groups, writing.settings.layout(writing.columns), about, sink)
+    reached("index written")
+    return name
+
+
+def discard(written: Iterable[Written], writing: Writing) -> None:
+    """Remove files that were written and will not be committed."""
+    data, index = Folder.of(writing.root), Folder.of(writing.index_root)
+    for each in written:
+        data.tidy(each.file.path)
+        if each.index is not None:
+            index.tidy(each.index)

@@ -1,0 +1,351 @@
+"""An event table: a Delta table of events in stream order, with index files beside it.
+
+    table/
+      _delta_log/                            the versions: which data files there are
+      <append>-<number>.parquet              events of one append, in stream order
+      <append>-<number>-<made>.parquet       of several appends up to this one: sealed or compacted
+      <append>-<number>.fresh.parquet        a small append, which has no index yet
+      _cerise/store.json                     what was decided when the table was created
+      _cerise/index/<data file>.cix          the index of a data file
+      _cerise/synopsis/<version>             the synopsis of a version: a cache
+
+Numbers of appends are hexadecimal and grow with time. Events carry theirs, and their row in the append, in
+the column `_seq`. Other engines read the table as the Delta table that it is.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from cerise.errors import StoreError
+from cerise.files import delta
+from cerise.files import delta_log as log
+from cerise.files.folder import Folder
+from cerise.store.table import appending, commits, compaction, settings, vacuum, verification
+from cerise.store.table import external_index as in_place
+from cerise.store.table.append_sources import Progress, source_of, watched
+from cerise.store.table.column_types import stored_columns
+from cerise.store.table.compaction import Compacted
+from cerise.store.table.data_file import Writing, Written
+from cerise.store.table.failpoints import reached
+from cerise.store.table.settings import Settings
+from cerise.store.table.snapshot import Snapshot, own_snapshot
+from cerise.store.table.synopses import Indexed, indexed, save_if_due
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """What there is to know of a version of an event table.
+
+    Attributes:
+        path: where it is.
+        version: the number of the version.
+        events: how many events it has.
+        files: how many data files.
+        fresh_files: how many of them wait to be sealed.
+        fresh_events: how many events these have.
+        data_bytes: how large the data files are.
+        index_bytes: how large their index files are.
+        first, last: the times of the first and the last event, as integers; None where that is not known.
+        broken: by data file, what is wrong with its index.
+        settings: what was decided when it was created.
+    """
+
+    path: str
+    version: int | None
+    events: int
+    files: int
+    fresh_files: int
+    fresh_events: int
+    data_bytes: int
+    index_bytes: int
+    first: int | None
+    last: int | None
+    broken: dict[str, str]
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class EventTable:
+    """An event table.
+
+    Attributes:
+        writing: where it is, its columns and settings.
+        rng: by which waits between tries to commit are drawn.
+    """
+
+    writing: Writing
+    rng: random.Random = field(default_factory=random.Random, repr=False, compare=False)
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        schema: pa.Schema,
+        time: str,
+        type: str | None = None,
+        *,
+        key: Sequence[str] = (),
+        order: Sequence[str] = (),
+        index: Sequence[str] = (),
+        block_rows: int = 131_072,
+        pool_rows: int = 65_536,
+        compress: bool = True,
+    ) -> EventTable:
+        """Make an event table without events.
+
+        Args:
+            path: a folder that is not there yet, or empty.
+            schema: the columns of the events.
+            time: the column that says when an event happened.
+            type: the column that says what kind of event it is.
+            key: the columns that partition the events.
+            order: the columns that break ties between events of equal time.
+            index: the columns that are indexed besides.
+            block_rows: how many events a block has.
+            pool_rows: how many fresh events may wait before they are sealed.
+            compress: whether the index is compressed.
+
+        Raises:
+            StoreError: there is something at the path, or a column cannot be stored.
+            BindError: a column is not there, or cannot play its part or be indexed.
+        """
+        decided = Settings(
+            time, type, _names(key), _names(order), _names(index), block_rows, pool_rows, compress
+        )
+        log.check_place(str(path))
+        columns = stored_columns(schema)
+        decided.roles(pa.schema([each for each in columns if each.name in schema.names]))
+        decided.layout(columns)
+        folder = Folder.of(path)
+        begun = {settings.FOLDER} if _has_log(folder) else {settings.FOLDER, log.LOG}
+        taken = [folder.name] if folder.is_file else [n for n in folder.names() if n not in begun]
+        if taken:
+            raise StoreError(
+                f"there is something at {path} already: {taken[0]}",
+                hint="give a path of its own; cerise.Store(path) opens a store that is there",
+            )
+        settings.save(decided, folder.inside(settings.FOLDER))
+        reached("settings written")
+        commits.create(folder.root, columns)
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, path: str | Path, index_dir: str | Path | None = None) -> EventTable:
+        """Open an event table, or a table that `index_in_place` has indexed.
+
+        Args:
+            path: where it is.
+            index_dir: where its index is, if not beside the data.
+
+        Raises:
+            StoreError: there is none, or a newer Cerise has written it.
+        """
+        folder = Folder.of(path)
+        index = in_place.index_folder(folder, index_dir)
+        decided = settings.load(index)
+        if not decided.sequence:
+            return cls(in_place.opened(folder, index, decided))
+        if not _has_log(folder):
+            raise StoreError(
+                f"there is no event table at {path}: its creation was broken off", hint="create it again"
+            )
+        return cls(Writing(folder.root, index.root, delta.columns(folder.root), decided))
+
+    # ---- reading
+
+    @property
+    def settings(self) -> Settings:
+        """What was decided when the table was created."""
+        return self.writing.settings
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns, with the sequence of arrival."""
+        return self.writing.columns
+
+    def snapshot(self, version: int | None = None) -> Snapshot:
+        """Return a version; the newest by default.
+
+        Raises:
+            StoreError: there is no such version.
+        """
+        if self.settings.sequence:
+            return own_snapshot(self.writing, version)
+        return in_place.snapshot(self.writing, version)
+
+    def is_newest(self, now: Snapshot) -> bool:
+        """Tell whether a snapshot is still the newest version."""
+        if now.version is not None:
+            return not Folder.of(self.writing.root).holds(f"{log.LOG}/{now.version + 1:020d}.json")
+        return self.snapshot().files == now.files
+
+    def indexed(self, now: Snapshot | None = None) -> Indexed:
+        """Return what the index of a version can answer, and which files it does not cover."""
+        return indexed(now or self.snapshot())
+
+    def info(self, version: int | None = None) -> Info:
+        """Return figures of a version."""
+        now = self.snapshot(version)
+        sizes = Folder.of(self.writing.index_root).sizes([each.index for each in now.sealed if each.index])
+        found = indexed(now)
+        first, last = _span(now, found)
+        return Info(
+            path=self.writing.root,
+            version=now.version,
+            events=now.rows,
+            files=len(now.files),
+            fresh_files=len(now.fresh),
+            fresh_events=sum(each.rows for each in now.fresh),
+            data_bytes=sum(each.held.size for each in now.files),
+            index_bytes=sum(size or 0 for size in sizes),
+            first=first,
+            last=last,
+            broken=found.broken,
+            settings=self.settings,
+        )
+
+    def verify(self, progress: Callable[[int, int], None] | None = None) -> list[verification.Finding]:
+        """Compare everything with everything: files, checksums, order, sequence, index and synopsis.
+
+        Args:
+            progress: told how many of how many files are done.
+
+        Returns:
+            What is wrong; nothing where all is sound.
+        """
+        faults = log.faults(self.writing.root)
+        if faults:  # which files there are is not known then
+            return [verification.Finding(each.name, f"it {each.what}") for each in faults]
+        return verification.verify(self.snapshot(), progress)
+
+    # ---- writing
+
+    def append(self, events: Any, progress: Progress | None = None) -> int:
+        """Append events, as one version.
+
+        Args:
+            events: whatever speaks Arrow, or the path of a Parquet file, a folder of them or a Delta table.
+            progress: told how many events were read, of how many; None where that is not known.
+
+        Returns:
+            The version in which they are there.
+
+        Raises:
+            StoreError: their columns are not those of the table, or they cannot be read or written.
+            DataError: an event has no time, or a value does not fit.
+        """
+        self._own("append to it")
+        source = source_of(events) if progress is None else watched(source_of(events), progress)
+        appended = appending.append(source, self.writing, self._waits())
+        if appended.indexed:
+            save_if_due(own_snapshot(self.writing))
+        return appended.version
+
+    def commit_pieces(self, written: Sequence[Written]) -> int:
+        """Commit files that `pieces.write_piece` has written, here or elsewhere, as one version."""
+        self._own("append to it")
+        if not written:
+            return own_snapshot(self.writing).version or 0
+        version = appending.commit_pieces(written, self.writing, self._waits())
+        save_if_due(own_snapshot(self.writing))
+        return version
+
+    def next_append(self) -> int:
+        """Return the number of a new append, for `pieces.Part`."""
+        return appending.append_number(own_snapshot(self.writing))
+
+    def compact(self, progress: Callable[[int, int], None] | None = None) -> Compacted:
+        """Make few large files in stream order of fresh, small and overlapping ones.
+
+        Returns:
+            The version in which that is done, how many files were rewritten, and which ones were left
+            because others changed them meanwhile.
+        """
+        self._own("compact it")
+        done = compaction.compact(self.writing, self._waits(), progress)
+        save_if_due(own_snapshot(self.writing))
+        return done
+
+    def vacuum(self, retention_hours: float = vacuum.WEEK) -> list[str]:
+        """Remove files that no version of the last hours has, and their index.
+
+        With 0 hours nobody may be writing, or reading an older version.
+
+        Returns:
+            The names of the removed files.
+        """
+        self._own("vacuum it")
+        return vacuum.vacuum(self.writing, retention_hours, time.time_ns() // 1_000_000)
+
+    def _own(self, what: str) -> None:
+        if not self.settings.sequence:
+            raise StoreError(
+                f"{self.writing.root} is a table of others, indexed in place: Cerise does not {what}",
+                hint="change it with the tool that writes it, and index it again",
+            )
+
+    def _waits(self) -> list[float]:
+        return appending.patience(self.rng)
+
+
+def _has_log(folder: Folder) -> bool:
+    return bool(folder.inside(log.LOG).names())
+
+
+def _span(now: Snapshot, found: Indexed) -> tuple[int | None, int | None]:
+    """Return the times of the first and the last event, as the log or, for all files, the index tells."""
+    firsts = [each.held.first for each in now.files if each.held.first is not None]
+    lasts = [each.held.last for each in now.files if each.held.last is not None]
+    if len(firsts) != len(now.files) and not found.plain:
+        some = found.synopsis.group("rows") > 0
+        firsts, lasts = (found.synopsis.group(name)[some].tolist() for name in ("first", "last"))
+    elif len(firsts) != len(now.files):
+        return None, None
+    return min(firsts, default=None), max(lasts, default=None)
+
+
+def index_in_place(
+    path: str | Path,
+    time: str,
+    type: str | None = None,
+    on: Sequence[str] = (),
+    *,
+    index_dir: str | Path | None = None,
+    key: Sequence[str] = (),
+    order: Sequence[str] = (),
+    progress: Callable[[int, int], None] | None = None,
+) -> in_place.Built:
+    """Index a Delta table or Parquet files that others write, without touching them.
+
+    Called again, it indexes the files that are new, and drops the index of those that are gone or changed.
+    `EventTable.open` opens the table with its index.
+
+    Args:
+        path: a Delta table, a Parquet file or a folder of them.
+        time: the column that says when an event happened.
+        type: the column that says what kind of event it is.
+        on: the columns that are indexed besides.
+        index_dir: where the index goes, if not beside the data.
+        key: the columns that partition the events.
+        order: the columns that break ties between events of equal time.
+        progress: told how many of how many files are done.
+
+    Raises:
+        StoreError: there is nothing to index, or only Spark can read it.
+        BindError: a column is not there, or cannot play its part or be indexed.
+        DataError: an event has no time.
+    """
+    decided = Settings(time, type, _names(key), _names(order), _names(on), sequence=False)
+    return in_place.index_in_place(path, decided, index_dir, progress)
+
+
+def _names(given: Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)

@@ -1,0 +1,232 @@
+"""Indexing in place: index files for a Delta table or Parquet files that others write; data is not touched.
+
+An index file belongs to a data file of one path, size and time of writing: one that changes gets a new one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+from cerise.errors import BindError, DataError, StoreError, did_you_mean
+from cerise.files import delta
+from cerise.files.checksums import read_tail
+from cerise.files.delta import HeldFile
+from cerise.files.delta_log import LOG
+from cerise.files.folder import DRAFT, Folder, attempting, milliseconds
+from cerise.files.lake import Group, NotDirect, open_lake
+from cerise.files.reader import Reading
+from cerise.files.scan import ROW, Scan
+from cerise.files.types import spark_type
+from cerise.plan.overlap import Span
+from cerise.store.index.file import DataFile, write_index
+from cerise.store.table import settings
+from cerise.store.table.data_file import Writing
+from cerise.store.table.failpoints import reached
+from cerise.store.table.settings import Settings
+from cerise.store.table.snapshot import Snapshot, StoreFile, file_of
+from cerise.store.table.synopses import FOLDER, save_if_due, saved, unsound
+
+Progress = Callable[[int, int], None]
+DAY = 86_400_000  # in milliseconds: who began an index file longer ago is dead
+
+
+class Built(NamedTuple):
+    """What indexing in place has done: how many index files were built, were there already, were dropped."""
+
+    built: int
+    kept: int
+    dropped: int
+
+
+def index_in_place(
+    path: str | Path,
+    decided: Settings,
+    index_dir: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Built:
+    """Build the index files that a table of others lacks; called again, only those of files that are new.
+
+    Args:
+        path: a Delta table, a Parquet file or a folder of them.
+        decided: which columns play which part and are indexed.
+        index_dir: where the index goes, if not beside the data.
+        progress: told how many of how many files are done.
+
+    Raises:
+        StoreError: there is nothing to index, or only Spark can read it.
+        BindError: a column is not there, or cannot play its part or be indexed.
+        DataError: an event has no time.
+    """
+    folder = Folder.of(path)
+    index = index_folder(folder, index_dir)
+    decided = replace(decided, sequence=False)
+    writing = opened(folder, index, decided)
+    decided.roles(writing.columns)
+    for name in decided.index:
+        if name not in writing.columns.names:
+            raise BindError(
+                f"column '{name}' is not in the table", hint=did_you_mean(name, writing.columns.names)
+            )
+    decided.layout(writing.columns)
+    _decide(decided, index)
+    now = snapshot(writing)
+    broken = unsound(now)
+    missing = [each for each in now.files if each.path in broken]
+    for done, file in enumerate(missing):
+        _build(file, now, index)
+        if progress is not None:
+            progress(done + 1, len(missing))
+    dropped = _drop(index, {each.index for each in now.files})
+    save_if_due(now)
+    return Built(len(missing), len(now.files) - len(missing), dropped)
+
+
+def index_folder(folder: Folder, index_dir: str | Path | None) -> Folder:
+    """Return where the index of a table is: in a folder of its own beside the data, or where it is said."""
+    if index_dir is not None:
+        return Folder.of(index_dir)
+    if folder.is_file:
+        return folder.parent.inside(f"{settings.FOLDER}/{folder.name}")
+    return folder.inside(settings.FOLDER)
+
+
+def opened(folder: Folder, index: Folder, decided: Settings) -> Writing:
+    """Return a table of others as it is now: where it is and its columns."""
+    columns = _held(folder, None).columns
+    if folder.is_file:
+        return Writing(folder.parent.root, index.root, columns, decided, only=folder.name)
+    return Writing(folder.root, index.root, columns, decided)
+
+
+def snapshot(writing: Writing, version: int | None = None) -> Snapshot:
+    """Return the files of a table of others, in the order of arrival: by name."""
+    folder = Folder.of(writing.root)
+    held = _held(folder if writing.only is None else folder.inside(writing.only), version)
+    key = _key(writing)
+    files = [StoreFile(each, _index_name(each, key), ours=False) for each in held.files]
+    return Snapshot(replace(writing, columns=held.columns), held.number, tuple(files))
+
+
+# ---- which files
+
+
+class _Held(NamedTuple):
+    number: int | None
+    files: list[HeldFile]
+    columns: pa.Schema
+
+
+def _held(folder: Folder, version: int | None) -> _Held:
+    try:
+        is_delta = not folder.is_file and folder.holds(LOG)
+        return _of_delta(folder, version) if is_delta else _of_parquet(folder, version)
+    except NotDirect as error:
+        raise StoreError(f"{folder.root} cannot be indexed: {error}", hint="read it through Spark") from error
+
+
+def _of_delta(folder: Folder, version: int | None) -> _Held:
+    found = delta.version_of(folder.root, version)
+    columns = pa.schema([pa.field(each.name, spark_type(each.type)) for each in found.columns])
+    files = sorted(found.files, key=lambda each: each.path.rsplit("/", 1)[-1])
+    return _Held(found.number, files, columns)
+
+
+def _of_parquet(folder: Folder, version: int | None) -> _Held:
+    lake = open_lake(folder.root, version)
+    base = folder.parent.base if folder.is_file else folder.base
+    found = folder.system.get_file_info([each.path for each in lake.files])
+    files = [
+        HeldFile(
+            each.path[len(base) + 1 :], info.size, milliseconds(info), dict(each.hive), None, footer.num_rows
+        )
+        for each, info, footer in zip(lake.files, found, lake.footers, strict=True)
+    ]
+    return _Held(None, files, lake.columns)
+
+
+def _key(writing: Writing) -> str:
+    """Return what an index depends on besides its data file."""
+    layout = writing.settings.layout(writing.columns)
+    names = [layout.time, *([] if layout.type is None else [layout.type]), *layout.attributes]
+    return repr(
+        (layout.type, layout.compress, [(each, str(writing.columns.field(each).type)) for each in names])
+    )
+
+
+def _index_name(held: HeldFile, key: str) -> str:
+    mark = xxhash.xxh64_hexdigest(repr((held.path, held.size, held.modified, key)).encode())
+    return f"index/{mark}-{held.path.rsplit('/', 1)[-1][-100:]}.cix"
+
+
+# ---- index files
+
+
+def _decide(decided: Settings, index: Folder) -> None:
+    """Keep the settings; where others were kept, what was indexed by them goes first."""
+    if index.holds(settings.FILE):
+        before = settings.load(index)
+        if before.sequence:
+            raise StoreError(
+                f"{index.root} is the index of an event table, which is indexed as it is written",
+                hint="nothing is to be done",
+            )
+        if before == decided:
+            return
+        _drop(index, set())
+    with attempting(f"write to {index.root}", "nothing was indexed"):
+        index.put(settings.FILE, decided.to_json().encode())
+
+
+def _build(file: StoreFile, now: Snapshot, index: Folder) -> None:
+    assert file.index is not None
+    layout = now.writing.settings.layout(now.columns)
+    rows = _footer(now, file).num_rows
+    about = DataFile(file.path, file.held.size, file.held.modified, rows)
+    place = attempting(f"write the index of {file.path} in {index.root}", "what was indexed before stays")
+    try:
+        with place, index.whole(file.index) as sink:
+            write_index(read_groups(now, file, layout.columns.names), layout, about, sink)
+    except DataError as error:
+        raise DataError(f"{file.path}: {error.problem}", hint=error.hint) from error
+    reached("index written")
+
+
+def read_groups(now: Snapshot, file: StoreFile, names: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield some columns of the row groups of a file, with all rows: those included that are deleted."""
+    footer = _footer(now, file)
+    rows = (footer.row_group(i).num_rows for i in range(footer.num_row_groups))
+    groups = [Group(0, i, i, Span(0, 0, count)) for i, count in enumerate(rows)]
+    every = replace(file, held=file.held._replace(kept=None))
+    files = {0: file_of(every, Folder.of(now.writing.root))}
+    scan = Scan(Reading(now.writing.root, files, now.columns, tuple(names)), groups)
+    return (table.drop_columns([ROW]) for table in scan.rows())
+
+
+def _footer(now: Snapshot, file: StoreFile) -> pq.FileMetaData:
+    try:
+        with Folder.of(now.writing.root).reading(file.path) as source:
+            return read_tail(source, file.path, file.expected).footer
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError(f"cannot read {file.path}: {error}", hint="is it a whole Parquet file?") from error
+
+
+def _drop(index: Folder, needed: set[str | None]) -> int:
+    """Remove the index files that no data file needs, and synopses of other settings; return how many."""
+    held = index.inside("index").files()
+    gone = [name for name in held if name.endswith(".cix") and f"index/{name}" not in needed]
+    day_ago = time.time_ns() // 1_000_000 - DAY
+    drafts = [name for name in held if name.endswith(DRAFT) and milliseconds(held[name]) < day_ago]
+    old = [f"index/{name}" for name in (*gone, *drafts)]
+    old += [f"{FOLDER}/{name}" for name in ([] if needed else saved(index))]
+    with attempting(f"remove old index files in {index.root}", "some of them are left, and are not used"):
+        for name in old:
+            index.remove(name)
+    return len(gone)

@@ -1,0 +1,218 @@
+"""Which files of a version have an index that can be used, and the synopsis of all of them.
+
+A synopsis is saved now and then, under the version that it was made for. It is a cache: where it is missing
+or damaged, the index files are asked.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from cerise.errors import StoreError
+from cerise.files.folder import Folder, attempting
+from cerise.store.index.file import DataFile, IndexFile
+from cerise.store.index.layout import Layout
+from cerise.store.index.synopsis import Synopsis
+from cerise.store.table.failpoints import reached
+from cerise.store.table.snapshot import Snapshot, StoreFile
+
+FOLDER = "synopsis"
+PLACE = "index"  # of the index files
+NAME = re.compile(r"^[0-9]{20}$")
+UNCOVERED = 16  # index files that may be missing in the last synopsis
+log = logging.getLogger("cerise")
+
+
+class Indexed(NamedTuple):
+    """What a version's index can answer.
+
+    Attributes:
+        synopsis: of all index files that can be used.
+        plain: the files without index that can be used; their events must be read.
+        broken: of those that ought to have one, by path, what is wrong with it.
+    """
+
+    synopsis: Synopsis
+    plain: tuple[StoreFile, ...]
+    broken: dict[str, str]
+
+
+def indexed(now: Snapshot) -> Indexed:
+    """Return the synopsis of a version, and which files it does not cover."""
+    folder = Folder.of(now.writing.index_root)
+    there = {f"{PLACE}/{name}": found.size for name, found in folder.inside(PLACE).files().items()}
+    broken = {each.path: "it is missing" for each in now.sealed if each.index not in there}
+    usable = {folder.path(str(each.index)): each for each in now.sealed if each.path not in broken}
+    synopsis = _covering(now, folder, usable, there)
+    covered = {each.path for each in synopsis.files}
+    opened = _opened((each for path, each in usable.items() if path not in covered), now, folder, broken)
+    synopsis = synopsis.extended(opened)
+    if not _in_order(synopsis, now):
+        rest = (usable[each.path] for each in synopsis.files)
+        synopsis = _empty(now).extended(_opened(sorted(rest, key=now.files.index), now, folder, broken))
+    plain = tuple(each for each in now.files if each.index is None or each.path in broken)
+    return Indexed(synopsis, plain, broken)
+
+
+def _covering(now: Snapshot, folder: Folder, usable: dict[str, StoreFile], there: dict[str, int]) -> Synopsis:
+    """Return what the last saved synopsis says of the index files of a version, as they are now."""
+    last = _last(folder, now)
+    if last is None:
+        return _empty(now)
+    covered = [
+        each.about.path
+        for each in last.files
+        if each.path in usable
+        and _is_of(each.about, usable[each.path])
+        and each.size == there[str(usable[each.path].index)]
+    ]
+    return last.only(covered)
+
+
+def unsound(now: Snapshot) -> dict[str, str]:
+    """Return the files of a version whose index cannot be used, or has bytes that are not what was written.
+
+    All bytes are read for it. By path, what is wrong.
+    """
+    folder = Folder.of(now.writing.index_root)
+    found = dict(indexed(now).broken)
+    for each in now.sealed:
+        if each.path not in found:
+            try:
+                IndexFile(folder.system, folder.path(str(each.index))).verify()
+            except StoreError as error:
+                found[each.path] = error.problem
+    return found
+
+
+def _opened(
+    files: Iterable[StoreFile], now: Snapshot, folder: Folder, broken: dict[str, str]
+) -> list[IndexFile]:
+    """Return index files; those that cannot be used become broken."""
+    found = []
+    for each in files:
+        try:
+            index = IndexFile(folder.system, folder.path(str(each.index)))
+        except StoreError as error:
+            broken[each.path] = error.problem
+            continue
+        if not _is_of(index.about, each):
+            broken[each.path] = "it is the index of another file"
+        elif index.layout != _layout(now):
+            broken[each.path] = "it has other columns"
+        else:
+            found.append(index)
+    return found
+
+
+def _layout(now: Snapshot) -> Layout:
+    return now.writing.settings.layout(now.columns)
+
+
+def _empty(now: Snapshot) -> Synopsis:
+    return Synopsis.of([], _layout(now))
+
+
+def _is_of(about: DataFile, file: StoreFile) -> bool:
+    held = file.held
+    return (about.path, about.size, about.modified) == (held.path, held.size, held.modified)
+
+
+def _in_order(synopsis: Synopsis, now: Snapshot) -> bool:
+    """Tell whether files come in the order of arrival, where nothing else says in which order events came."""
+    if now.writing.settings.sequence:
+        return True
+    covered = [each.about.path for each in synopsis.files]
+    known = set(covered)
+    return covered == [each.path for each in now.files if each.path in known]
+
+
+# ---- saved ones
+
+
+def saved(folder: Folder) -> list[str]:
+    """Return the names of the saved synopses, the newest first."""
+    return sorted((name for name in folder.inside(FOLDER).files() if NAME.match(name)), reverse=True)
+
+
+def read(folder: Folder, name: str) -> Synopsis:
+    """Read a saved synopsis.
+
+    Raises:
+        StoreError: it is damaged.
+        OSError: it is gone.
+    """
+    with folder.inside(FOLDER).reading(name) as source:
+        return _moved(Synopsis.load(source), "", folder.path(""))
+
+
+def _moved(synopsis: Synopsis, old: str, new: str) -> Synopsis:
+    """Return a synopsis whose index files are in another folder: saved, it knows no folder but its own."""
+    files = synopsis.table_of_files
+    paths = [f"{new}{path[len(old) :]}" for path in files.column("index").to_pylist()]
+    at = files.schema.get_field_index("index")
+    return replace(synopsis, table_of_files=files.set_column(at, "index", pa.array(paths, pa.string())))
+
+
+def _last(folder: Folder, now: Snapshot) -> Synopsis | None:
+    """Return the newest saved synopsis that can be read and is laid out as the index of a version is."""
+    for name in saved(folder):
+        try:
+            found = read(folder, name)
+        except (StoreError, OSError) as error:
+            log.warning("the synopsis %s of %s is not used: %s", name, now.writing.root, error)
+            continue
+        if found.layout == _layout(now):
+            return found
+    return None
+
+
+def save_if_due(now: Snapshot) -> None:
+    """Save the synopsis of a version, where many of its index files are not in the last one.
+
+    What fails here costs only time later: it is logged.
+    """
+    folder = Folder.of(now.writing.index_root)
+    if len(now.sealed) <= UNCOVERED:
+        return
+    try:
+        last = _last(folder, now)
+        known = set() if last is None else {each.about.path for each in last.files}
+        if sum(each.path not in known for each in now.sealed) > UNCOVERED:
+            save(now, folder)
+    except (StoreError, OSError, pa.ArrowException) as error:
+        log.warning("the synopsis of %s was not saved: %s", now.writing.root, error)
+
+
+def mend_synopsis(now: Snapshot) -> None:
+    """Remove saved synopses that cannot be read; where there was such a one, save the synopsis anew."""
+    folder = Folder.of(now.writing.index_root)
+    with attempting(f"write the synopsis of {now.writing.root} again", "it stays damaged, and is not used"):
+        broken = [name for name in saved(folder) if not _is_sound(folder, name)]
+        for name in broken:
+            folder.inside(FOLDER).remove(name)
+        if broken:
+            save(now, folder)
+
+
+def _is_sound(folder: Folder, name: str) -> bool:
+    try:
+        read(folder, name)
+    except (StoreError, pa.ArrowException):
+        return False
+    return True
+
+
+def save(now: Snapshot, folder: Folder) -> None:
+    """Save the synopsis of a version."""
+    sink = pa.BufferOutputStream()
+    _moved(indexed(now).synopsis, folder.path(""), "").save(sink)
+    reached("about to save the synopsis")
+    folder.inside(FOLDER).put(f"{now.version or 0:020d}", sink.getvalue().to_pybytes())
+    reached("synopsis saved")

@@ -1,1 +1,0 @@
-"""What keeps an event table in shape: compaction, vacuum, verification."""
