@@ -33,7 +33,7 @@ quick: $(READY) ## Check, then run the tests that need no Spark; for every edit
 		--ignore tests/spark --ignore tests/cli --ignore tests/kernels --ignore tests/test_docs.py
 
 nightly: $(READY) ## Run every test, also those that take long, and compare at length (hours)
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup --timeout 900 -m "nightly or not nightly"
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup --timeout 7200 -m "nightly or not nightly"
 	@CERISE_DOORS=100000 $(BIN)/python -m pytest -n 2 --timeout 0 tests/test_door_fuzz.py
 	@$(MAKE) --no-print-directory agree
 

@@ -348,7 +348,6 @@ def python(*args: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.timeout(300)
 def test_the_suite_runs_in_its_smoke_size(tmp_path: Path) -> None:
     done = python(BENCHMARKS / "run.py", "acer", "--smoke", "--out", tmp_path)
     assert done.returncode == 0, done.stderr

@@ -95,7 +95,6 @@ def python(*args: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.xdist_group("suites")
-@pytest.mark.timeout(600)
 def test_the_suite_runs_in_its_smoke_size(results: Path) -> None:
     lines = [json.loads(line) for line in (results / "rows.jsonl").read_text().splitlines()]
     of = {(line["query"], line["subject"]): line for line in reversed(lines)}  # without peers that are absent
@@ -107,7 +106,6 @@ def test_the_suite_runs_in_its_smoke_size(results: Path) -> None:
 
 
 @pytest.mark.xdist_group("suites")
-@pytest.mark.timeout(600)
 def test_results_become_tables_and_a_figure(results: Path, tmp_path: Path) -> None:
     done = python(BENCHMARKS / "figures/rows.py", "--results", results, "--out", tmp_path)
     text = (results / "rows.md").read_text()

@@ -99,7 +99,6 @@ def foundation(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]
 
 
 @pytest.mark.xdist_group("spark")
-@pytest.mark.timeout(400)
 def test_the_foundation_suite_runs_in_its_smoke_size(foundation: list[dict[str, Any]]) -> None:
     for line in foundation:
         assert set(line) == FIELDS
@@ -112,7 +111,6 @@ def test_the_foundation_suite_runs_in_its_smoke_size(foundation: list[dict[str, 
 
 
 @pytest.mark.xdist_group("spark")
-@pytest.mark.timeout(400)
 def test_spark_finds_what_the_process_finds(foundation: list[dict[str, Any]]) -> None:
     of = {line["subject"]: line for line in foundation if line["query"] == "000 Q_1"}
     assert of["reference"]["matches"] > 0

@@ -59,7 +59,6 @@ def spark_suite(results: Path) -> Lines:
 
 
 @pytest.mark.xdist_group("suites")
-@pytest.mark.timeout(600)
 def test_the_engine_suite_runs_in_its_smoke_size(engine: Lines) -> None:
     of = {(line["query"], line["subject"], line["events"]): line for line in engine}
     assert of["next3", "nfa", 5_000]["matches"] == of["next3_time", "nfa", 5_000]["matches"] == 333
@@ -71,7 +70,6 @@ def test_the_engine_suite_runs_in_its_smoke_size(engine: Lines) -> None:
 
 
 @pytest.mark.xdist_group("suites")
-@pytest.mark.timeout(600)
 def test_the_sase_suite_runs_in_its_smoke_size(sase: Lines) -> None:
     assert {line["subject"] for line in sase} == {"basic", "backtrack", "merge"}
     for line in sase:
@@ -84,7 +82,6 @@ def test_the_sase_suite_runs_in_its_smoke_size(sase: Lines) -> None:
 
 
 @pytest.mark.xdist_group("suites")
-@pytest.mark.timeout(600)
 def test_the_spark_suite_runs_in_its_smoke_size(spark_suite: Lines) -> None:
     of = {(line["query"], line["subject"]): line for line in spark_suite}  # without peers that are absent
     assert of["q1", "lake count"]["matches"] == of["q1", "process"]["matches"] == 34
@@ -93,7 +90,6 @@ def test_the_spark_suite_runs_in_its_smoke_size(spark_suite: Lines) -> None:
 
 
 @pytest.mark.xdist_group("suites")
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("suite", ["engine", "sase", "spark"])
 def test_results_become_tables_and_figures(
     suite: str, results: Path, tmp_path: Path, request: pytest.FixtureRequest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pyarrow as pa
@@ -100,9 +99,7 @@ def test_a_match_of_a_million_rows() -> None:
 )
 def test_what_failed_is_not_tried_again(body: str) -> None:
     table = lacking_rows(EQUAL if "count" not in body else EQUAL // 10)
-    before = time.perf_counter()
     assert found(table, body, max_steps=(400 if "count" not in body else 1000) * EQUAL) == []
-    assert time.perf_counter() - before < 2 or not COMPILED
 
 
 def test_a_search_of_too_many_ways_is_given_up() -> None:

