@@ -12,7 +12,7 @@ import cerise
 from cerise.errors import StoreError
 from cerise.filters import ways
 from cerise.indexed import Store
-from cerise.store.index import remote
+from cerise.store.index import file_cache
 from tests.object_store import Objects, object_store
 from tests.store.test_store_edges import times
 
@@ -69,7 +69,7 @@ def read_of_indexes(objects: Objects) -> int:
 
 
 def test_only_what_is_touched_of_an_index_is_read(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "GAP", 0)
+    monkeypatch.setattr(file_cache, "GAP", 0)
     table, path = events(0, 12_000), "s3://bucket/store"
     store = Store.create(
         path, schema=table.schema, time="t", type="kind", index=["n", "word"], block_rows=512, pool_rows=1_000

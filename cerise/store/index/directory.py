@@ -3,6 +3,8 @@
 blocks     one row per row group: row_group, rows, first, last, step; per attribute its encoding and,
            for strings, where their dictionary lies
 clusters   one row per type and block: block, type, count, offset, length, checksum, first, last, …
+
+A sample of the events, drawn evenly, tells how selective tests are.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import xxhash
 
-from cerise.kinds import STORED, Kind
+from cerise.kinds import STORED, Kind, plain_table
 from cerise.store.index.cluster_layout import lists_of
 from cerise.store.index.layout import Layout
 
@@ -125,3 +129,47 @@ def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
         for row in rows
     ]
     return pa.Table.from_batches(batches, schema).combine_chunks()
+
+
+SAMPLE_SIZE = 1_024
+
+
+def sample_schema(layout: Layout) -> pa.Schema:
+    """Return the columns of a sample: type and attributes, without dictionaries."""
+    names = [*([] if layout.type is None else [layout.type]), *layout.attributes]
+    types = [layout.type_of(name) for name in names]
+    values = [each.value_type if pa.types.is_dictionary(each) else each for each in types]
+    return pa.schema(list(zip(names, values, strict=True)))
+
+
+class Reservoir:
+    """Draws events evenly from row groups, of which each is seen once.
+
+    Every event gets a random number; those with the smallest stay, in the order of these numbers, so that
+    the first few are a sample too.
+    """
+
+    def __init__(self, layout: Layout, seed: str) -> None:
+        self._schema = sample_schema(layout)
+        self._rng = np.random.default_rng(xxhash.xxh64_intdigest(seed.encode()))
+        self._keys = np.empty(0)
+        self._rows = self._schema.empty_table()
+
+    def add(self, table: pa.Table) -> None:
+        """Draw from some more events."""
+        keys = self._rng.random(len(table))
+        limit = self._keys[-1] if len(self._keys) == SAMPLE_SIZE else 1.0
+        fresh = np.flatnonzero(keys < limit)
+        if len(fresh) > SAMPLE_SIZE:
+            fresh = fresh[np.argpartition(keys[fresh], SAMPLE_SIZE)[:SAMPLE_SIZE]]
+        both = np.append(self._keys, keys[fresh])
+        order = np.argsort(both)[:SAMPLE_SIZE]
+        some = plain_table(table.select(self._schema.names)).take(pa.array(fresh))
+        drawn = some.cast(self._schema)
+        self._rows = pa.concat_tables([self._rows, drawn]).take(pa.array(order)).combine_chunks()
+        self._keys = both[order]
+
+    @property
+    def events(self) -> pa.Table:
+        """The events drawn so far: their type and attributes."""
+        return self._rows

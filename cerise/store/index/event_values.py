@@ -15,7 +15,7 @@ from cerise.kinds import Kind, restore_as
 from cerise.store.index.bounds import check_clusters, check_codes
 from cerise.store.index.cluster_layout import Parts, parts_of
 from cerise.store.index.codes import decode, in_dictionary
-from cerise.store.index.opened import Held, OpenFiles
+from cerise.store.index.file_cache import Held, OpenFiles
 from cerise.store.index.ranges import Threshold
 from cerise.store.index.search import (
     R_WORDS,

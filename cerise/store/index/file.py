@@ -22,12 +22,12 @@ from cerise.store.index.directory import (
     VERSION,
     DataFile,
     Directory,
+    Reservoir,
     block_schema,
     cluster_schema,
     table_of,
 )
 from cerise.store.index.layout import Layout
-from cerise.store.index.sample import Reservoir
 
 __all__ = ["BrokenIndex", "DataFile", "IndexFile", "check", "local_path", "write_index"]
 

@@ -20,10 +20,9 @@ from cerise.errors import PlanError
 from cerise.events import Ints
 from cerise.kinds import Kind, restore_as
 from cerise.store.index.cluster_layout import Parts
-from cerise.store.index.estimate import Samples
 from cerise.store.index.event_values import PLACE, Values
+from cerise.store.index.file_cache import OpenFiles
 from cerise.store.index.layout import Layout
-from cerise.store.index.opened import OpenFiles
 from cerise.store.index.search import (
     J_COUNT,
     J_WORDS,
@@ -37,6 +36,7 @@ from cerise.store.index.search import (
 from cerise.store.index.selection import (
     Given,
     Intervals,
+    Samples,
     Selection,
     Wanted,
     attribute_tests,

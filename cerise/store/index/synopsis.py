@@ -19,10 +19,9 @@ import xxhash
 
 from cerise.errors import StoreError
 from cerise.events import Ints
-from cerise.store.index.directory import VERSION, DataFile, block_schema, cluster_schema
+from cerise.store.index.directory import VERSION, DataFile, block_schema, cluster_schema, sample_schema
 from cerise.store.index.file import UNREADABLE, BrokenIndex, IndexFile
 from cerise.store.index.layout import Layout
-from cerise.store.index.sample import sample_schema
 
 MAGIC = b"CERISESY"
 TRAILER = struct.Struct("<QQ8s")  # checksum of all before, format version, magic
