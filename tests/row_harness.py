@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from cerise.engines.base import Options
 from cerise.engines.reference.rows import find_rows, to_matches
+from cerise.engines.results.value_codes import partitions
 from cerise.engines.rows.output import to_table
-from cerise.engines.rows.prepare import partitions, prepare
+from cerise.engines.rows.prepare import prepare
 from cerise.engines.rows.run import run_rows
 from cerise.lang.match_recognize import bind_rows, parse_statement
 from cerise.pattern.row_pattern import BoundRows

@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 from cerise.engines.base import Options
 from cerise.engines.limits import Limits
 from cerise.engines.reference.rows import find_rows, to_matches
+from cerise.engines.results.value_codes import partitions
 from cerise.engines.rows.output import to_atoms
-from cerise.engines.rows.prepare import partitions, prepare
+from cerise.engines.rows.prepare import prepare
 from cerise.files.lake import open_lake
 from cerise.files.reader import Reading
 from cerise.pattern.row_pattern import BoundRows

@@ -18,9 +18,11 @@ import pytest
 from cerise.engines.base import Options
 from cerise.engines.limits import Limits
 from cerise.engines.reference.rows import Search
-from cerise.engines.rows import columns, engine, ordering
-from cerise.engines.rows.matches import joined
-from cerise.engines.rows.prepare import partitions, prepare
+from cerise.engines.results import columns
+from cerise.engines.results.row_matches import joined
+from cerise.engines.results.value_codes import partitions
+from cerise.engines.rows import engine, ordering
+from cerise.engines.rows.prepare import prepare
 from cerise.engines.rows.run import found_in, run_rows
 from cerise.errors import CeriseError, DataError, PlanError
 from cerise.kernels.jit import COMPILED

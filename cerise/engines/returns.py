@@ -43,7 +43,7 @@ def computed(expr: Expr, matches: Matches) -> pa.Array | None:
 
 
 def _compiled(expr: Expr, columns: dict[Path, pa.Array], rows: int) -> pa.Array:
-    from cerise.engines.rows.computing import compute, is_compiled  # this brings numba
+    from cerise.engines.results.computing import compute, is_compiled  # this brings numba
 
     if not is_compiled(expr) or (found := compute(expr, columns, rows)).faults:
         raise _OneByOne
@@ -75,7 +75,7 @@ class _Atoms:
         return _raw(self.matches.events, attr.path).take(nth(self.matches.rows[attr.var], place))
 
     def _aggregate(self, agg: Agg) -> pa.Array:
-        from cerise.engines.rows.aggregates import AGGREGATES, Inputs
+        from cerise.engines.results.aggregates import AGGREGATES, Inputs
 
         if not is_single_event(agg.arg) or (agg.function in SUMMED and kind_of(agg.arg) not in NUMBERS):
             raise _OneByOne

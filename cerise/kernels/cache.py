@@ -24,7 +24,7 @@ from cerise.errors import CeriseWarning
 
 PACKAGE = Path(__file__).parents[1]
 SOURCES = (
-    "kernels", "engines/nfa", "engines/rows", "engines/rcep", "engines/chains",
+    "kernels", "engines/nfa", "engines/rows", "engines/results", "engines/rcep", "engines/chains",
     "store/index",
 )  # fmt: skip
 ROOT = 0  # the user who may do everything anyway

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from cerise.engines.base import Options
-from cerise.engines.rows.matches import Ints
+from cerise.engines.results.row_matches import Ints
 from cerise.engines.rows.prepare import derived, prepare
 from cerise.engines.rows.run import halo_of
 from cerise.engines.rows.skipping import Skipper, why_not_skipping

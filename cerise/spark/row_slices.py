@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from cerise.engines.base import Options
+from cerise.engines.results.row_matches import Ints, RowMatches
 from cerise.engines.rows import engine
 from cerise.engines.rows.chain import Candidates, Chain, Searched, numbered
 from cerise.engines.rows.ground import Ground
-from cerise.engines.rows.matches import Ints, RowMatches
 from cerise.engines.rows.output import to_atoms
 from cerise.engines.rows.places import places
 from cerise.engines.rows.prepare import prepare

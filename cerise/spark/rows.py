@@ -22,7 +22,7 @@ from pyspark.sql.types import StructField, StructType
 
 from cerise.engines.base import Options
 from cerise.engines.limits import DEFAULT, Limits
-from cerise.engines.rows.matches import Ints, joined
+from cerise.engines.results.row_matches import Ints, joined
 from cerise.engines.rows.output import MATCHED, to_atoms
 from cerise.engines.rows.prepare import derived, needed_columns, prepare, read_by
 from cerise.engines.rows.run import atoms_in

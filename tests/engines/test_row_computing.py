@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from cerise.engines.base import Options
-from cerise.engines.rows import computing, output, prepare
+from cerise.engines.results import computing
+from cerise.engines.rows import output, prepare
 from cerise.engines.rows.conditions import _over_columns
 from cerise.engines.rows.run import run_rows
 from cerise.errors import BindError, DataError, UnsupportedError

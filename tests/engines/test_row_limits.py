@@ -17,9 +17,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from cerise.engines import threads
 from cerise.engines.base import Options
 from cerise.engines.limits import Limits
-from cerise.engines.rows import budget
 from cerise.engines.rows.run import run_rows
 from cerise.errors import BindError, PlanError
 from cerise.kernels.jit import COMPILED
@@ -113,7 +113,7 @@ def test_quadratic_work_is_given_up(name: str) -> None:
     expected = found(table, body, max_steps=1000 * few)
     assert len(expected) == (size if name == "NEXT ROW" else 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(budget, "PER_ROW", 10)
+        patch.setattr(threads, "PER_ROW", 10)
         with pytest.raises(
             PlanError, match=r"searches from the first [\d,]+ rows took [\d,]+ steps"
         ) as error:
@@ -151,10 +151,10 @@ def test_linear_work_is_never_given_up(body: str) -> None:
 def test_the_limit_holds_in_threads() -> None:
     table = equal_rows(600)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(budget, "PER_ROW", 1)
-        for threads in (1, 3):
+        patch.setattr(threads, "PER_ROW", 1)
+        for count in (1, 3):
             with pytest.raises(PlanError, match="most rows start a search through many others"):
-                found(table, QUADRATIC["NEXT ROW"], max_steps=2_000, threads=threads)
+                found(table, QUADRATIC["NEXT ROW"], max_steps=2_000, threads=count)
 
 
 # ---- large patterns

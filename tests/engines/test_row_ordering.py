@@ -10,10 +10,12 @@ import pyarrow as pa
 import pytest
 
 from cerise.engines.limits import Limits
-from cerise.engines.rows import interning, moving, ordering, ranks
-from cerise.engines.rows.crew import ALONE, Crew, crew_of
+from cerise.engines.results import value_codes
+from cerise.engines.results.value_codes import partitions
+from cerise.engines.rows import interning, moving, ordering
 from cerise.engines.rows.ordering import Wanted, ordered
-from cerise.engines.rows.prepare import partitions, prepare
+from cerise.engines.rows.prepare import prepare
+from cerise.engines.threads import ALONE, Crew, crew_of
 from cerise.pattern.row_pattern import BoundRows, Label, Order, Shown
 from tests.row_clauses import clause
 
@@ -159,7 +161,7 @@ def test_codes_of_strings(
         rng = Random(seed)
         values = strings_of(rng, rng.choice((0, 1, 5, 300)), rng.choice((1, 4, 200)))
         with crew_of(threads, limits=FEW) as crew:
-            codes, bound = ranks.codes(chunked(rng, values, type_), "s", crew)
+            codes, bound = value_codes.codes(chunked(rng, values, type_), "s", crew)
         known = sorted({each for each in values if each is not None}, key=str.encode)
         assert codes.tolist() == [0 if each is None else known.index(each) + 1 for each in values]
         assert bound > max(codes, default=0)
@@ -168,7 +170,7 @@ def test_codes_of_strings(
 def test_codes_of_numbers_at_the_ends() -> None:
     for values in ([-(2**63), -(2**63) + 1], [2**63 - 1, 2**63 - 2], [-(2**63), 2**63 - 1], [5, None, 3]):
         for crew in (ALONE, Crew(limits=FEW)):
-            codes, bound = ranks.codes(pa.array(values, pa.int64()), "x", crew)
+            codes, bound = value_codes.codes(pa.array(values, pa.int64()), "x", crew)
             known = sorted(each for each in values if each is not None)
             ranked = np.argsort(np.argsort(codes)).tolist()
             assert ranked == [0 if each is None else known.index(each) + (None in values) for each in values]

@@ -16,9 +16,10 @@ import pyarrow as pa
 import pytest
 
 from cerise.engines.reference.rows_values import Scope, value_of
-from cerise.engines.rows.matches import Ints, RowMatches, unmatched_rows
+from cerise.engines.results.row_matches import Ints, RowMatches, unmatched_rows
+from cerise.engines.results.value_codes import partitions
 from cerise.engines.rows.output import atom_columns, to_table
-from cerise.engines.rows.prepare import partitions, prepare
+from cerise.engines.rows.prepare import prepare
 from cerise.errors import DataError, UnsupportedError
 from cerise.kinds import Kind
 from cerise.pattern.expr import Attr, Binary, Call, Literal

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 from cerise.engines.reference.rows import RowMatch, find_rows, to_matches
-from cerise.engines.rows.prepare import partitions, prepare
+from cerise.engines.results.value_codes import partitions
+from cerise.engines.rows.prepare import prepare
 from cerise.errors import DataError
 from cerise.kinds import Kind
 from cerise.pattern.expr import Binary, Literal

@@ -24,8 +24,9 @@ from cerise.engines.misses.report import (
 )
 from cerise.engines.reference.rows import RowMatch, Test, resume
 from cerise.engines.reference.rows_values import Columns, Scope, read_columns, value_of
-from cerise.engines.rows.matches import Bools, Ints, RowMatches, joined, unmatched_rows
-from cerise.engines.rows.prepare import partitions, prepare
+from cerise.engines.results.row_matches import Bools, Ints, RowMatches, joined, unmatched_rows
+from cerise.engines.results.value_codes import partitions
+from cerise.engines.rows.prepare import prepare
 from cerise.engines.rows.run import found_in
 from cerise.events import Path
 from cerise.kinds import MOMENTS, kind_of

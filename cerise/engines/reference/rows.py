@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from cerise.engines.reference.rows_values import Columns, Scope, read_columns, value_of
-from cerise.engines.rows.budget import Steps, Watch
-from cerise.engines.rows.matches import Ints, RowMatches, unmatched_rows
-from cerise.engines.rows.prepare import partitions
+from cerise.engines.results.row_matches import Ints, RowMatches, unmatched_rows
+from cerise.engines.results.value_codes import partitions
+from cerise.engines.threads import Steps, Watch
 from cerise.errors import DataError, UnsupportedError
 from cerise.events import Path
 from cerise.pattern.evaluate import Compiled, compiled

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cerise.engines.rows.aggregates import AGGREGATES, Inputs
-from cerise.engines.rows.matches import Ints
+from cerise.engines.results.aggregates import AGGREGATES, Inputs
+from cerise.engines.results.row_matches import Ints
+from cerise.engines.results.value_codes import joint_codes
 from cerise.engines.rows.places import View
-from cerise.engines.rows.ranks import joint_codes
 from cerise.pattern.row_pattern import CLASSIFIER, Atom, MatchNumber, MatchStatus, Nav, RowAgg
 
 BY = frozenset({"max_by", "min_by"})  # their first argument may be null

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cerise.engines.base import Options
-from cerise.engines.rows.budget import Watch
+from cerise.engines.results.row_matches import Ints, RowMatches, joined
 from cerise.engines.rows.ground import Ground
-from cerise.engines.rows.matches import Ints, RowMatches, joined
 from cerise.engines.rows.slices import Marks, SliceSearch, Stretch, picked, resumes
+from cerise.engines.threads import Watch
 
 ROOM, ROOM_PER_ROW = 1 << 16, 2  # rows that candidates may have, before further entries are left out
 

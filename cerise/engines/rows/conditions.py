@@ -14,17 +14,15 @@ from functools import reduce
 from cerise.engines.nfa.derived import computes_text
 from cerise.engines.nfa.formulas import words
 from cerise.engines.nfa.texts import compared_with_literals
+from cerise.engines.results.context import COLUMNS, HEAD, SCAN_NAMES, Context, column_name, text_name
 from cerise.engines.rows.folds import Fold, fold_of
-from cerise.engines.rows.records import COLUMNS, FITS, FROM_END, FROM_START, REGISTER, Context
+from cerise.engines.rows.records import FITS, FROM_END, FROM_START, REGISTER
 from cerise.engines.rows.scope import (
-    SCAN_NAMES,
     Conditions,
     Scope,
     Unfit,
-    column_name,
     is_here,
     place,
-    text_name,
 )
 from cerise.events import Path
 from cerise.kernels.predicates import Writer, truth
@@ -48,14 +46,6 @@ from cerise.pattern.show import show_expr
 
 FEW = 8  # rows of a set on which the future of a search depends are kept each; of more, a hash
 FACTORS = 1013904223, 747796405
-FAULTS = words("cols", Context.faults)
-HEAD = f"""\
-def count_fault(cols) -> None:
-    store({FAULTS}, load({FAULTS}) + 1)
-
-
-def edge(k, r, d, e, cols, nodes):
-"""
 
 
 def write_conditions(bound: BoundRows) -> Conditions:

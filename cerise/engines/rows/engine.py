@@ -11,16 +11,17 @@ import pyarrow as pa
 
 from cerise.engines.base import Options
 from cerise.engines.limits import Progress
+from cerise.engines.results.context import Context
+from cerise.engines.results.row_matches import Ints, RowMatches
 from cerise.engines.rows import records as at
-from cerise.engines.rows.budget import Steps, Watch, too_many_ways
 from cerise.engines.rows.conditions import parted, write_conditions
 from cerise.engines.rows.ground import Ground
 from cerise.engines.rows.instructions import Code, compile_pattern
 from cerise.engines.rows.judging import judged
-from cerise.engines.rows.matches import Ints, RowMatches
 from cerise.engines.rows.ordering import Ordered
-from cerise.engines.rows.records import Context, Found, Workspace
+from cerise.engines.rows.records import Found, Workspace
 from cerise.engines.rows.scope import Conditions, Unfit
+from cerise.engines.threads import Steps, Watch, too_many_ways
 from cerise.errors import DataError
 from cerise.pattern.row_pattern import BoundRows, Extent, SkipTo
 

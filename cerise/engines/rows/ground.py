@@ -9,17 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cerise.engines.rows.crew import ALONE, Crew, taken
+from cerise.engines.results.row_matches import Ints, Masks
 from cerise.engines.rows.judging import near_masks, room_for_masks
-from cerise.engines.rows.matches import Ints, Masks
 from cerise.engines.rows.ordering import Ordered
 from cerise.engines.rows.prepare import computed
+from cerise.engines.threads import ALONE, Crew, taken
 from cerise.events import raw_column
 from cerise.kinds import INT64_MAX, INT64_MIN, canonical, kind_of
 from cerise.pattern.row_pattern import BoundRows
 
 if TYPE_CHECKING:
-    from cerise.engines.rows.columns import Values
+    from cerise.engines.results.columns import Values
     from cerise.engines.rows.engine import Program
 
 
@@ -56,7 +56,7 @@ class Ground:
             masks: which labels each row of their table could have by itself; None: any.
             crew: who does the work.
         """
-        from cerise.engines.rows.columns import Columns  # this brings numba
+        from cerise.engines.results.columns import Columns  # this brings numba
 
         asked, table = program.conditions, rows.table
         for each in asked.derived:

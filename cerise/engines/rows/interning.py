@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from cerise.engines.rows.matches import Ints
+from cerise.engines.results.row_matches import Ints
 from cerise.kernels.jit import get, int64, kernel, load, put, void
 from cerise.kernels.literals import LOW, first_word, same_rest
 

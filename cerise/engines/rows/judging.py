@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cerise.engines.rows.crew import ALONE, Crew, room
-from cerise.engines.rows.matches import Ints, Masks
+from cerise.engines.results.row_matches import Ints, Masks
 from cerise.engines.rows.prepare import computed
 from cerise.engines.rows.records import BYTE
 from cerise.engines.rows.scope import Conditions
+from cerise.engines.threads import ALONE, Crew, room
 
 
 class Judge:
     """Tells which labels rows could have, as far as some conditions tell."""
 
     def __init__(self, conditions: Conditions, labels: int) -> None:
-        from cerise.engines.rows.columns import Columns  # these bring numba
+        from cerise.engines.results.columns import Columns  # these bring numba
         from cerise.kernels import formulas
 
         self._conditions, self._type = conditions, mask_type(labels)

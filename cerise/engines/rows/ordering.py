@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from cerise.engines.rows.crew import ALONE, Crew, room, taken
-from cerise.engines.rows.matches import Bools, Ints, Masks
-from cerise.engines.rows.ranks import codes, joint_codes, ranks
+from cerise.engines.results.row_matches import Bools, Ints, Masks
+from cerise.engines.results.value_codes import codes, joint_codes, ranks
+from cerise.engines.threads import ALONE, Crew, room, taken
 from cerise.kinds import Kind, kind_of
 from cerise.pattern.row_pattern import BoundRows, Order
 from cerise.ties import Read, tie_order, tied_rows

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
+from cerise.engines.results.row_matches import Bools, Ints, RowMatches
 from cerise.engines.rows.atoms import atom_column
-from cerise.engines.rows.matches import Bools, Ints, RowMatches
 from cerise.engines.rows.ordering import Ordered
 from cerise.engines.rows.places import View
 from cerise.errors import DataError, UnsupportedError
@@ -109,7 +109,7 @@ def _computed(expr: Expr, atoms: pa.Table, refuse: Callable[[Fault], None]) -> p
     rows = atoms.num_rows
     columns = {each.path: atoms.column(each.path[0]) for each in attributes(expr)}
     if rows >= WORTH_COMPILING:
-        from cerise.engines.rows.computing import compute, is_compiled  # this brings numba
+        from cerise.engines.results.computing import compute, is_compiled  # this brings numba
 
         if is_compiled(expr) and not (found := compute(expr, columns, rows)).faults:
             return found.values

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 
-import numpy as np
 import pyarrow as pa
 
-from cerise.engines.rows.crew import ALONE, Crew, crew_of
-from cerise.engines.rows.matches import Ints
+from cerise.engines.results.row_matches import Ints
 from cerise.engines.rows.ordering import ordered
-from cerise.engines.rows.ranks import joint_codes
+from cerise.engines.threads import ALONE, Crew, crew_of
 from cerise.errors import UnsupportedError
 from cerise.events import Path, raw_column
 from cerise.kinds import COMPUTABLE, canonical, kind_of, plain_table, restore
@@ -147,16 +145,6 @@ def derived(bound: BoundRows, table: pa.Table) -> pa.Table:
     return table
 
 
-def partitions(bound: BoundRows, table: pa.Table) -> Ints:
-    """Return where each partition of a prepared table starts, and at the end the number of rows."""
-    rows = table.num_rows
-    if not rows:
-        return np.zeros(1, np.int64)
-    code, _ = joint_codes([(name, table.column(name)) for name in bound.partition], rows)
-    inner = np.flatnonzero(code[1:] != code[:-1]) + 1
-    return np.concatenate([[0], inner, [rows]]).astype(np.int64)
-
-
 # ---- derived columns
 
 
@@ -171,7 +159,7 @@ def computed(column: Derived, table: pa.Table) -> pa.Array:
         return raw_column(table, expr.path).cast(column.type)
     paths = list(dict.fromkeys(each.path for each in attributes(expr)))
     if table.num_rows >= WORTH_COMPILING:
-        from cerise.engines.rows.computing import compute, is_compiled  # this brings numba
+        from cerise.engines.results.computing import compute, is_compiled  # this brings numba
 
         if is_compiled(expr):
             raw = {path: raw_column(table, path) for path in paths}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cerise.engines.results.context import Context
 from cerise.kernels.records import Record, Rows, Table, Words
 
 FITS = -1  # asks generated code for the labels that each row from d to e could have; r: where to write them
@@ -23,21 +24,6 @@ class Instruction(Record):
     a: int
     b: int
     hidden: int  # of a row: whether it is not shown; of CHECK: the bit of an iteration
-
-
-class Context(Record):
-    """What generated code is told; the addresses of the columns follow."""
-
-    nulls: int  # where a word for each row says which columns are null
-    texts: int  # where the codes of the strings of the conditions lie
-    faults: int  # how often a value could not be computed
-    low: int  # the first row of the partition
-    high: int  # the row after its last
-    number: int  # of the match
-    positions: int  # where the rows of each set of labels lie
-    stride: int  # how many rows each set has room for
-    classes: int  # where the labels of the rows of the match lie, as codes
-    step: int  # bytes from the nulls of a row to those of the next
 
 
 class Choice(Record):
@@ -149,6 +135,5 @@ class Workspace(Record):
     walked: int
 
 
-COLUMNS = Context.WORDS  # where the addresses of columns begin
 REGISTERS = Choice.WORDS
 KEYS = Tried.WORDS

@@ -15,20 +15,18 @@ import pyarrow as pa
 from cerise.engines.base import Options, Report
 from cerise.engines.limits import Limits
 from cerise.engines.reference import rows as reference
-from cerise.engines.rows.budget import Progress, Steps, Watch
+from cerise.engines.results.row_matches import Ints, Masks, RowMatches, joined, unmatched_rows
+from cerise.engines.results.value_codes import partitions
 from cerise.engines.rows.chain import Candidates, Searched, chained
 from cerise.engines.rows.conditions import parted
-from cerise.engines.rows.crew import Crew, crew_of
 from cerise.engines.rows.engine import Program, compile_rows, describe, ground_of, search, why_not
 from cerise.engines.rows.ground import Ground
 from cerise.engines.rows.judging import Judge, judged, sifted
-from cerise.engines.rows.matches import Ints, Masks, RowMatches, joined, unmatched_rows
 from cerise.engines.rows.ordering import Ordered, Wanted, ordered
 from cerise.engines.rows.output import shown, shown_atoms, to_atoms, to_table
 from cerise.engines.rows.prepare import (
     input_of,
     needed_columns,
-    partitions,
     prepare,
     read_by,
     tie_columns,
@@ -36,6 +34,7 @@ from cerise.engines.rows.prepare import (
 )
 from cerise.engines.rows.skipping import wanted_labels, why_not_skipping
 from cerise.engines.rows.slices import Stretch, stretches
+from cerise.engines.threads import Crew, Progress, Steps, Watch, crew_of
 from cerise.errors import PlanError, UnsupportedError, did_you_mean
 from cerise.pattern.expr import attributes
 from cerise.pattern.row_pattern import BoundRows, Order, Show

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cerise.engines.nfa.formulas import loaded, words
+from cerise.engines.results.context import COLUMNS, SCAN_NAMES, Context, column_name, text_name
 from cerise.engines.rows.folds import Fold
-from cerise.engines.rows.records import COLUMNS, Context
 from cerise.kernels.predicates import NEVER, Value, Writer, either
 from cerise.kinds import Kind
 from cerise.kinds import kind_of as kind_of_type
@@ -78,26 +78,6 @@ def place(register: int, index: str) -> str:
     """Return the address of a place of a set: sets are known by their registers."""
     stride = f"load({words('cols', Context.stride)})"
     return f"load({words('cols', Context.positions)}) + 8 * ({register} * {stride} + {index})"
-
-
-# what does not change while rows are judged is read before
-SCAN_NAMES = {
-    Context.nulls: "nulls",
-    Context.step: "step",
-    Context.texts: "texts",
-    Context.low: "low",
-    Context.high: "high",
-}
-
-
-def column_name(number: int) -> str:
-    """Return the name of the address of a column, while rows are judged."""
-    return f"c{number}"
-
-
-def text_name(number: int) -> str:
-    """Return the name of the code of a string of the conditions, while rows are judged."""
-    return f"t{number}"
 
 
 @dataclass(slots=True)

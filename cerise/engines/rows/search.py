@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cerise.engines.results.context import Context
 from cerise.engines.rows.attempt import attempt, copy_words, mask_of
 from cerise.engines.rows.records import (
     ANYTHING,
@@ -19,7 +20,6 @@ from cerise.engines.rows.records import (
     TO_FIRST,
     TO_NEXT,
     UNMAPPED,
-    Context,
     Workspace,
 )
 from cerise.engines.rows.remembering import forget

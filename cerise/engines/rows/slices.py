@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.engines.base import Options
-from cerise.engines.rows.budget import Watch
+from cerise.engines.results.row_matches import Bools, Ints, RowMatches, joined
 from cerise.engines.rows.engine import Search
 from cerise.engines.rows.ground import Ground
-from cerise.engines.rows.matches import Bools, Ints, RowMatches, joined
 from cerise.engines.rows.records import Entries
+from cerise.engines.threads import Watch
 from cerise.errors import CeriseError, PlanError
 from cerise.events import raw_column
 from cerise.kinds import canonical, kind_of

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.engines.rows.matches import Bools, Ints
-from cerise.engines.rows.ranks import ranks
+from cerise.engines.results.row_matches import Bools, Ints
+from cerise.engines.results.value_codes import ranks
 from cerise.errors import DataError
 from cerise.kinds import Kind, canonical, kind_of
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cerise.engines.nfa.columns import null_bits, numbers
-from cerise.engines.rows.crew import ALONE, Crew, taken
-from cerise.engines.rows.matches import Ints
-from cerise.engines.rows.records import COLUMNS, Context
+from cerise.engines.results.context import COLUMNS, Context
+from cerise.engines.results.row_matches import Ints
+from cerise.engines.threads import ALONE, Crew, taken
 from cerise.events import raw_column
 from cerise.kernels.literals import Literals
 from cerise.kinds import Kind, canonical

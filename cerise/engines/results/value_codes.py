@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cerise.engines.rows.crew import ALONE, Crew, room
-from cerise.engines.rows.matches import Bools, Ints
+from cerise.engines.results.row_matches import Bools, Ints
+from cerise.engines.threads import ALONE, Crew, room
 from cerise.errors import UnsupportedError
 from cerise.kinds import INT64_MIN, Kind, canonical, kind_of
+from cerise.pattern.row_pattern import BoundRows
 
 NUMERIC = {Kind.INT, Kind.BOOL, Kind.INSTANT, Kind.LOCAL, Kind.DATE, Kind.DURATION, Kind.NULL}
 LARGEST = 2**62
@@ -124,6 +125,16 @@ def joint_codes(
             joint, bound = codes(pa.array(joint), name)
         joint, bound = joint * count + number, bound * count
     return joint, bound
+
+
+def partitions(bound: BoundRows, table: pa.Table) -> Ints:
+    """Return where each partition of a prepared table starts, and at the end the number of rows."""
+    rows = table.num_rows
+    if not rows:
+        return np.zeros(1, np.int64)
+    code, _ = joint_codes([(name, table.column(name)) for name in bound.partition], rows)
+    inner = np.flatnonzero(code[1:] != code[:-1]) + 1
+    return np.concatenate([[0], inner, [rows]]).astype(np.int64)
 
 
 def _double_ranks(column: pa.Array) -> Ints:

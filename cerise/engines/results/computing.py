@@ -13,11 +13,9 @@ import pyarrow.compute as pc
 from cerise.engines.nfa.derived import computes_text
 from cerise.engines.nfa.formulas import loaded, words
 from cerise.engines.nfa.texts import compared_with_literals
-from cerise.engines.rows.columns import Columns
-from cerise.engines.rows.conditions import HEAD
-from cerise.engines.rows.crew import room
-from cerise.engines.rows.records import COLUMNS, Context
-from cerise.engines.rows.scope import SCAN_NAMES, column_name, text_name
+from cerise.engines.results.columns import Columns
+from cerise.engines.results.context import COLUMNS, HEAD, SCAN_NAMES, Context, column_name, text_name
+from cerise.engines.threads import room
 from cerise.events import Path
 from cerise.kernels import formulas
 from cerise.kernels.jit import ask, int64, kernel, void

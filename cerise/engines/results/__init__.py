@@ -1,0 +1,1 @@
+"""What the results of both languages are made of: matches as arrays, computed columns, aggregates."""

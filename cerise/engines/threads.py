@@ -1,0 +1,186 @@
+"""Threads that share the work on one table: their steps, how far they are, and how they are told to stop.
+
+Kernels, numpy and Arrow run side by side in threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cerise.engines.limits import DEFAULT, Limits
+from cerise.errors import PlanError
+
+Ints = npt.NDArray[np.int64]
+X = TypeVar("X")
+Y = TypeVar("Y")
+Progress = Callable[[int, int], None]  # told how many rows, of how many, have been searched from
+TOGETHER = 2  # times as many steps as one search may take, all of them together may take
+PER_ROW = 10_000  # steps that each row searched from adds to that
+PER_ROW_AHEAD = 16  # steps that each row of the match under way adds
+
+
+class Stopped(Exception):
+    """A search was told to stop, as another one failed or the user interrupted the run."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """Sees how far the searches of a run are; threads share it.
+
+    Attributes:
+        total: how many rows there are to search from.
+        tell: told how far the searches are; None: nobody is told.
+        done: how many rows have been searched from.
+        stopped: whether searches stop.
+    """
+
+    total: int = 0
+    tell: Progress | None = None
+    done: int = 0
+    stopped: bool = False
+
+    def walked(self, rows: int) -> None:
+        """Take into account that a search has passed further rows.
+
+        Raises:
+            Stopped: where it is to stop.
+        """
+        if self.stopped:
+            raise Stopped
+        self.done += rows
+        if self.tell is not None:
+            self.tell(min(self.done, self.total), self.total)
+
+
+@dataclass(slots=True)
+class Steps:
+    """Counts the steps of the searches from one row after another, and gives up where these are too many.
+
+    Work that grows with the number of rows is never given up; work that grows with its square is.
+
+    Attributes:
+        most: how many steps one search may take.
+        watch: told how far the searches are.
+        taken: the steps of all searches.
+        walked: how many rows have been searched from.
+    """
+
+    most: int
+    watch: Watch
+    taken: int = 0
+    walked: int = 0
+
+    def take(self, steps: int, walked: int, ahead: int = 0) -> None:
+        """Count steps, and give up where they are too many.
+
+        Args:
+            steps: the steps taken since the last call.
+            walked: how many rows have been searched from by now.
+            ahead: how many rows the search under way has mapped.
+
+        Raises:
+            PlanError: where they are too many.
+        """
+        self.taken += steps
+        before, self.walked = self.walked, walked
+        self.watch.walked(walked - before)
+        if walked and self.taken > TOGETHER * self.most + PER_ROW * walked + PER_ROW_AHEAD * ahead:
+            raise PlanError(
+                f"the searches from the first {walked:,} rows took {self.taken:,} steps: "
+                "most rows start a search through many others",
+                hint="add WITHIN, or conditions that end a search early, or AFTER MATCH SKIP PAST LAST ROW; "
+                f"or raise Options(max_steps=…), now {self.most:,}",
+            )
+
+
+def too_many_ways(most: int, row: int, where: str) -> PlanError:
+    """Return the error of a search for one match that takes too many steps."""
+    return PlanError(
+        f"the search for one match took more than {most:,} steps, at row {row} of {where}: "
+        "the pattern can be matched in too many ways",
+        hint="make it less ambiguous, add WITHIN, or raise Options(max_steps=…)",
+    )
+
+
+# ---- threads
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """So many threads; without a pool everything is done where it is asked for.
+
+    Attributes:
+        count: how many threads.
+        pool: the threads.
+        watch: sees how far their searches are.
+        limits: how many rows they work on at a time.
+    """
+
+    count: int = 1
+    pool: ThreadPoolExecutor | None = None
+    watch: Watch = field(default_factory=Watch)
+    limits: Limits = DEFAULT
+
+    def each(self, function: Callable[[X], Y], items: Iterable[X]) -> list[Y]:
+        """Return what a function gives for each of some items, in their order."""
+        return list(map(function, items) if self.pool is None else self.pool.map(function, items))
+
+    def shares(self, rows: int) -> list[tuple[int, int]]:
+        """Return from where to where the share of each thread in so many rows goes."""
+        count = self.count if rows >= self.limits.shared_rows else 1
+        return list(pairwise(rows * i // count for i in range(count + 1)))
+
+    def blocks(self, rows: int) -> list[tuple[int, int]]:
+        """Return from where to where rows go, a block at a time: a block stays in the cache of a core."""
+        size = self.limits.block_rows
+        return [(start, min(start + size, rows)) for start in range(0, rows, size)]
+
+
+ALONE = Crew()
+
+
+@contextmanager
+def crew_of(count: int, watch: Watch | None = None, limits: Limits = DEFAULT) -> Iterator[Crew]:
+    """Start threads for a while; where a thread fails, or the user interrupts, all stop."""
+    watch = watch or Watch()
+    if count == 1:
+        yield Crew(watch=watch, limits=limits)
+        return
+    with ThreadPoolExecutor(count) as pool:
+        try:
+            yield Crew(count, pool, watch, limits)
+        except BaseException:
+            watch.stopped = True
+            raise
+
+
+def room(count: int, type_: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
+    """Return an array of so many values that are still to be written.
+
+    It lies in memory that Arrow keeps for the next one: to ask the system for it each time is slow.
+    """
+    if not count:
+        return np.empty(0, type_)
+    return np.frombuffer(pa.allocate_buffer(count * np.dtype(type_).itemsize), type_)
+
+
+def taken(values: npt.NDArray[Any], order: Ints | None, crew: Crew = ALONE) -> npt.NDArray[Any]:
+    """Return values in an order; None: as they are."""
+    if order is None:
+        return values
+    out = room(len(order), values.dtype)
+
+    def take(share: tuple[int, int]) -> None:
+        np.take(values, order[slice(*share)], out=out[slice(*share)], mode="clip")
+
+    crew.each(take, crew.shares(len(order)))
+    return out
