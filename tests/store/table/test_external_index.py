@@ -191,7 +191,7 @@ def test_a_table_of_others_is_theirs_to_change(folder: Path, what: str) -> None:
 
 
 def test_a_table_with_features_that_are_not_known(tmp_path: Path) -> None:
-    from tests.store.test_table import require
+    from tests.files.test_delta import require
 
     write_deltalake(tmp_path / "t", events([1]))
     require(tmp_path / "t", minReaderVersion=2, minWriterVersion=5)

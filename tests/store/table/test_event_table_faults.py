@@ -23,7 +23,7 @@ from cerise.store.table.event_table import EventTable
 from tests.deletions import delete, paths
 from tests.event_tables import create, events, held, ids, litter
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SCENARIOS = ("create", "small", "large", "seal", "compact", "vacuum")
 
 

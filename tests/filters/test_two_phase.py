@@ -9,7 +9,7 @@ from cerise.events import EventBatch
 from cerise.filters import two_phase as filters
 from cerise.filters.index_query import asked
 from cerise.filters.two_phase import bucketized, kept
-from tests.store.filtering.memory import InMemory
+from tests.filters.memory import InMemory
 from tests.strategies import Pair, pairs
 from tests.test_agreement import GOES, bindings, bound_of, examples, uncounted
 
