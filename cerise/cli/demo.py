@@ -31,7 +31,6 @@ class Example:
     type: str | None = None
 
     def python(self) -> str:
-        """Return the Python that runs it."""
         roles = 'time="date"' + (f', type="{self.type}"' if self.type else "")
         return f'import cerise\ncerise.find("bars", query, {roles}).show()'
 

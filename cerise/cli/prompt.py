@@ -164,7 +164,6 @@ class Completer:
         return found[number] if number < len(found) else None
 
     def completions(self, text: str) -> list[str]:
-        """Return all completions of a word."""
         columns = (column for name in self.desk.sources for column in self._columns(name))
         words = (word if word.endswith(("(", ")")) else f"{word} " for word in WORDS)
         known = dict.fromkeys([*self.desk.sources, *columns, *words])

@@ -114,7 +114,6 @@ class Desk:
         return cls(sources, dialect, Options(engine=engine))
 
     def run(self, text: str) -> pa.Table:
-        """Return the rows that a statement gives."""
         try:
             bound, table = self._here(text)
         except _NeedsSpark:

@@ -25,7 +25,6 @@ class Commands(TyperGroup):
     """All commands: what is wrong with a query or with events is said in a few lines, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command."""
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _warn

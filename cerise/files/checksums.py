@@ -223,16 +223,13 @@ class CheckedFile(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a place."""
         self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
         return self._at
 
     def tell(self) -> int:
-        """Return the place."""
         return self._at
 
     def read(self, size: int = -1) -> Any:
-        """Return the bytes from the place on."""
         size = self._size - self._at if size < 0 else size
         found = self._brought.pop((self._at, size), None)
         found = self.read_at(self._at, size) if found is None else found

@@ -66,16 +66,13 @@ class Folder:
 
     @property
     def name(self) -> str:
-        """Its last name."""
         return self.base.rsplit("/", 1)[-1]
 
     @property
     def parent(self) -> Folder:
-        """The folder that it is in."""
         return Folder(self.root.rsplit("/", 1)[0], self.base.rsplit("/", 1)[0], self.system)
 
     def inside(self, name: str) -> Folder:
-        """Return a folder in this folder."""
         return Folder(f"{self.root}/{name}", self.path(name), self.system)
 
     def path(self, name: str) -> str:
@@ -87,7 +84,6 @@ class Folder:
         return self.system.get_file_info(self.path(name))
 
     def holds(self, name: str) -> bool:
-        """Tell whether there is such a file or folder."""
         return bool(self.found(name).type != fs.FileType.NotFound)
 
     def sizes(self, names: Sequence[str]) -> list[int | None]:

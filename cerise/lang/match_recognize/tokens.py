@@ -46,7 +46,6 @@ class Word:
 
     @property
     def span(self) -> Span:
-        """Its place."""
         return Span(self.start, self.end)
 
 
@@ -186,7 +185,6 @@ class Reader:
         return found
 
     def name(self, what: str) -> Name:
-        """Read a name."""
         found = name_of(self.rest[0]) if self.rest else None
         if found is None:
             raise self.error(f"expected {what}")

@@ -57,7 +57,6 @@ class Parts:
     length: Ints
 
     def of(self, clusters: Ints) -> Parts:
-        """Return the parts of some of the clusters."""
         lists = {
             name: List(Frame(*(each[clusters] for each in frame)), offset[clusters])
             for name, (frame, offset) in self.lists.items()

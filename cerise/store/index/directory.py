@@ -61,7 +61,6 @@ class Directory:
     sample: pa.Table
 
     def to_buffer(self) -> pa.Buffer:
-        """Return the directory as bytes."""
         facts = {
             "version": VERSION, "layout": self.layout.to_json(), "data": asdict(self.about)
         }  # fmt: skip
@@ -75,7 +74,6 @@ class Directory:
 
     @classmethod
     def from_buffer(cls, buffer: pa.Buffer) -> Directory:
-        """Return the directory that `to_buffer` has written."""
         source = pa.BufferReader(buffer)
         tables = []
         for _ in range(3):

@@ -70,18 +70,15 @@ class Values:
         return found
 
     def parts(self, clusters: Ints) -> Parts:
-        """Return where the parts of some clusters lie."""
         return self._parts.of(clusters)
 
     def facts(self, clusters: Ints) -> dict[str, Ints]:
-        """Return what the directory says of some clusters."""
         names = set(self._synopsis.clusters.column_names) - {"checksum", "type", "group"}
         found = {name: self._synopsis.cluster(name)[clusters] for name in names}
         found["step"] = self._synopsis.group("step")[self._synopsis.cluster("group")[clusters]]
         return found
 
     def file_of(self, clusters: Ints) -> Ints:
-        """Return the number of the file of each cluster."""
         return self._synopsis.group("file")[self._synopsis.cluster("group")[clusters]]
 
     def batches(self, files: Ints) -> Iterator[Ints]:
@@ -102,7 +99,6 @@ class Values:
         return out
 
     def column(self, i: int, places: Ints) -> pa.Array:
-        """Return the values of an attribute at places."""
         name = self._layout.attributes[i]
         codes, valid = self._codes(i, places)
         known = None if valid.all() else valid.view(np.bool_)
@@ -208,7 +204,6 @@ class Values:
     # ---- what is no list of codes
 
     def types(self, places: Ints) -> pa.Array:
-        """Return the types of events."""
         name = str(self._layout.type)
         codes = self._synopsis.cluster("type")[places >> PLACE]
         return restore_as(

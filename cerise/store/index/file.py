@@ -179,12 +179,10 @@ class IndexFile:
 
     @property
     def about(self) -> DataFile:
-        """The data file."""
         return self.directory.about
 
     @property
     def layout(self) -> Layout:
-        """Which columns are indexed."""
         return self.directory.layout
 
     @property
@@ -194,7 +192,6 @@ class IndexFile:
 
     @property
     def clusters(self) -> pa.Table:
-        """What is known of each cluster."""
         return self.directory.clusters
 
     def verify(self) -> None:

@@ -73,7 +73,6 @@ class OpenFiles:
         return Held(found, len(self._synopsis.files))
 
     def close(self) -> None:
-        """Let go of all files."""
         with self._lock:
             self._here.clear()
             self._bytes = 0

@@ -69,7 +69,6 @@ class Layout:
         return plain(self.columns.field(name).type)
 
     def kind(self, name: str) -> Kind:
-        """Return the kind of a column."""
         return kind_of(self.columns.field(name).type)
 
     def holds(self, name: str) -> bool:
@@ -77,7 +76,6 @@ class Layout:
         return name in (self.time, self.type, *self.attributes)
 
     def to_json(self) -> str:
-        """Return the layout as text."""
         columns = base64.b64encode(self.columns.serialize().to_pybytes()).decode()
         return json.dumps(
             {"columns": columns, "time": self.time, "type": self.type, "attributes": self.attributes,
@@ -86,7 +84,6 @@ class Layout:
 
     @classmethod
     def from_json(cls, text: str) -> Layout:
-        """Return the layout that `to_json` has written."""
         read = json.loads(text)
         columns = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(read.pop("columns"))))
         return cls(columns, **{**read, "attributes": tuple(read["attributes"])})

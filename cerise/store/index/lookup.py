@@ -109,7 +109,6 @@ class Index:
 
     @property
     def groups(self) -> Groups:
-        """All row groups of the table."""
         return Groups(*(self.synopsis.group(name) for name in Groups._fields))
 
     def close(self) -> None:

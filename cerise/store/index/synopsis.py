@@ -74,7 +74,6 @@ class Synopsis:
 
     @cached_property
     def files(self) -> tuple[IndexedFile, ...]:
-        """The data files with their index files."""
         rows = zip(*(column.to_pylist() for column in self.table_of_files.columns), strict=True)
         return tuple(IndexedFile(path, size, DataFile(*about)) for path, size, *about in rows)
 
@@ -84,11 +83,9 @@ class Synopsis:
         return int(self.group("rows").sum())
 
     def group(self, name: str) -> Ints:
-        """Return what is known of each row group."""
         return self._array(self.groups, name)
 
     def cluster(self, name: str) -> Ints:
-        """Return what is known of each cluster."""
         return self._array(self.clusters, name)
 
     @cached_property
@@ -169,7 +166,6 @@ class Synopsis:
     # ---- as a file
 
     def save(self, sink: pa.NativeFile) -> None:
-        """Write the synopsis."""
         parts = pa.BufferOutputStream()
         parts.write(MAGIC)
         facts = json.dumps({"version": VERSION, "layout": self.layout.to_json()})

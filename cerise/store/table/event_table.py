@@ -192,7 +192,6 @@ class EventTable:
         return indexed(now or self.snapshot())
 
     def info(self, version: int | None = None) -> Info:
-        """Return figures of a version."""
         now = self.snapshot(version)
         sizes = Folder.of(self.writing.index_root).sizes([each.index for each in now.sealed if each.index])
         found = indexed(now)

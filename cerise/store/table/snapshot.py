@@ -31,7 +31,6 @@ class StoreFile:
 
     @property
     def path(self) -> str:
-        """Where it is in the table."""
         return self.held.path
 
     @property
@@ -41,7 +40,6 @@ class StoreFile:
 
     @property
     def expected(self) -> Expected:
-        """What must be true of the file."""
         return Expected(self.held.size, self.path if self.ours else None)
 
     @property
@@ -72,7 +70,6 @@ class Snapshot:
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns of the table."""
         return self.writing.columns
 
     @property
