@@ -39,8 +39,9 @@ def engine(work: Work) -> Callable[[], int]:
 
     from cerise.engines.base import Options
     from cerise.engines.results.value_codes import partitions
-    from cerise.engines.rows.engine import compile_rows, find_matches
+    from cerise.engines.rows.engine import find_matches
     from cerise.engines.rows.prepare import prepare
+    from cerise.engines.rows.program import compile_rows
     from cerise.lang.match_recognize import bind_rows, parse_alone
 
     table = pq.read_table(work["path"]).combine_chunks()

@@ -21,7 +21,7 @@ from cerise.engines.reference.rows import Search
 from cerise.engines.results import columns
 from cerise.engines.results.row_matches import joined
 from cerise.engines.results.value_codes import partitions
-from cerise.engines.rows import engine, ordering
+from cerise.engines.rows import order, program
 from cerise.engines.rows.prepare import prepare
 from cerise.engines.rows.run import found_in, run_rows
 from cerise.errors import CeriseError, DataError, PlanError
@@ -36,7 +36,7 @@ FAMILIES = max(50 if COMPILED else 12, ASKED // (TABLES * len(GOES)))
 PATIENT = 20_000  # candidates of the reference for one start row
 BUDGET = 20_000  # steps of one search
 SMALL: tuple[tuple[Any, str, int], ...] = (  # few rows are many
-    (ordering, "WORTH_A_HISTOGRAM", 0),
+    (order, "WORTH_A_HISTOGRAM", 0),
     (columns, "SPARSE", 0),
 )
 
@@ -109,7 +109,7 @@ class Seen(Counter[str]):
 def agree(family: Family, seen: Seen) -> None:
     """Compare the answers to each pair of a family; small rooms must not change them, nor threads."""
     bound = family.bound()
-    if reason := engine.why_not(bound):
+    if reason := program.why_not(bound):
         seen["unfit"] += len(family.tables)
         seen[reason] += 1
         return
@@ -160,7 +160,7 @@ def test_what_is_remembered_changes_nothing(go: int) -> None:
     for number in range(20):
         family = family_of(go * 1_000_000 + 500_000 + number, sizes=(3000,))
         bound, (table,) = family.bound(), family.tables
-        if engine.why_not(bound):
+        if program.why_not(bound):
             continue
         patiences = (1, Limits().patience, BUDGET)  # after as many as it may take, nothing is remembered
         found = [searched(bound, table, steps) for steps in patiences]

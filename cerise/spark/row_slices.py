@@ -18,12 +18,21 @@ import pyarrow as pa
 from cerise.engines.base import Options
 from cerise.engines.results.row_matches import Ints, RowMatches
 from cerise.engines.rows import engine
-from cerise.engines.rows.chain import Candidates, Chain, Searched, numbered
-from cerise.engines.rows.ground import Ground
 from cerise.engines.rows.output import to_atoms
-from cerise.engines.rows.places import places
 from cerise.engines.rows.prepare import prepare
-from cerise.engines.rows.slices import SliceSearch, Stretch, picked, times_of
+from cerise.engines.rows.program import compile_rows
+from cerise.engines.rows.search_input import Ground
+from cerise.engines.rows.slices import (
+    Candidates,
+    Chain,
+    Searched,
+    SliceSearch,
+    Stretch,
+    numbered,
+    picked,
+    times_of,
+)
+from cerise.engines.rows.view import places
 from cerise.errors import CeriseError
 from cerise.files.scan import ROW
 from cerise.pattern.row_pattern import BoundRows
@@ -51,7 +60,7 @@ def _offsets(table: pa.Table) -> Ints:
 
 
 def _ground(bound: BoundRows, table: pa.Table) -> Ground:
-    return engine.ground_of(engine.compile_rows(bound), table, _offsets(table))
+    return engine.ground_of(compile_rows(bound), table, _offsets(table))
 
 
 def _ready(sliced: RowSlices, number: int, note: Note | None = None) -> tuple[pa.Table, Searched]:

@@ -11,8 +11,8 @@ from cerise.engines.base import Options
 from cerise.engines.limits import Limits
 from cerise.engines.reference.rows import find_rows
 from cerise.engines.rows import engine, instructions, records
-from cerise.engines.rows.engine import why_not
 from cerise.engines.rows.prepare import prepare
+from cerise.engines.rows.program import why_not
 from cerise.engines.rows.run import run_rows
 from cerise.errors import PlanError, UnsupportedError
 from cerise.kernels.jit import COMPILED

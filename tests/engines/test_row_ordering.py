@@ -12,8 +12,9 @@ import pytest
 from cerise.engines.limits import Limits
 from cerise.engines.results import value_codes
 from cerise.engines.results.value_codes import partitions
-from cerise.engines.rows import interning, moving, ordering
-from cerise.engines.rows.ordering import Wanted, ordered
+from cerise.engines.rows import interning, passes
+from cerise.engines.rows import order as row_order
+from cerise.engines.rows.order import Wanted, ordered
 from cerise.engines.rows.prepare import prepare
 from cerise.engines.threads import ALONE, Crew, crew_of
 from cerise.pattern.row_pattern import BoundRows, Label, Order, Shown
@@ -75,7 +76,7 @@ def test_rows_come_in_order(
     partition: tuple[str, ...], order: tuple[Order, ...], disorder: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In order already, nearly, or not at all; pieces of one column, and in one."""
-    monkeypatch.setattr(ordering, "WORTH_A_HISTOGRAM", 0)
+    monkeypatch.setattr(row_order, "WORTH_A_HISTOGRAM", 0)
     for seed, size in enumerate((0, 1, 2, 17, 100, 3000)):
         table = rows_of(Random(seed), size, disorder)
         bound, expected = bound_of(table, partition, order), plain(table, partition, order)
@@ -96,9 +97,9 @@ def test_rows_that_are_not_nearly_in_order_are_given_up_soon(threads: int) -> No
     keys = [np.arange(100_000)[::-1].copy(), np.zeros(100_000, np.int64)]
     addresses = np.array([each.ctypes.data for each in keys], np.int64)
     order = np.arange(100_000)
-    assert moving.settle(addresses.ctypes.data, 2, order, 0, len(order)) == 1
+    assert passes.settle(addresses.ctypes.data, 2, order, 0, len(order)) == 1
     with crew_of(threads, limits=FEW) as crew:
-        assert (ordering._by_keys(keys, crew) == np.arange(100_000)[::-1]).all()
+        assert (row_order._by_keys(keys, crew) == np.arange(100_000)[::-1]).all()
 
 
 @pytest.mark.parametrize("threads", THREADS)

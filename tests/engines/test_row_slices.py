@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from cerise.engines.base import Options
-from cerise.engines.rows import chain, engine, run
+from cerise.engines.rows import engine, program, run, slices
 from cerise.engines.rows.run import run_rows
 from cerise.engines.rows.slices import Stretch, stretches
 from cerise.errors import CeriseError, DataError, PlanError
@@ -51,7 +51,7 @@ def cut(case: RowCase) -> BoundRows | None:
         column = case.input.column(order.column)
         if kind_of(column.type) in TIMES and not column.null_count:
             bound = replace(bound, within=Extent(10**15))
-    fits = not bound.partition and isinstance(row_halo(bound), Halo) and engine.why_not(bound) is None
+    fits = not bound.partition and isinstance(row_halo(bound), Halo) and program.why_not(bound) is None
     return bound if fits else None
 
 
@@ -125,12 +125,12 @@ def test_slices_agree_with_the_reference(go: int) -> None:
     for number in range(first, first + FAMILIES):
         family = cut_family(number, sizes)
         bound = family.bound()
-        if isinstance(row_halo(bound), str) or engine.why_not(bound):
+        if isinstance(row_halo(bound), str) or program.why_not(bound):
             continue
         with pytest.MonkeyPatch.context() as patch:
             if number % 2:
-                patch.setattr(chain, "ROOM", -1)
-                patch.setattr(chain, "ROOM_PER_ROW", 0)
+                patch.setattr(slices, "ROOM", -1)
+                patch.setattr(slices, "ROOM_PER_ROW", 0)
             for table in family.tables:
                 _compare(bound, table, family.shown(table), seen)
     if COMPILED:
@@ -206,8 +206,8 @@ def test_slices_of_many_rows(
     bound: BoundRows, kinds: str, room: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if room is not None:
-        monkeypatch.setattr(chain, "ROOM", room)
-        monkeypatch.setattr(chain, "ROOM_PER_ROW", 0)
+        monkeypatch.setattr(slices, "ROOM", room)
+        monkeypatch.setattr(slices, "ROOM_PER_ROW", 0)
     table = events(7, 4000, kinds)
     whole = run_rows(bound, table, Options(threads=1))
     for count in (2, 16):
@@ -216,17 +216,17 @@ def test_slices_of_many_rows(
 
 def test_what_is_searched_again_ends_where_it_meets_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries that were left out are searched from when somebody comes there, and not further than needed."""
-    monkeypatch.setattr(chain, "ROOM", -1)
-    monkeypatch.setattr(chain, "ROOM_PER_ROW", 0)
+    monkeypatch.setattr(slices, "ROOM", -1)
+    monkeypatch.setattr(slices, "ROOM_PER_ROW", 0)
     searched: list[int] = []
-    plain = chain.Searched.search_on
+    plain = slices.Searched.search_on
 
-    def search_on(self: chain.Searched, row: int, found: chain.Candidates) -> Any:
+    def search_on(self: slices.Searched, row: int, found: slices.Candidates) -> Any:
         matches, end = plain(self, row, found)
         searched.append(end - row)
         return matches, end
 
-    monkeypatch.setattr(chain.Searched, "search_on", search_on)
+    monkeypatch.setattr(slices.Searched, "search_on", search_on)
     for seed in range(5):
         run_rows(clause("A X X X", define="A AS kind = 'A'"), events(seed, 5_000, "ABCC"), Options(threads=8))
     assert 0 < len(searched) <= 5 * 7
@@ -308,14 +308,14 @@ def test_a_sum_that_nobody_asks_for_is_no_error() -> None:
 def test_slices_that_overlap_too_much_are_one() -> None:
     table = rows("A" * 1000)
     for within, count in ((10, 4), (50, 4), (200, 1), (600, 1)):
-        program = engine.compile_rows(clause("A B", within=within))
-        ground = engine.ground_of(program, table, np.array([0, len(table)]))
+        found = program.compile_rows(clause("A B", within=within))
+        ground = engine.ground_of(found, table, np.array([0, len(table)]))
         assert len(stretches(ground, within, 4)) == count
 
 
 def test_a_stretch_knows_where_matches_before_it_end() -> None:
     table = pa.table({"t": [0, 0, 3, 3, 4, 8, 9, 9], "kind": list("ABABABAB")}, COLUMNS)
-    ground = engine.ground_of(engine.compile_rows(clause("A B", within=1)), table, np.array([0, 8]))
+    ground = engine.ground_of(program.compile_rows(clause("A B", within=1)), table, np.array([0, 8]))
     assert stretches(ground, 1, 4, amplified=9) == [
         Stretch(0, 2, 1), Stretch(2, 4, 1), Stretch(4, 6, 2), Stretch(6, 8, 3),
     ]  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,91 +13,22 @@ from cerise.engines.limits import Progress
 from cerise.engines.results.context import Context
 from cerise.engines.results.row_matches import Ints, RowMatches
 from cerise.engines.rows import records as at
-from cerise.engines.rows.conditions import parted, write_conditions
-from cerise.engines.rows.ground import Ground
-from cerise.engines.rows.instructions import Code, compile_pattern
-from cerise.engines.rows.judging import judged
-from cerise.engines.rows.ordering import Ordered
+from cerise.engines.rows.order import Ordered
+from cerise.engines.rows.program import Program
 from cerise.engines.rows.records import Found, Workspace
-from cerise.engines.rows.scope import Conditions, Unfit
+from cerise.engines.rows.search_input import Ground, judged
 from cerise.engines.threads import Steps, Watch, too_many_ways
 from cerise.errors import DataError
-from cerise.pattern.row_pattern import BoundRows, Extent, SkipTo
+from cerise.pattern.row_pattern import Extent, SkipTo
 
 REMEMBERED, FEW_KEYS = 3, 4  # further steps that it counts as to remember a place, and one for so many keys
 MOST_REMEMBERED = 1 << 28  # bytes
-MOST_LABELS = 62
 SKIPS = {
     SkipTo.PAST_LAST: at.PAST_LAST,
     SkipTo.NEXT: at.TO_NEXT,
     SkipTo.FIRST: at.TO_FIRST,
     SkipTo.LAST: at.TO_LAST,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A clause, ready to search.
-
-    Attributes:
-        bound: the clause.
-        code: its pattern.
-        alone: what is asked of the row to be mapped alone; None: nothing.
-        conditions: all else that is asked.
-    """
-
-    bound: BoundRows
-    code: Code
-    alone: Conditions | None
-    conditions: Conditions
-
-    @property
-    def needs(self) -> int:
-        """A bit for each label without which there is nothing to find in a partition."""
-        within = self.bound.within
-        return 0 if within is not None and within.timeouts else self.code.needs
-
-
-def compile_rows(bound: BoundRows) -> Program:
-    """Return the program of a clause.
-
-    Raises:
-        Unfit: where this engine cannot run it.
-    """
-    if len(bound.labels) > MOST_LABELS:
-        raise Unfit(f"it has more than {MOST_LABELS} variables")
-    single, rest = parted(bound)
-    alone = write_conditions(single) if single.conditions else None
-    return Program(bound, compile_pattern(bound.pattern), alone, write_conditions(rest))
-
-
-def why_not(bound: BoundRows) -> str | None:
-    """Say why this engine cannot run a clause; None where it can."""
-    try:
-        compile_rows(bound)
-    except Unfit as reason:
-        return str(reason)
-    return None
-
-
-def describe(program: Program) -> dict[str, str]:
-    """Say, by name, how a clause is searched."""
-    asked = program.conditions
-    labels = program.bound.labels
-    searched = [label for i, label in enumerate(labels) if (asked.dependent >> i) & 1]
-    defined = {each.label for each in program.bound.conditions}
-    alone = [label for label in labels if label in defined and label not in searched]
-    kept = f"; {asked.registers} values are kept for that" if asked.registers else ""
-    return {
-        "pattern": f"{len(program.code.rows)} instructions over {', '.join(labels) or 'no variable'}",
-        "defined": "; ".join(
-            [
-                *([f"{', '.join(alone)} judged for all rows at once"] if alone else []),
-                *([f"{', '.join(searched)} asked during the search{kept}"] if searched else []),
-            ]
-        )
-        or "nothing: every row can be anything",
-    }
 
 
 def find_matches(program: Program, table: pa.Table, offsets: Ints, options: Options) -> Iterator[RowMatches]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import pyarrow as pa
 
 from cerise.engines.results.row_matches import Ints
-from cerise.engines.rows.ordering import ordered
+from cerise.engines.rows.order import ordered
 from cerise.engines.threads import ALONE, Crew, crew_of
 from cerise.errors import UnsupportedError
 from cerise.events import Path, raw_column

@@ -17,12 +17,9 @@ from cerise.engines.limits import Limits
 from cerise.engines.reference import rows as reference
 from cerise.engines.results.row_matches import Ints, Masks, RowMatches, joined, unmatched_rows
 from cerise.engines.results.value_codes import partitions
-from cerise.engines.rows.chain import Candidates, Searched, chained
 from cerise.engines.rows.conditions import parted
-from cerise.engines.rows.engine import Program, compile_rows, describe, ground_of, search, why_not
-from cerise.engines.rows.ground import Ground
-from cerise.engines.rows.judging import Judge, judged, sifted
-from cerise.engines.rows.ordering import Ordered, Wanted, ordered
+from cerise.engines.rows.engine import ground_of, search
+from cerise.engines.rows.order import Ordered, Wanted, ordered
 from cerise.engines.rows.output import shown, shown_atoms, to_atoms, to_table
 from cerise.engines.rows.prepare import (
     input_of,
@@ -32,8 +29,10 @@ from cerise.engines.rows.prepare import (
     tie_columns,
     whole,
 )
+from cerise.engines.rows.program import Program, compile_rows, describe, why_not
+from cerise.engines.rows.search_input import Ground, Judge, judged, sifted
 from cerise.engines.rows.skipping import wanted_labels, why_not_skipping
-from cerise.engines.rows.slices import Stretch, stretches
+from cerise.engines.rows.slices import Candidates, Searched, Stretch, chained, stretches
 from cerise.engines.threads import Crew, Progress, Steps, Watch, crew_of
 from cerise.errors import PlanError, UnsupportedError, did_you_mean
 from cerise.pattern.expr import attributes

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from cerise.engines.nfa.formulas import loaded, words
 from cerise.engines.results.context import COLUMNS, SCAN_NAMES, Context, column_name, text_name
-from cerise.engines.rows.folds import Fold
+from cerise.engines.rows.running_aggregates import Fold
 from cerise.kernels.predicates import NEVER, Value, Writer, either
 from cerise.kinds import Kind
 from cerise.kinds import kind_of as kind_of_type

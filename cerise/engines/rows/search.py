@@ -1,11 +1,11 @@
-"""The search through partitions, compiled: from which rows, and where it goes on after a match (M5–M8)."""
+"""The search through partitions or slices, compiled: from which rows, and where it goes on after a match."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from cerise.engines.results.context import Context
-from cerise.engines.rows.attempt import attempt, copy_words, mask_of
+from cerise.engines.rows.attempt import attempt, copy_words, forget, mask_of
 from cerise.engines.rows.records import (
     ANYTHING,
     DONE,
@@ -20,10 +20,10 @@ from cerise.engines.rows.records import (
     TO_FIRST,
     TO_NEXT,
     UNMAPPED,
+    Entries,
     Workspace,
 )
-from cerise.engines.rows.remembering import forget
-from cerise.kernels.jit import ask, int64, kernel, load, void
+from cerise.kernels.jit import Ints, Marks, ask, int64, kernel, load, void
 from cerise.kernels.records import Words
 
 EACH_BYTE = 0x0101010101010101
@@ -195,3 +195,81 @@ def judge_rows(edge: Any, context: int, offset: int, partition: int, start: int,
         until = min(high, stop)
         ask(edge, FITS, masks[row - start :], row, until, told, 0)
         row = until
+
+
+# ---- from chosen rows, and the way from match to match through what was found
+
+
+UNKNOWN, KNOWN, STOPPED = range(3)  # of a row: not searched from, searched from, the search stopped there
+
+
+@kernel(int64(int64, int64, Marks, int64))
+def search_entries(workspace: int, edge: Any, known: Any, entry: int) -> int:
+    """Search from an entry on, as AFTER MATCH SKIP says, to a row already searched from; then from the next.
+
+    Args:
+        workspace: the memory of a search through a part of one partition.
+        edge: the formulas of the clause.
+        known: for each row of the part whether it was searched from; filled in.
+        entry: the rows of the part where a search begins, unless they are known by then, and how many
+            rows their matches may have together before no further one is begun.
+
+    Returns:
+        Why it stops; called again, it goes on.
+    """
+    m, entries = Workspace(workspace), Entries(entry)
+    first, stop, high = m.start, m.stop, m.offsets[1]
+    if m.row < 0:
+        enter(m, 0, high)
+        m.row = first + entries.next
+    searched = 0
+    while True:
+        start = m.row
+        if start >= stop or known[start - first] != UNKNOWN:
+            row = entries.next
+            while row < entries.end and known[row] != UNKNOWN:
+                row += 1
+            entries.next = row
+            if row >= entries.end or entries.room < 0:
+                return DONE
+            m.row = first + row
+            forget(m)
+        elif start >= m.last or not may_start(m, start, high):
+            known[start - first] = KNOWN
+            m.row = start + 1
+            m.walked += 1
+        else:
+            labelled = m.labelled
+            searched += 1
+            why = PAUSED if searched > STARTS else search_from(m, edge, 0, high, start)
+            if why != DONE:
+                if why in (FULL, FORGETFUL):
+                    forget(m)  # what is on the way has not failed, and may be searched again
+                return why
+            known[start - first] = KNOWN
+            m.walked += m.row - start
+            entries.room -= m.labelled - labelled
+
+
+@kernel(int64(Ints, Ints, Marks, int64, Marks))
+def follow_matches(starts: Any, resumes: Any, known: Any, row: int, taken: Any) -> int:
+    """Go from match to match; return where the way leaves the rows, or comes to one not searched from.
+
+    Args:
+        starts: where matches start, ascending.
+        resumes: where the search goes on after each.
+        known: for each row whether it was searched from.
+        row: where the way begins.
+        taken: for each match whether it is on the way; filled in.
+    """
+    for i in range(len(starts)):
+        while row < starts[i]:
+            if known[row] != KNOWN:
+                return row
+            row += 1
+        if row == starts[i]:
+            taken[i] = 1
+            row = resumes[i]
+    while row < len(known) and known[row] == KNOWN:
+        row += 1
+    return row

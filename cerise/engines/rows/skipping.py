@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from cerise.engines.results.row_matches import Bools
 from cerise.engines.rows.conditions import parted, write_conditions
-from cerise.engines.rows.judging import judged
+from cerise.engines.rows.search_input import judged
 from cerise.pattern.expr import attributes
 from cerise.pattern.row_pattern import (
     Alternation,

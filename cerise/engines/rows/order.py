@@ -100,7 +100,7 @@ class Wanted:
 
     def rows(self, code: Ints, count: int, crew: Crew) -> Ints | None:
         """Return the rows of such partitions, by the codes of the partitions of all rows; None: all rows."""
-        from cerise.engines.rows.moving import choose, note
+        from cerise.engines.rows.passes import choose, note
 
         def noted(share: tuple[int, int]) -> Masks:
             present = np.zeros(count, np.uint8)
@@ -191,7 +191,7 @@ def _changes(code: Ints, rows: int) -> Ints:
 
 def _by_keys(keys: list[Ints], crew: Crew) -> Ints:
     """Return the rows in the order of some keys, the first of them first."""
-    from cerise.engines.rows.moving import join, settle
+    from cerise.engines.rows.passes import join, settle
 
     keys = [np.ascontiguousarray(key) for key in keys]
     order = room(len(keys[0]))
@@ -206,7 +206,7 @@ def _by_keys(keys: list[Ints], crew: Crew) -> Ints:
 
 def _grouped(code: Ints, count: int, crew: Crew) -> tuple[Ints, Ints]:
     """Return the rows by their code, those of equal codes as they are, in time linear in their number."""
-    from cerise.engines.rows.moving import deal, tally
+    from cerise.engines.rows.passes import deal, tally
 
     if count > SPARSE * len(code) + FEW:
         distinct, code = np.unique(code, return_inverse=True)

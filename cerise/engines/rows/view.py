@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.engines.results.row_matches import Bools, Ints, RowMatches
-from cerise.engines.rows.ordering import Ordered
+from cerise.engines.rows.order import Ordered
 from cerise.pattern.row_pattern import CLASSIFIER, BoundRows, Nav, Show
 
 
@@ -147,14 +147,14 @@ class View:
         if not self.one:
             low, high = self.spans(self.members(names), final=final)
             return high - low
-        from cerise.engines.rows.reaching import count_labels  # this brings numba
+        from cerise.engines.rows.passes import count_labels  # this brings numba
 
         count = np.empty(len(self.matches), np.int64)
         count_labels(*self._labelled(), self._bits(names), count)
         return count
 
     def _reached_in_matches(self, names: frozenset[str], nth: int) -> Ints:
-        from cerise.engines.rows.reaching import reach  # this brings numba
+        from cerise.engines.rows.passes import reach  # this brings numba
 
         found = np.empty(len(self.matches), np.int64)
         reach(*self._labelled(), self._bits(names), nth, found)
