@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.kernels.jit import Ints, Marks, Table, get, int64, kernel, void
+from cerise.kernels.jit import Ints, Marks, Table, int64, kernel, void
+from cerise.kernels.records import Words
 
 
 @kernel(int64(Table, Ints, int64, Marks, Ints, Ints))
@@ -63,7 +64,7 @@ def hash_lists(rows: int, lengths: Any, hashes: Any, words: Any, sums: Any) -> N
     at = 0
     for i in range(len(lengths)):
         for place in range(lengths[i]):
-            x = hashes[get(rows, at)] + place * step + term
+            x = hashes[Words(rows)[at]] + place * step + term
             x = (x ^ ((x >> 30) & 0x3_FFFF_FFFF)) * one  # as words without a sign are shifted
             x = (x ^ ((x >> 27) & 0x1F_FFFF_FFFF)) * other
             sums[i] += x ^ ((x >> 31) & 0x1_FFFF_FFFF)

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.kernels.jit import Ints, Marks, boolean, get, int64, kernel, void
+from cerise.kernels.jit import Ints, Marks, boolean, int64, kernel, void
+from cerise.kernels.records import Words
 
 LEAST, MOST = -(2**63), 2**63 - 1
 
 
 @kernel()
-def place_of(numbers: int, count: int, low: int, number: int, after: bool) -> int:
+def place_of(numbers: Words, count: int, low: int, number: int, after: bool) -> int:
     """Return where a number comes among sorted ones, before its equals or after; from `low` on if it can."""
     if low > 0:
-        last = get(numbers, low - 1)
+        last = numbers[low - 1]
         if last > number or (last == number and not after):
             low = 0  # they do not ascend
     high, step = low, 1
     while high < count:
-        found = get(numbers, high)
+        found = numbers[high]
         if found > number or (found == number and not after):
             break
         low = high + 1
@@ -27,7 +28,7 @@ def place_of(numbers: int, count: int, low: int, number: int, after: bool) -> in
     high = min(high, count)
     while low < high:
         middle = (low + high) >> 1
-        found = get(numbers, middle)
+        found = numbers[middle]
         if found > number or (found == number and not after):
             high = middle
         else:
@@ -48,7 +49,7 @@ def find_places(numbers: int, count: int, wanted: int, after: bool, places: Any)
     """
     low = 0
     for i in range(len(places)):
-        low = place_of(numbers, count, low, get(wanted, i), after)
+        low = place_of(Words(numbers), count, low, Words(wanted)[i], after)
         places[i] = low
 
 
@@ -65,9 +66,9 @@ def mark_inside(starts: int, ends: int, count: int, times: int, inside: Any) -> 
     """
     low = 0
     for i in range(len(inside)):
-        time = get(times, i)
-        low = place_of(starts, count, low, time, True)
-        inside[i] = low > 0 and time <= get(ends, low - 1)
+        time = Words(times)[i]
+        low = place_of(Words(starts), count, low, time, True)
+        inside[i] = low > 0 and time <= Words(ends)[low - 1]
 
 
 @kernel(void(int64, int64, int64, boolean, int64, Ints, Ints, Marks))
@@ -89,18 +90,18 @@ def find_neighbours(
     """
     low = 0
     for i in range(len(when)):
-        low = place_of(times, count, low, when[i], back)
+        low = place_of(Words(times), count, low, when[i], back)
         at = low - 1 if back else low
-        if 0 <= at < count and get(places, at) == who[i]:
+        if 0 <= at < count and Words(places)[at] == who[i]:
             at += -1 if back else 1
         if not found[i] or at < 0 or at >= count:
             found[i] = 0
             when[i] = beyond
             continue
-        time = get(times, at)
-        tied = (at > 0 and get(times, at - 1) == time) or (at + 1 < count and get(times, at + 1) == time)
+        time = Words(times)[at]
+        tied = (at > 0 and Words(times)[at - 1] == time) or (at + 1 < count and Words(times)[at + 1] == time)
         when[i] = time
-        who[i] = -1 if tied else get(places, at)
+        who[i] = -1 if tied else Words(places)[at]
 
 
 @kernel()
@@ -129,7 +130,7 @@ def enclose(
     """
     count = 0
     for i in range(len(there)):
-        start, end = get(first, i), get(last, i)
+        start, end = Words(first)[i], Words(last)[i]
         if there[i] and end <= moved(start, window):
             starts[count] = start if before < 0 else moved(end, -before)
             ends[count] = end if after < 0 else moved(start, after)

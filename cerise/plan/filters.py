@@ -194,7 +194,7 @@ class Sieve:
     """Tells which rows of tables are needed."""
 
     def __init__(self, wanted: Needed, schema: Schema) -> None:
-        from cerise.kernels.literals import Literals  # brings numba
+        from cerise.kernels.strings import Literals  # brings numba
 
         self._wanted = wanted
         self._schema = schema

@@ -12,11 +12,12 @@ import pytest
 from cerise.engines.limits import Limits
 from cerise.engines.results import value_codes
 from cerise.engines.results.value_codes import partitions
-from cerise.engines.rows import interning, passes
 from cerise.engines.rows import order as row_order
+from cerise.engines.rows import passes
 from cerise.engines.rows.order import Wanted, ordered
 from cerise.engines.rows.prepare import prepare
 from cerise.engines.threads import ALONE, Crew, crew_of
+from cerise.kernels import strings
 from cerise.pattern.row_pattern import BoundRows, Label, Order, Shown
 from tests.row_clauses import clause
 
@@ -156,8 +157,8 @@ def test_codes_of_strings(
     type_: pa.DataType, threads: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a table that grows, and one that may not grow enough."""
-    monkeypatch.setattr(interning, "BITS", 2)
-    monkeypatch.setattr(interning, "MOST_BITS", most)
+    monkeypatch.setattr(strings, "BITS", 2)
+    monkeypatch.setattr(strings, "MOST_BITS", most)
     for seed in range(12):
         rng = Random(seed)
         values = strings_of(rng, rng.choice((0, 1, 5, 300)), rng.choice((1, 4, 200)))

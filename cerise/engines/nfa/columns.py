@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from cerise.engines.nfa.layout import COL_NULLS, COL_POINTS, COL_SEQ, COL_TEXTS, COLUMNS
 from cerise.engines.nfa.program import Program
 from cerise.events import EventBatch, Path
-from cerise.kernels.literals import Literals
+from cerise.kernels.strings import Literals
 from cerise.kinds import Kind
 from cerise.pattern.values import Fault
 

@@ -15,7 +15,7 @@ from cerise.engines.results.context import COLUMNS, Context
 from cerise.engines.results.row_matches import Ints
 from cerise.engines.threads import ALONE, Crew, taken
 from cerise.events import raw_column
-from cerise.kernels.literals import Literals
+from cerise.kernels.strings import Literals
 from cerise.kinds import Kind, canonical
 
 SPARSE = 2  # where fewer than one in so many rows are asked for, they are taken before strings become codes

@@ -83,7 +83,7 @@ def _string_codes(column: pa.Array | pa.ChunkedArray, name: str, crew: Crew) -> 
 
 def _numbered(column: pa.ChunkedArray, out: Ints) -> pa.Array:
     """Write a number, from 1, for each string, 0 for none; return the strings in that order."""
-    from cerise.engines.rows.interning import Interned  # this brings numba
+    from cerise.kernels.strings import Interned  # this brings numba
 
     known, done = Interned(), 0
     if pa.types.is_string(column.type):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.kernels.jit import Ints, Marks, get, int64, kernel, void
+from cerise.kernels.jit import Ints, Marks, int64, kernel, void
+from cerise.kernels.records import Words
 
 MOVES = 16  # for each row; where more are needed, rows are not nearly in order
 
@@ -36,17 +37,18 @@ def deal(codes: Any, first: int, places: Any, order: Any) -> None:
 
 
 @kernel()
-def precedes(keys: int, count: int, row: int, other: int) -> bool:
+def precedes(keys: Words, count: int, row: int, other: int) -> bool:
     """Whether a row comes before another, by some keys, the first of them first."""
     for i in range(count):
-        one, two = get(get(keys, i), row), get(get(keys, i), other)
+        key = Words(keys[i])
+        one, two = key[row], key[other]
         if one != two:
             return one < two
     return False
 
 
 @kernel()
-def insert(keys: int, count: int, order: Any, low: int, at: int) -> int:
+def insert(keys: Words, count: int, order: Any, low: int, at: int) -> int:
     """Move a row to its place among those before it, which are in order; return how far it went."""
     row = order[at]
     to = at
@@ -58,17 +60,17 @@ def insert(keys: int, count: int, order: Any, low: int, at: int) -> int:
 
 
 @kernel(int64(int64, int64, Ints, int64, int64))
-def settle(keys: int, count: int, order: Any, low: int, high: int) -> int:
+def settle(key: int, count: int, order: Any, low: int, high: int) -> int:
     """Sort rows that are nearly in order; return 0, or 1 where they are not, and some are left as they were.
 
     Args:
-        keys: where the addresses of the keys lie.
+        key: where the addresses of the keys lie.
         count: how many keys.
         order: the rows; equal ones keep the order that they have.
         low: the first to sort.
         high: the one after the last.
     """
-    moves = 0
+    keys, moves = Words(key), 0
     for at in range(low + 1, high):
         moves += insert(keys, count, order, low, at)
         if moves > MOVES * (at - low) + 1024:
@@ -77,9 +79,9 @@ def settle(keys: int, count: int, order: Any, low: int, high: int) -> int:
 
 
 @kernel(int64(int64, int64, Ints, int64, int64))
-def join(keys: int, count: int, order: Any, middle: int, high: int) -> int:
+def join(key: int, count: int, order: Any, middle: int, high: int) -> int:
     """Sort two neighbouring stretches that are in order, as `settle` does; the first begins with row 0."""
-    moves = 0
+    keys, moves = Words(key), 0
     for at in range(middle, high):
         moved = insert(keys, count, order, 0, at)
         if moved == 0:  # nor will a later one

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cerise.kernels.literals import Literals
+from cerise.kernels.strings import Literals
 
 ALIKE = [
     "",

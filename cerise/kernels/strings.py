@@ -1,0 +1,314 @@
+"""Columns of strings as numbers: codes of the strings of a query, or numbers in the order of first sight.
+
+`Literals` knows its strings beforehand and finds each by a hash without collisions; `Interned` learns them,
+for columns of few distinct strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cerise.kernels.jit import int64, kernel, load, void
+from cerise.kernels.records import BYTES, Record, Rows, Words
+
+Ints = npt.NDArray[np.int64]
+LOW = 0xFFFFFFFF
+TRIES = 64  # multipliers that are tried
+
+
+class Literal(Record):
+    """A string of a query: its first eight bytes, its length, where its bytes begin, its code."""
+
+    word: int
+    length: int
+    start: int
+    code: int
+    next: int  # the next literal that begins alike: bytes from the first
+
+
+class LiteralTable(Record):
+    """Where the bytes of a column lie and where they end; the literals, and the hash that finds them."""
+
+    data: int
+    end: int
+    slots: Words  # from hash to literal: bytes from the first, which save a multiplication; 0: none
+    bits: int  # of the hash
+    multiplier: int
+    literals: int  # where they lie; the first stands for none
+    texts: int  # where their bytes lie
+
+
+@kernel()
+def first_word(data: int, end: int, start: int, length: int) -> int:
+    """Return the first eight bytes of a string as one number; bytes that it does not have are 0."""
+    if start + 8 <= end:
+        word = load(data + start)
+    else:  # never read behind the last byte
+        late = 8 * min(start + 8 - end, 7)
+        word = (load(data + end - 8) >> late) & ((1 << (64 - late)) - 1)
+    return word & ((1 << (8 * length)) - 1) if length < 8 else word
+
+
+@kernel()
+def slot_of(word: int, length: int, multiplier: int, bits: int) -> int:
+    """Return where the table of a hash looks for a string."""
+    folded = ((word ^ (word >> 29)) + length * 0x9E37) & LOW
+    return ((folded * multiplier) & LOW) >> (32 - bits)
+
+
+@kernel()
+def same_rest(one: int, other: int, length: int) -> bool:
+    """Whether two strings of one length, longer than eight bytes, end alike."""
+    for at in range(8, length - 7, 8):
+        if load(one + at) != load(other + at):
+            return False
+    return load(one + length - 8) == load(other + length - 8)
+
+
+@kernel(void(int64, int64, int64, int64))
+def code_strings(table: int, offsets: int, count: int, out: int) -> None:
+    """Write for each string the code of the literal that it equals, or -1.
+
+    Args:
+        table: the literals and the column, a `LiteralTable`.
+        offsets: where it is said where each string begins, in words of 32 bits; the end of the last follows.
+        count: how many strings.
+        out: room for the answer.
+    """
+    m, codes = LiteralTable(table), Words(out)
+    data, end, slots, bits = m.data, m.end, m.slots, m.bits
+    multiplier, literals, texts = m.multiplier, m.literals, m.texts
+    for i in range(count):
+        both = load(offsets + 4 * i)
+        start = both & LOW
+        length = ((both >> 32) & LOW) - start
+        word = first_word(data, end, start, length)
+        at = slots[slot_of(word, length, multiplier, bits)]
+        literal = Literal(literals + at)
+        differs = (literal.word ^ word) | (literal.length ^ length)
+        at &= ((differs | -differs) >> 63) ^ -1  # literal 0 where it differs; a branch could not be foreseen
+        if length > 8:
+            while at > 0 and not same_rest(data + start, texts + Literal(literals + at).start, length):
+                at = Literal(literals + at).next
+        codes[i] = Literal(literals + at).code
+
+
+class Literals:
+    """The strings of a query, to be found in columns."""
+
+    def __init__(self, words: Sequence[bytes]) -> None:
+        self._texts = np.frombuffer(b"".join(words) + bytes(8), np.uint8)
+        self._rows = np.zeros((len(words) + 1, Literal.WORDS), np.int64)
+        self._rows[0, Literal.length] = self._rows[0, Literal.code] = -1
+        starts = np.cumsum([0, *(len(word) for word in words)])
+        heads: dict[tuple[int, int], int] = {}  # the first literal of each beginning and length
+        for number, word in enumerate(words, 1):
+            first = int.from_bytes(word[:8], "little", signed=len(word) >= 8)
+            before = heads.get((first, len(word)), 0)
+            self._rows[number] = first, len(word), starts[number - 1], -1, BYTES * Literal.WORDS * before
+            heads[first, len(word)] = number
+        self._slots, bits, multiplier = _without_collisions(heads)
+        self._words = np.zeros(LiteralTable.WORDS, np.int64)
+        self._table = LiteralTable(self._words.ctypes.data)
+        self._table.slots, self._table.bits = Words(self._slots.ctypes.data), bits
+        self._table.multiplier, self._table.texts = multiplier, self._texts.ctypes.data
+        self._table.literals = self._rows.ctypes.data
+
+    @property
+    def found(self) -> bool:
+        """Whether there is a hash without collisions for these strings."""
+        return bool(self._table.bits)
+
+    def codes(self, column: pa.Array, start: int, codes: Ints, out: Ints) -> None:
+        """Write the codes of as many strings from `start` on as there is room for; -1 for unknown ones.
+
+        Args:
+            column: the strings.
+            start: the first of them.
+            codes: the code of each literal.
+            out: room for the answer.
+        """
+        self._rows[1:, Literal.code] = codes
+        _, offsets, data = column.buffers()
+        if data is None or data.size < 8:
+            data = pa.py_buffer((b"" if data is None else data.to_pybytes()).ljust(8, b"\0"))
+        self._table.data, self._table.end = data.address, data.size
+        where = offsets.address + 4 * (column.offset + start)
+        code_strings(int(self._table), where, len(out), out.ctypes.data)
+
+
+def _without_collisions(heads: dict[tuple[int, int], int]) -> tuple[Ints, int, int]:
+    """Return a table from hash to row, the length of the hash and its multiplier; length 0: there is none."""
+    for bits in range(max(4, (4 * len(heads)).bit_length()), 15):
+        rng = np.random.default_rng(bits)
+        for multiplier in (int(each) | 1 for each in rng.integers(2**20, 2**31, TRIES)):
+            slots = [_slot(word, length, multiplier, bits) for word, length in heads]
+            if len(set(slots)) == len(slots):
+                table = np.zeros(1 << bits, np.int64)
+                table[slots] = [BYTES * Literal.WORDS * number for number in heads.values()]
+                return table, bits, multiplier
+    return np.zeros(1, np.int64), 0, 0
+
+
+def _slot(*args: Any) -> int:
+    return int(slot_of(*args))
+
+
+# ---- strings that are numbered as they are seen
+
+BITS, MOST_BITS = 12, 18  # of the size of the table at first, and at last
+FACTOR, MASK = 0x2545F4914F6CDD1D, (1 << 63) - 1
+
+
+class Entry(Record):
+    """A string that was seen: its first eight bytes, its length, where it lies, its number (0: none)."""
+
+    word: int
+    length: int
+    start: int
+    number: int
+
+
+class InternTable(Record):
+    """Where the bytes of a column lie and where they end; the entries, and the strings known so far."""
+
+    data: int
+    end: int
+    entries: Rows[Entry]
+    bits: int  # of the number of entries
+    known: int
+    rows: Words  # for each new string, its row in the column
+    before: int  # strings that were known before the column
+
+
+ENTRY = Entry.WORDS
+
+
+@kernel()
+def hash_of(word: int, data: int, length: int) -> int:
+    """Return a number for a string, with its first eight bytes."""
+    hashed = ((word ^ length) * FACTOR) & MASK
+    if length > 8:
+        for at in range(8, length - 7, 8):
+            hashed = ((hashed ^ (hashed >> 29) ^ load(data + at)) * FACTOR) & MASK
+        hashed = ((hashed ^ (hashed >> 29) ^ load(data + length - 8)) * FACTOR) & MASK
+    return hashed
+
+
+@kernel(int64(int64, int64, int64, int64))
+def number_strings(table: int, offsets: int, count: int, out: int) -> int:
+    """Write the number of each string; return how many have one: fewer where the table is full.
+
+    Args:
+        table: the strings known and the column, an `InternTable`.
+        offsets: where it is said where each string begins, in words of 32 bits; the end of the last follows.
+        count: how many strings.
+        out: room for the answer.
+    """
+    m, numbers = InternTable(table), Words(out)
+    data, end, entries, bits = m.data, m.end, m.entries, m.bits
+    rows, before, known = m.rows, m.before, m.known
+    for i in range(count):
+        both = load(offsets + 4 * i)
+        start = both & LOW
+        length = ((both >> 32) & LOW) - start
+        word = first_word(data, end, start, length)
+        at = hash_of(word, data + start, length) >> (63 - bits)
+        entry = entries[at]
+        while entry.number != 0 and not (
+            entry.word == word
+            and entry.length == length
+            and (length <= 8 or same_rest(data + start, entry.start, length))
+        ):
+            at = (at + 1) & ((1 << bits) - 1)
+            entry = entries[at]
+        found = entry.number
+        if found == 0:
+            if 2 * known >= 1 << bits:
+                return i
+            known += 1
+            m.known = known
+            entry.word = word
+            entry.length = length
+            entry.start = data + start
+            entry.number = known
+            rows[known - 1 - before] = i
+            found = known
+        numbers[i] = found
+    return count
+
+
+@kernel(void(int64, int64, int64))
+def move(table: int, old: int, count: int) -> None:
+    """Move the entries of a table to a new one."""
+    m, sources = InternTable(table), Words(old)
+    entries, bits = m.entries, m.bits
+    for i in range(count):
+        source = Entry(sources[ENTRY * i :])
+        if source.number != 0:
+            at = hash_of(source.word, source.start, source.length) >> (63 - bits)
+            while entries[at].number != 0:
+                at = (at + 1) & ((1 << bits) - 1)
+            target = entries[at]
+            target.word = source.word
+            target.length = source.length
+            target.start = source.start
+            target.number = source.number
+
+
+class Interned:
+    """The strings that a column has, with their numbers from 1."""
+
+    def __init__(self) -> None:
+        self._words = np.zeros(InternTable.WORDS, np.int64)
+        self._table = InternTable(self._words.ctypes.data)
+        self._entries = np.zeros((0, Entry.WORDS), np.int64)
+        self._kept: list[pa.Buffer] = []  # what entries point into
+        self.words: list[pa.Array] = []  # some at a time, in the order of their numbers
+        self._grow(BITS)
+
+    def numbers(self, column: pa.Array, out: Ints) -> bool:
+        """Write the numbers of the strings of a column, 0 where there is none; say whether there was room."""
+        if column.null_count:  # there are bytes for nulls too
+            out[:] = 0
+            there = np.flatnonzero(column.is_valid())
+            known: Ints = np.empty(len(there), np.int64)
+            has_room = self.numbers(column.drop_null(), known)
+            out[there] = known
+            return has_room
+        _, offsets, data = column.buffers()
+        if data is None or data.size < 8:
+            data = pa.py_buffer((b"" if data is None else data.to_pybytes()).ljust(8, b"\0"))
+        self._kept.append(data)
+        self._table.data, self._table.end = data.address, data.size
+        done = 0
+        while done < len(column):
+            where = offsets.address + 4 * (column.offset + done)
+            done += self._numbered(column, done, where, out[done:])
+            if done < len(column) and not self._grow(self._table.bits + 2):
+                return False
+        return True
+
+    def _numbered(self, column: pa.Array, start: int, where: int, out: Ints) -> int:
+        """Number strings until the table is full, and take those that are new."""
+        known = self._table.known
+        rows = np.empty(len(self._entries), np.int64)
+        self._table.rows, self._table.before = Words(rows.ctypes.data), known
+        done = int(number_strings(int(self._table), where, len(column) - start, out.ctypes.data))
+        if new := self._table.known - known:
+            self.words.append(column.take(pa.array(rows[:new] + start)))
+        return done
+
+    def _grow(self, bits: int) -> bool:
+        """Make the table larger, unless it is as large as it may be."""
+        if bits > MOST_BITS:
+            return False
+        old, self._entries = self._entries, np.zeros((1 << bits, Entry.WORDS), np.int64)
+        self._table.entries, self._table.bits = Rows(Entry, self._entries.ctypes.data), bits
+        move(int(self._table), old.ctypes.data, len(old))
+        return True
