@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -33,54 +34,20 @@ class UnknownFeature(StoreError):
     """A table whose files mean something else than they say."""
 
 
-class LiveFile(NamedTuple):
-    """A file of a version.
-
-    Attributes:
-        path: where it is.
-        values: what the partition columns are in it.
-        kept: which of its rows are not deleted; None: all.
-        size: how many bytes it has, where the log says so.
-    """
-
-    path: str
-    values: dict[str, Any]
-    kept: pa.BooleanArray | None = None
-    size: int | None = None
-
-
-class Live(NamedTuple):
-    """The files of a version, by file name, and the columns."""
-
-    files: list[LiveFile]
-    columns: pa.Schema
-
-
-def live_files(path: Path, version: int | None = None) -> Live:
-    """Return the files of a version of a Delta table, without reading them.
-
-    Raises:
-        UnknownFeature: they cannot be read without knowing more.
-        StoreError: there is no such table or version, or which rows are deleted cannot be read.
-    """
-    held = version_of(path, version)
-    files = [
-        LiveFile(str(path.absolute() / each.path), each.values, each.kept, each.size) for each in held.files
-    ]
-    return Live(sorted(files, key=lambda each: Path(each.path).name), held.columns)
-
-
-class HeldFile(NamedTuple):
-    """A file of a version, as the log describes it.
+@dataclass(frozen=True, slots=True)
+class LoggedFile:
+    """A data file of a version, as the log, or the file system, describes it.
 
     Attributes:
         path: where it is in the table.
         size: how many bytes it has.
         modified: when it was written, in milliseconds since 1970.
-        values: what the partition columns are in it.
+        values: the values of the partition columns in it.
         kept: which of its rows are not deleted; None: all.
-        rows: how many rows it has, where the log says so.
+        counted: how many rows it has, where the log says so.
         first, last: the times of its first and last event, where they were asked for and the log has them.
+        index: the name of its index file; None: it has none.
+        ours: whether Cerise has written it.
     """
 
     path: str
@@ -88,17 +55,45 @@ class HeldFile(NamedTuple):
     modified: int
     values: dict[str, Any]
     kept: pa.BooleanArray | None = None
-    rows: int | None = None
+    counted: int | None = None
     first: int | None = None
     last: int | None = None
+    index: str | None = None
+    ours: bool = False
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has, those included that are deleted; 0 where the log does not say so."""
+        return self.counted or 0
+
+    @property
+    def deleted(self) -> int:
+        """How many of its rows a deletion vector deletes."""
+        return 0 if self.kept is None else int(self.kept.false_count)
+
+    @property
+    def expected(self) -> Expected:
+        return Expected(self.size, self.path if self.ours else None)
 
 
 class Version(NamedTuple):
     """A version of a Delta table: its number, its files and its columns."""
 
     number: int
-    files: list[HeldFile]
+    files: list[LoggedFile]
     columns: pa.Schema
+
+
+def live_files(path: Path, version: int | None = None) -> Version:
+    """Return a version of a Delta table on this machine, its files by name and with their whole paths.
+
+    Raises:
+        UnknownFeature: they cannot be read without knowing more.
+        StoreError: there is no such table or version, or which rows are deleted cannot be read.
+    """
+    held = version_of(path, version)
+    files = [replace(each, path=str(path.absolute() / each.path)) for each in held.files]
+    return held._replace(files=sorted(files, key=lambda each: Path(each.path).name))
 
 
 def version_of(root: str | Path, version: int | None = None, time: str | None = None) -> Version:
@@ -127,7 +122,7 @@ def version_of(root: str | Path, version: int | None = None, time: str | None = 
         values = {name: row[f"partition.{name}"] for name in parted}
         left = kept.pop(f"{base}/{path}", None)
         size, modified, rows = row["size_bytes"], row["modification_time"], row.get("num_records")
-        files.append(HeldFile(path, size, modified, values, left, rows, first, last))
+        files.append(LoggedFile(path, size, modified, values, left, rows, first, last))
     if kept:
         raise StoreError(f"the Delta table {root} deletes rows of {next(iter(kept))}, which is no file of it")
     return Version(table.version(), files, columns)
@@ -212,11 +207,11 @@ def read(path: Path, version: int | None = None) -> pa.Table:
     return pa.concat_tables([held.columns.empty_table(), *found])
 
 
-def _rows(file: LiveFile, columns: pa.Schema) -> pa.Table:
+def _rows(file: LoggedFile, columns: pa.Schema) -> pa.Table:
     """Return the rows of a file that are not deleted, with the columns of the table."""
     inside = pa.schema([field for field in columns if field.name not in file.values])
     with fs.LocalFileSystem().open_input_file(file.path) as source:
-        tail = read_tail(source, file.path, Expected(file.size))
+        tail = read_tail(source, file.path, file.expected)
         checked = source if tail.sums is None else pa.PythonFile(CheckedFile(source, file.path, tail))
         table = PARQUET.make_fragment(checked).to_table(schema=inside)
     if file.kept is not None:

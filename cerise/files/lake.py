@@ -302,8 +302,8 @@ def _delta_files(root: Path, version: int | None) -> tuple[str, tuple[File, ...]
     return str(root), tuple(_file(each) for each in held.files), held.columns
 
 
-def _file(live: delta.LiveFile) -> File:
-    return File(live.path, live.values, live.kept, Expected(live.size))
+def _file(logged: delta.LoggedFile) -> File:
+    return File(logged.path, logged.values, logged.kept, logged.expected)
 
 
 def _fitted(file: File, footer: pq.FileMetaData) -> File:

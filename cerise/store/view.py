@@ -184,7 +184,7 @@ class View:
 
     def _not_deleted(self, events: Events) -> Events:
         """Leave out rows that a deletion vector deletes."""
-        if all(each.held.kept is None for each in self.held.snapshot.files) or not len(events.times):
+        if all(each.kept is None for each in self.held.snapshot.files) or not len(events.times):
             return events
         rows = self._rows(events.places)
         keep = np.ones(len(rows), bool)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from cerise.events import EventBatch, Schema
-from cerise.files.delta import HeldFile
+from cerise.files.delta import LoggedFile
 from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
 from cerise.store.table.append_sources import Source, regrouped
 from cerise.store.table.column_types import check
@@ -36,7 +36,7 @@ from cerise.store.table.data_file import (
     write_file,
     write_piece,
 )
-from cerise.store.table.snapshot import Snapshot, StoreFile, own_snapshot
+from cerise.store.table.snapshot import Snapshot, own_snapshot
 
 TRIES = 12
 LONGEST_WAIT = 1.0
@@ -91,7 +91,7 @@ def append_number(now: Snapshot) -> int:
 
 
 def commit_pieces(
-    written: Sequence[Written], writing: Writing, waits: Sequence[float], remove: Sequence[HeldFile] = ()
+    written: Sequence[Written], writing: Writing, waits: Sequence[float], remove: Sequence[LoggedFile] = ()
 ) -> int:
     """Commit files that were written; where that is impossible, remove them.
 
@@ -100,7 +100,7 @@ def commit_pieces(
         NotCommitted: a written file is missing, or others were always quicker.
     """
     try:
-        return commit(writing.root, Change([each.file for each in written], remove), waits)
+        return commit(writing.root, Change(written, remove), waits)
     except (Overtaken, NotCommitted):
         discard(written, writing)
         raise
@@ -132,7 +132,7 @@ def _written(pieces: Iterable[pa.Table], writing: Writing, number: int) -> list[
 def _commit_small(written: Written, now: Snapshot, number: int, waits: Sequence[float]) -> Appended:
     """Commit a small append; where the pool is full, its files are sealed in the same commit."""
     writing = now.writing
-    pool = [each for each in now.fresh if each.held.kept is None]
+    pool = [each for each in now.fresh if each.kept is None]
     if not pool or sum(each.rows for each in pool) + written.rows < writing.settings.pool_rows:
         return Appended(commit_pieces([written], writing, waits), False)
     try:
@@ -141,7 +141,7 @@ def _commit_small(written: Written, now: Snapshot, number: int, waits: Sequence[
         discard([written], writing)
         raise
     try:
-        change = Change([written.file, sealed.file], [each.held for each in pool])
+        change = Change([written, sealed], pool)
         return Appended(commit(writing.root, change, waits), True)
     except Overtaken:  # somebody else has sealed them
         discard([sealed], writing)
@@ -151,9 +151,9 @@ def _commit_small(written: Written, now: Snapshot, number: int, waits: Sequence[
         raise
 
 
-def seal(files: Sequence[StoreFile], writing: Writing, made: int) -> Written:
+def seal(files: Sequence[LoggedFile], writing: Writing, made: int) -> Written:
     """Write the events of fresh files as one file with an index; they keep their sequence."""
-    tables = [table for each in files for table in read_file(writing, each.path, each.held.size)]
+    tables = [table for each in files for table in read_file(writing, each.path, each.size)]
     ordered = in_stream_order(pa.concat_tables(tables), writing)
     name = data_name(newest_append(each.path for each in files), 0, made=made)
     groups = partial(row_groups, ordered, writing.settings.block_rows)

@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from cerise.errors import StoreError
 from cerise.files import delta_log as log
-from cerise.files.delta import HeldFile, base_of, kept_rows, opened_table
+from cerise.files.delta import LoggedFile, base_of, kept_rows, opened_table
 from cerise.files.delta_log import LOG
 from cerise.files.folder import Folder, cause_of
+from cerise.store.table.data_file import Written
 from cerise.store.table.failpoints import reached
 
 if TYPE_CHECKING:
@@ -22,29 +23,11 @@ if TYPE_CHECKING:
 CONFIGURATION = {"delta.checkpointInterval": "10"}
 
 
-class NewFile(NamedTuple):
-    """A file that a commit adds.
-
-    Attributes:
-        path: where it is in the table.
-        size: how many bytes it has.
-        modified: when it was written, in milliseconds since 1970.
-        statistics: what Delta's log says of its columns, as JSON.
-        fresh: whether its events are new; else they are those of the files that the commit removes.
-    """
-
-    path: str
-    size: int
-    modified: int
-    statistics: str
-    fresh: bool = True
-
-
 class Change(NamedTuple):
     """What a commit does."""
 
-    add: Sequence[NewFile]
-    remove: Sequence[HeldFile] = ()
+    add: Sequence[Written]
+    remove: Sequence[LoggedFile] = ()
 
 
 class Overtaken(StoreError):
@@ -139,14 +122,14 @@ def _check_change(root: str, change: Change, table: DeltaTable) -> None:
             f"{base_of(root)}/{old.path}" in deleted
         ):  # deltalake cannot remove it, and its rows would come back
             raise Overtaken(f"rows of {old.path} in {root} were deleted", hint="look at the table again")
-    sizes = Folder.of(root).sizes([new.path for new in change.add])
-    for new, size in zip(change.add, sizes, strict=True):
-        if new.path in live:
-            raise NotCommitted(f"{new.path} is a file of {root} already", hint="write it under another name")
-        if size != new.size:
-            found = "is missing" if size is None else f"has {size:,} bytes instead of {new.size:,}"
+    sizes = Folder.of(root).sizes([each.path for each in change.add])
+    for each, size in zip(change.add, sizes, strict=True):
+        if each.path in live:
+            raise NotCommitted(f"{each.path} is a file of {root} already", hint="write it under another name")
+        if size != each.size:
+            found = "is missing" if size is None else f"has {size:,} bytes instead of {each.size:,}"
             raise NotCommitted(
-                f"{new.path} {found}, so it cannot become a file of {root}",
+                f"{each.path} {found}, so it cannot become a file of {root}",
                 hint="who has touched it? Write the events again",
             )
 
@@ -158,7 +141,7 @@ def _is_committed(root: str, change: Change, table: DeltaTable) -> bool:
 
     now = time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = [
-        AddAction(new.path, new.size, {}, new.modified, new.fresh, new.statistics) for new in change.add
+        AddAction(each.path, each.size, {}, each.modified, each.new, each.statistics) for each in change.add
     ]
     actions += [RemoveAction(old.path, False, now, old.size, {}) for old in change.remove]
     signed = {log.SIGNED: _signature(change)}
@@ -169,7 +152,7 @@ def _is_committed(root: str, change: Change, table: DeltaTable) -> bool:
         newest = opened_table(root, None)
         if newest.version() == table.version():
             raise _not_committed(root, error) from error
-        return bool(change.add) and {new.path for new in change.add} <= _live(newest)  # names are used once
+        return bool(change.add) and {each.path for each in change.add} <= _live(newest)  # names are used once
     return True
 
 
@@ -184,7 +167,7 @@ def _not_committed(root: str, error: Exception) -> StoreError:
 
 def _signature(change: Change) -> str:
     names = ("path", "size", "modificationTime", "dataChange", "stats")
-    adds = ((new.path, new.size, new.modified, new.fresh, new.statistics) for new in change.add)
+    adds = ((each.path, each.size, each.modified, each.new, each.statistics) for each in change.add)
     removes = ({"remove": {"path": old.path, "size": old.size}} for old in change.remove)
     return log.signature([*({"add": dict(zip(names, each, strict=True))} for each in adds), *removes])
 

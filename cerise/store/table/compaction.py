@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from cerise.files.delta import LoggedFile
 from cerise.files.folder import attempting
 from cerise.store.table.append_sources import regrouped
 from cerise.store.table.appending import append_number, commit_pieces
@@ -26,12 +27,12 @@ from cerise.store.table.data_file import (
 )
 from cerise.store.table.merging import merged, span
 from cerise.store.table.settings import BLOCKS_PER_FILE
-from cerise.store.table.snapshot import Snapshot, StoreFile, own_snapshot
+from cerise.store.table.snapshot import Snapshot, own_snapshot
 from cerise.store.table.synopses import mend_synopsis, unsound
 
 ROUNDS = 5  # times that a compaction starts over because another was quicker
 Progress = Callable[[int, int], None]
-Run = list[StoreFile]
+Run = list[LoggedFile]
 
 
 class Compacted(NamedTuple):
@@ -88,7 +89,7 @@ def worth_rewriting(now: Snapshot, *, fresh: bool = True) -> list[Run]:
         now: the version.
         fresh: whether fresh files count.
     """
-    able = (each for each in now.files if each.ours and each.held.kept is None)
+    able = (each for each in now.files if each.ours and each.kept is None)
     files = sorted((each for each in able if fresh or not is_fresh(each.path)), key=span)
     overlaps = _overlaps(files)
     least = now.writing.settings.file_rows // 2
@@ -101,7 +102,7 @@ def worth_rewriting(now: Snapshot, *, fresh: bool = True) -> list[Run]:
     return [run for run in runs if len(run) > 1 or (run and is_fresh(run[0].path))]
 
 
-def _overlaps(files: Sequence[StoreFile]) -> list[bool]:
+def _overlaps(files: Sequence[LoggedFile]) -> list[bool]:
     """Tell of each file, by first time, whether it shares time with another; touching is no sharing."""
     found = [False] * len(files)
     last, reach = 0, -(1 << 63)
@@ -122,9 +123,9 @@ def _mend(now: Snapshot) -> None:
     broken = unsound(now)
     for file in now.sealed:
         if file.path in broken:
-            groups = read_file(now.writing, file.path, file.held.size)
+            groups = read_file(now.writing, file.path, file.size)
             with attempting(f"write the index of {file.path} again", "it stays as it was, and is not used"):
-                write_its_index(groups, now.writing, file.held, file.rows)
+                write_its_index(groups, now.writing, file)
 
     mend_synopsis(now)
 
@@ -138,7 +139,7 @@ def _is_rewritten(run: Run, now: Snapshot, waits: Sequence[float]) -> bool:
     return True
 
 
-def _rewrite(run: Sequence[StoreFile], now: Snapshot, waits: Sequence[float]) -> int:
+def _rewrite(run: Sequence[LoggedFile], now: Snapshot, waits: Sequence[float]) -> int:
     """Replace files by others with the same events."""
     writing, made = now.writing, append_number(now)
     newest = newest_append(each.path for each in run)
@@ -151,7 +152,7 @@ def _rewrite(run: Sequence[StoreFile], now: Snapshot, waits: Sequence[float]) ->
     except BaseException:
         discard(written, writing)
         raise
-    return commit_pieces(written, writing, waits, [each.held for each in run])
+    return commit_pieces(written, writing, waits, run)
 
 
 def _files(events: Iterable[pa.Table], writing: Writing) -> Iterator[Iterator[pa.Table]]:

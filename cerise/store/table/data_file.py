@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -21,12 +21,11 @@ import pyarrow.parquet as pq
 from cerise.errors import StoreError
 from cerise.events import EventBatch
 from cerise.files.checksums import Expected, Summing, opened_parquet, read_tail
-from cerise.files.delta import HeldFile
+from cerise.files.delta import LoggedFile
 from cerise.files.folder import Folder, attempting, milliseconds
 from cerise.store.index.file import DataFile, write_index
 from cerise.store.index.layout import SEQUENCE
 from cerise.store.table.column_types import check, completed, fitted
-from cerise.store.table.commits import NewFile
 from cerise.store.table.failpoints import reached
 from cerise.store.table.settings import SEQUENCE_FIELD, Settings, index_name
 from cerise.store.table.statistics import statistics
@@ -78,14 +77,22 @@ class Written:
     """A file that was written and not committed.
 
     Attributes:
-        file: what the commit must know.
+        path: where it is in the table.
+        size: how many bytes it has.
+        modified: when it was written, in milliseconds since 1970.
+        statistics: facts about its columns for Delta's log, as JSON.
         rows: how many events it has.
+        new: whether its events are new; else they are those of the files that the commit removes.
         index: the name of its index file; None: it has none.
     """
 
-    file: NewFile
+    path: str
+    size: int
+    modified: int
+    statistics: str
     rows: int
-    index: str | None
+    new: bool = True
+    index: str | None = None
 
 
 # ---- names: sorted, they give the order of appends
@@ -187,13 +194,13 @@ def write_file(
     """
     try:
         with attempting(f"write {name} in {writing.root}", "nothing of it is in the table"):
-            file, rows = write_data(groups, writing, name, new=new)
-            index = None if again is None else write_its_index(again(), writing, file, rows)
+            file = write_data(groups, writing, name, new=new)
+            index = None if again is None else write_its_index(again(), writing, file)
     except BaseException:
         Folder.of(writing.root).tidy(name)
         Folder.of(writing.index_root).tidy(index_name(name))
         raise
-    return Written(file, rows, index)
+    return replace(file, index=index)
 
 
 def read_file(writing: Writing, name: str, size: int | None = None) -> Iterator[pa.Table]:
@@ -218,8 +225,8 @@ def read_file(writing: Writing, name: str, size: int | None = None) -> Iterator[
         ) from error
 
 
-def write_data(groups: Iterable[pa.Table], writing: Writing, name: str, *, new: bool) -> tuple[NewFile, int]:
-    """Write a Parquet file; return what a commit must know of it, and how many rows it has."""
+def write_data(groups: Iterable[pa.Table], writing: Writing, name: str, *, new: bool) -> Written:
+    """Write a Parquet file, without an index."""
     folder = Folder.of(writing.root)
     described: list[Any] = []
     leaves = list(_leaves(writing.columns))
@@ -250,7 +257,7 @@ def write_data(groups: Iterable[pa.Table], writing: Writing, name: str, *, new: 
     reached("data written")
     found = folder.found(name)
     facts = statistics(described[0], writing.columns)
-    return NewFile(name, found.size, milliseconds(found), facts, new), described[0].num_rows
+    return Written(name, found.size, milliseconds(found), facts, described[0].num_rows, new)
 
 
 def _packed(events: pa.Table) -> Iterator[tuple[str, str]]:
@@ -289,11 +296,11 @@ def _leaves(columns: Iterable[pa.Field], before: str = "") -> Iterator[str]:
             yield path
 
 
-def write_its_index(groups: Iterable[pa.Table], writing: Writing, file: NewFile | HeldFile, rows: int) -> str:
+def write_its_index(groups: Iterable[pa.Table], writing: Writing, file: Written | LoggedFile) -> str:
     """Write the index of a data file; return its name."""
     folder = Folder.of(writing.index_root)
     name = index_name(file.path)
-    about = DataFile(file.path, file.size, file.modified, rows)
+    about = DataFile(file.path, file.size, file.modified, file.rows)
     with folder.whole(name) as sink:
         write_index(groups, writing.settings.layout(writing.columns), about, sink)
     reached("index written")
@@ -304,6 +311,6 @@ def discard(written: Iterable[Written], writing: Writing) -> None:
     """Remove files that were written and will not be committed."""
     data, index = Folder.of(writing.root), Folder.of(writing.index_root)
     for each in written:
-        data.tidy(each.file.path)
+        data.tidy(each.path)
         if each.index is not None:
             index.tidy(each.index)

@@ -203,7 +203,7 @@ class EventTable:
             files=len(now.files),
             fresh_files=len(now.fresh),
             fresh_events=sum(each.rows for each in now.fresh),
-            data_bytes=sum(each.held.size for each in now.files),
+            data_bytes=sum(each.size for each in now.files),
             index_bytes=sum(size or 0 for size in sizes),
             first=first,
             last=last,
@@ -301,8 +301,8 @@ def _has_log(folder: Folder) -> bool:
 
 def _span(now: Snapshot, found: Indexed) -> tuple[int | None, int | None]:
     """Return the times of the first and the last event, as the log or, for all files, the index tells."""
-    firsts = [each.held.first for each in now.files if each.held.first is not None]
-    lasts = [each.held.last for each in now.files if each.held.last is not None]
+    firsts = [each.first for each in now.files if each.first is not None]
+    lasts = [each.last for each in now.files if each.last is not None]
     if len(firsts) != len(now.files) and not found.plain:
         some = found.synopsis.group("rows") > 0
         firsts, lasts = (found.synopsis.group(name)[some].tolist() for name in ("first", "last"))

@@ -18,7 +18,7 @@ import xxhash
 from cerise.errors import BindError, DataError, StoreError, did_you_mean
 from cerise.files import delta
 from cerise.files.checksums import read_tail
-from cerise.files.delta import HeldFile
+from cerise.files.delta import LoggedFile
 from cerise.files.delta_log import LOG
 from cerise.files.folder import DRAFT, Folder, attempting, milliseconds
 from cerise.files.lake import Group, NotDirect, open_lake
@@ -31,7 +31,7 @@ from cerise.store.table import settings
 from cerise.store.table.data_file import Writing
 from cerise.store.table.failpoints import reached
 from cerise.store.table.settings import Settings
-from cerise.store.table.snapshot import Snapshot, StoreFile, file_of
+from cerise.store.table.snapshot import Snapshot, file_of
 from cerise.store.table.synopses import FOLDER, save_if_due, saved, unsound
 
 Progress = Callable[[int, int], None]
@@ -111,7 +111,7 @@ def snapshot(writing: Writing, version: int | None = None) -> Snapshot:
     folder = Folder.of(writing.root)
     held = _held(folder if writing.only is None else folder.inside(writing.only), version)
     key = _key(writing)
-    files = [StoreFile(each, _index_name(each, key), ours=False) for each in held.files]
+    files = [replace(each, index=_index_name(each, key)) for each in held.files]
     return Snapshot(replace(writing, columns=held.columns), held.number, tuple(files))
 
 
@@ -120,7 +120,7 @@ def snapshot(writing: Writing, version: int | None = None) -> Snapshot:
 
 class _Held(NamedTuple):
     number: int | None
-    files: list[HeldFile]
+    files: list[LoggedFile]
     columns: pa.Schema
 
 
@@ -144,7 +144,7 @@ def _of_parquet(folder: Folder, version: int | None) -> _Held:
     base = folder.parent.base if folder.is_file else folder.base
     found = folder.system.get_file_info([each.path for each in lake.files])
     files = [
-        HeldFile(
+        LoggedFile(
             each.path[len(base) + 1 :], info.size, milliseconds(info), dict(each.hive), None, footer.num_rows
         )
         for each, info, footer in zip(lake.files, found, lake.footers, strict=True)
@@ -161,7 +161,7 @@ def _key(writing: Writing) -> str:
     )
 
 
-def _index_name(held: HeldFile, key: str) -> str:
+def _index_name(held: LoggedFile, key: str) -> str:
     mark = xxhash.xxh64_hexdigest(repr((held.path, held.size, held.modified, key)).encode())
     return f"index/{mark}-{held.path.rsplit('/', 1)[-1][-100:]}.cix"
 
@@ -185,11 +185,11 @@ def _decide(decided: Settings, index: Folder) -> None:
         index.put(settings.FILE, decided.to_json().encode())
 
 
-def _build(file: StoreFile, now: Snapshot, index: Folder) -> None:
+def _build(file: LoggedFile, now: Snapshot, index: Folder) -> None:
     assert file.index is not None
     layout = now.writing.settings.layout(now.columns)
     rows = _footer(now, file).num_rows
-    about = DataFile(file.path, file.held.size, file.held.modified, rows)
+    about = DataFile(file.path, file.size, file.modified, rows)
     place = attempting(f"write the index of {file.path} in {index.root}", "what was indexed before stays")
     try:
         with place, index.whole(file.index) as sink:
@@ -199,18 +199,18 @@ def _build(file: StoreFile, now: Snapshot, index: Folder) -> None:
     reached("index written")
 
 
-def read_groups(now: Snapshot, file: StoreFile, names: Sequence[str]) -> Iterator[pa.Table]:
+def read_groups(now: Snapshot, file: LoggedFile, names: Sequence[str]) -> Iterator[pa.Table]:
     """Yield some columns of the row groups of a file, with all rows: those included that are deleted."""
     footer = _footer(now, file)
     rows = (footer.row_group(i).num_rows for i in range(footer.num_row_groups))
     groups = [Group(0, i, i, Span(0, 0, count)) for i, count in enumerate(rows)]
-    every = replace(file, held=file.held._replace(kept=None))
+    every = replace(file, kept=None)
     files = {0: file_of(every, Folder.of(now.writing.root))}
     scan = Scan(Reading(now.writing.root, files, now.columns, tuple(names)), groups)
     return (table.drop_columns([ROW]) for table in scan.rows())
 
 
-def _footer(now: Snapshot, file: StoreFile) -> pq.FileMetaData:
+def _footer(now: Snapshot, file: LoggedFile) -> pq.FileMetaData:
     try:
         with Folder.of(now.writing.root).reading(file.path) as source:
             return read_tail(source, file.path, file.expected).footer

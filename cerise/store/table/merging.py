@@ -12,11 +12,11 @@ import pyarrow as pa
 from cerise.errors import StoreError
 from cerise.events import Ints, read_times
 from cerise.files.checksums import opened_parquet, read_tail
+from cerise.files.delta import LoggedFile
 from cerise.files.folder import Folder
 from cerise.store.table.appending import in_stream_order
 from cerise.store.table.column_types import completed
 from cerise.store.table.data_file import Writing
-from cerise.store.table.snapshot import StoreFile
 
 LEAST_ROWS = 1024  # of a file that are read at once
 
@@ -24,7 +24,7 @@ LEAST_ROWS = 1024  # of a file that are read at once
 class _Input:
     """A file that is read from its start to its end."""
 
-    def __init__(self, file: StoreFile, writing: Writing, rows: int) -> None:
+    def __init__(self, file: LoggedFile, writing: Writing, rows: int) -> None:
         self._path, self._writing = file.path, writing
         with self._guarded():
             self._source = Folder.of(writing.root).reading(file.path)
@@ -55,7 +55,7 @@ class _Input:
         self._source.close()
 
 
-def merged(files: Sequence[StoreFile], writing: Writing) -> Iterator[pa.Table]:
+def merged(files: Sequence[LoggedFile], writing: Writing) -> Iterator[pa.Table]:
     """Yield the events of files in stream order.
 
     A file is open from when the stream reaches its first event to its last. Of each open file some rows are
@@ -88,15 +88,14 @@ def merged(files: Sequence[StoreFile], writing: Writing) -> Iterator[pa.Table]:
             each.close()
 
 
-def span(file: StoreFile) -> tuple[int, int]:
+def span(file: LoggedFile) -> tuple[int, int]:
     """Return the time of a file; the whole of time where the log does not know it."""
-    held = file.held
-    if held.first is None or held.last is None:
+    if file.first is None or file.last is None:
         return -(1 << 63), (1 << 63) - 1
-    return held.first, held.last
+    return file.first, file.last
 
 
-def _depth(files: Sequence[StoreFile]) -> int:
+def _depth(files: Sequence[LoggedFile]) -> int:
     """Return how many files share a moment at most."""
     ends = [(time, step) for each in files for time, step in zip(span(each), (-1, 1), strict=True)]
     open_files = np.cumsum([-step for _, step in sorted(ends)])

@@ -15,12 +15,13 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from cerise.errors import StoreError
+from cerise.files.delta import LoggedFile
 from cerise.files.folder import Folder, attempting
 from cerise.store.index.file import DataFile, IndexFile
 from cerise.store.index.layout import Layout
 from cerise.store.index.synopsis import Synopsis
 from cerise.store.table.failpoints import reached
-from cerise.store.table.snapshot import Snapshot, StoreFile
+from cerise.store.table.snapshot import Snapshot
 
 FOLDER = "synopsis"
 PLACE = "index"  # of the index files
@@ -39,7 +40,7 @@ class Indexed(NamedTuple):
     """
 
     synopsis: Synopsis
-    plain: tuple[StoreFile, ...]
+    plain: tuple[LoggedFile, ...]
     broken: dict[str, str]
 
 
@@ -60,7 +61,9 @@ def indexed(now: Snapshot) -> Indexed:
     return Indexed(synopsis, plain, broken)
 
 
-def _covering(now: Snapshot, folder: Folder, usable: dict[str, StoreFile], there: dict[str, int]) -> Synopsis:
+def _covering(
+    now: Snapshot, folder: Folder, usable: dict[str, LoggedFile], there: dict[str, int]
+) -> Synopsis:
     """Return what the last saved synopsis says of the index files of a version, as they are now."""
     last = _last(folder, now)
     if last is None:
@@ -92,7 +95,7 @@ def unsound(now: Snapshot) -> dict[str, str]:
 
 
 def _opened(
-    files: Iterable[StoreFile], now: Snapshot, folder: Folder, broken: dict[str, str]
+    files: Iterable[LoggedFile], now: Snapshot, folder: Folder, broken: dict[str, str]
 ) -> list[IndexFile]:
     """Return index files; those that cannot be used become broken."""
     found = []
@@ -119,9 +122,8 @@ def _empty(now: Snapshot) -> Synopsis:
     return Synopsis.of([], _layout(now))
 
 
-def _is_of(about: DataFile, file: StoreFile) -> bool:
-    held = file.held
-    return (about.path, about.size, about.modified) == (held.path, held.size, held.modified)
+def _is_of(about: DataFile, file: LoggedFile) -> bool:
+    return (about.path, about.size, about.modified) == (file.path, file.size, file.modified)
 
 
 def _in_order(synopsis: Synopsis, now: Snapshot) -> bool:

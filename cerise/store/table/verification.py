@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from cerise.errors import CeriseError, StoreError
 from cerise.events import Ints, raw_column
+from cerise.files.delta import LoggedFile
 from cerise.files.folder import Folder
 from cerise.store.index.file import BrokenIndex, IndexFile
 from cerise.store.index.layout import SEQUENCE
@@ -19,7 +20,7 @@ from cerise.store.index.synopsis import Synopsis
 from cerise.store.table.appending import in_stream_order
 from cerise.store.table.data_file import read_file
 from cerise.store.table.external_index import read_groups
-from cerise.store.table.snapshot import Snapshot, StoreFile
+from cerise.store.table.snapshot import Snapshot
 from cerise.store.table.synopses import indexed, read, saved
 
 Progress = Callable[[int, int], None]
@@ -59,8 +60,8 @@ def _missing(now: Snapshot) -> Iterator[Finding]:
     for file, size in zip(now.files, sizes, strict=True):
         if size is None:
             yield Finding(file.path, "the file is missing")
-        elif size != file.held.size:
-            yield Finding(file.path, f"the file has {size:,} bytes instead of {file.held.size:,}")
+        elif size != file.size:
+            yield Finding(file.path, f"the file has {size:,} bytes instead of {file.size:,}")
 
 
 def _synopses(now: Snapshot) -> Iterator[Finding]:
@@ -75,7 +76,7 @@ def _synopses(now: Snapshot) -> Iterator[Finding]:
 # ---- one file
 
 
-def _of_file(now: Snapshot, file: StoreFile, arrived: _Arrived, *, index: bool) -> Iterator[Finding]:
+def _of_file(now: Snapshot, file: LoggedFile, arrived: _Arrived, *, index: bool) -> Iterator[Finding]:
     try:
         yield from _checked(now, file, arrived, index=index)
     except (CeriseError, pa.ArrowException, OSError) as error:
@@ -83,7 +84,7 @@ def _of_file(now: Snapshot, file: StoreFile, arrived: _Arrived, *, index: bool) 
         yield Finding(file.path, f"it cannot be read: {problem}")
 
 
-def _checked(now: Snapshot, file: StoreFile, arrived: _Arrived, *, index: bool) -> Iterator[Finding]:
+def _checked(now: Snapshot, file: LoggedFile, arrived: _Arrived, *, index: bool) -> Iterator[Finding]:
     held = None
     try:
         held = _opened_index(now, file) if index else None
@@ -100,14 +101,14 @@ def _checked(now: Snapshot, file: StoreFile, arrived: _Arrived, *, index: bool) 
             before = table.slice(len(table) - 1)
         if held is not None and (differs := _differs(held, number, table, now)) is not None:
             yield Finding(file.path, f"{where}: its index has other {differs}")
-    if file.held.rows is not None and rows != file.held.rows:
-        yield Finding(file.path, f"it has {rows:,} rows, and the log says {file.held.rows:,}")
+    if file.counted is not None and rows != file.counted:
+        yield Finding(file.path, f"it has {rows:,} rows, and the log says {file.counted:,}")
 
 
-def _groups(now: Snapshot, file: StoreFile) -> Iterator[pa.Table]:
+def _groups(now: Snapshot, file: LoggedFile) -> Iterator[pa.Table]:
     """Yield the row groups of a file; every checksum of ours is looked at."""
     if file.ours:
-        return read_file(now.writing, file.path, file.held.size)
+        return read_file(now.writing, file.path, file.size)
     return read_groups(now, file, now.columns.names)
 
 
@@ -150,7 +151,7 @@ class _Arrived:
 # ---- index and data
 
 
-def _opened_index(now: Snapshot, file: StoreFile) -> Index:
+def _opened_index(now: Snapshot, file: LoggedFile) -> Index:
     assert file.index is not None
     folder = Folder.of(now.writing.index_root)
     held = IndexFile(folder.system, folder.path(file.index))

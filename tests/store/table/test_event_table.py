@@ -98,7 +98,7 @@ def test_a_large_append_is_cut_into_files_in_stream_order(table: EventTable) -> 
     for file, described in zip(held(now), now.files, strict=True):
         order = [(row["t"], row["_seq"]["row"]) for row in file]
         assert order == sorted(order)
-        assert (described.held.first, described.held.last) == (order[0][0], order[-1][0])
+        assert (described.first, described.last) == (order[0][0], order[-1][0])
     assert [row["_seq"]["row"] for row in sorted(rows_of(now), key=lambda row: row["id"])] == list(range(70))
     groups = pq.read_metadata(Path(now.writing.root) / now.files[0].path)
     assert groups.num_row_groups == 8

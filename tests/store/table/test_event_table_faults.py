@@ -16,9 +16,9 @@ from cerise.errors import StoreError
 from cerise.files.delta import read
 from cerise.store.table import failpoints as faults
 from cerise.store.table import synopses
-from cerise.store.table.commits import Change, NewFile, NotCommitted, Overtaken, commit
+from cerise.store.table.commits import Change, NotCommitted, Overtaken, commit
 from cerise.store.table.compaction import worth_rewriting
-from cerise.store.table.data_file import Part, data_name, write_file, write_its_index, write_piece
+from cerise.store.table.data_file import Part, Written, data_name, write_file, write_its_index, write_piece
 from cerise.store.table.event_table import EventTable
 from tests.deletions import delete, paths
 from tests.event_tables import create, events, held, ids, litter
@@ -198,7 +198,7 @@ def test_others_that_are_always_quicker(table: EventTable) -> None:
     faults.hook = hook
     try:
         with pytest.raises(NotCommitted, match="before each of 3 tries"):
-            commit(table.writing.root, Change([written.file]), [0.0, 0.0])
+            commit(table.writing.root, Change([written]), [0.0, 0.0])
     finally:
         faults.hook = None
     assert table.info().events == 3
@@ -243,14 +243,14 @@ def test_a_commit_removes_only_what_is_there(table: EventTable) -> None:
     (old,) = table.snapshot().files
     table.compact()
     with pytest.raises(Overtaken, match="no longer a file"):
-        commit(table.writing.root, Change([], [old.held]), [])
+        commit(table.writing.root, Change([], [old]), [])
     assert table.snapshot().version == 2
 
 
 def test_a_commit_adds_nothing_twice(table: EventTable) -> None:
     table.append(events([1]))
     (old,) = table.snapshot().files
-    again = NewFile(old.path, old.held.size, old.held.modified, "{}")
+    again = Written(old.path, old.size, old.modified, "{}", 1)
     with pytest.raises(NotCommitted, match="already"):
         commit(table.writing.root, Change([again]), [])
 
@@ -390,7 +390,7 @@ def test_an_index_that_says_something_else_is_found(
     (file,), (rows,) = table.snapshot().files, held(table.snapshot())
     rows[-1] |= change
     other = pa.Table.from_pylist(rows, table.columns)
-    write_its_index([other.slice(0, 4), other.slice(4, 4), other.slice(8)], table.writing, file.held, 9)
+    write_its_index([other.slice(0, 4), other.slice(4, 4), other.slice(8)], table.writing, file)
     (found,) = table.verify()
     assert found == (file.path, f"row group 2: its index has other {what}")
 

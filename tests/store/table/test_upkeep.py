@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cerise.cli.main import app
 from cerise.errors import StoreError
-from cerise.files.delta import HeldFile
+from cerise.files.delta import LoggedFile
 from cerise.store.table import compaction, synopses
 from cerise.store.table import failpoints as faults
 from cerise.store.table.commits import Overtaken
@@ -23,7 +23,7 @@ from cerise.store.table.data_file import Writing, data_name, is_fresh, write_fil
 from cerise.store.table.event_table import EventTable
 from cerise.store.table.merging import merged
 from cerise.store.table.settings import Settings
-from cerise.store.table.snapshot import Snapshot, StoreFile
+from cerise.store.table.snapshot import Snapshot
 from tests.event_tables import create, events, held, ids, litter, rows_of
 
 
@@ -42,7 +42,7 @@ def chosen(*files: tuple[int, int, int] | tuple[int, int, int, str]) -> list[lis
     for number, (first, last, rows, *kind) in enumerate(files):
         name = data_name(number, number, fresh=kind == ["fresh"])
         kept = pa.array([False]) if kind == ["deleted"] else None
-        made.append(StoreFile(HeldFile(name, 1, 1, {}, kept, rows, first, last), None, kind != ["foreign"]))
+        made.append(LoggedFile(name, 1, 1, {}, kept, rows, first, last, None, kind != ["foreign"]))
     runs = worth_rewriting(Snapshot(Writing("", "", pa.schema([]), settings), 1, tuple(made)))
     return [[made.index(file) for file in run] for run in runs]
 
@@ -147,7 +147,7 @@ def test_a_compaction_does_the_runs_that_nobody_touches(table: EventTable, besid
 
     def work(step: str) -> None:
         if step == "data written":  # the first run is changed again and again
-            first = [each for each in other.snapshot().files if (each.held.first or 0) < 1_000]
+            first = [each for each in other.snapshot().files if (each.first or 0) < 1_000]
             if len(first) > 1:
                 compaction._rewrite(first, other.snapshot(), [0.0])
             other.append(events(range(20), next(count)))
@@ -157,8 +157,8 @@ def test_a_compaction_does_the_runs_that_nobody_touches(table: EventTable, besid
     faults.hook = None
     assert done.files == 2  # of the second run
     assert done.left
-    assert all((each.held.first or 0) < 1_000 for each in table.snapshot().files if each.path in done.left)
-    assert [each.held.first for each in table.snapshot().files].count(2_000) == 1
+    assert all((each.first or 0) < 1_000 for each in table.snapshot().files if each.path in done.left)
+    assert [each.first for each in table.snapshot().files].count(2_000) == 1
     assert [each for each in sorted(ids(table)) if each < 9_000] == before
     assert table.verify() == []
     assert table.compact().left == ()
@@ -266,7 +266,7 @@ def test_what_was_never_committed_goes_when_it_is_old(table: EventTable) -> None
     past = time.time() - 30 * 86_400
     for file in folder.rglob("*"):
         os.utime(file, (past, past))
-    assert table.vacuum() == [written.file.path, "index/x.parquet.cix.0a.tmp"]
+    assert table.vacuum() == [written.path, "index/x.parquet.cix.0a.tmp"]
     assert litter(table) == ["notes.txt", "others.parquet"]
     assert ids(table) == [0]
 
