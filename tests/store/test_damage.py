@@ -213,19 +213,26 @@ def test_a_valid_file_of_another_size_is_refused(copied: Callable[[], Path]) -> 
 
 
 @pytest.mark.filterwarnings("ignore:the index of")
-def test_swapped_files_of_one_size_are_refused(tmp_path: Path) -> None:
+def two_files_of_one_size(folder: Path) -> tuple[Path, Path]:
+    """Make a store of two files of one size; the clock in them compresses now well, now less so."""
     events = made(1_000).drop_columns(["note"])
-    store = Store.create(tmp_path / "s", schema=events, time="t", type="kind", index=["n"], pool_rows=1)
+    store = Store.create(folder, schema=events, time="t", type="kind", index=["n"], pool_rows=1)
     for _ in range(2):
         store.append(events)
-    one, two = data_files(tmp_path / "s")
-    assert one.stat().st_size == two.stat().st_size
+    one, two = data_files(folder)
+    same = one.stat().st_size == two.stat().st_size
+    return (one, two) if same else two_files_of_one_size(folder.with_name(f"{folder.name}s"))
+
+
+def test_swapped_files_of_one_size_are_refused(tmp_path: Path) -> None:
+    one, two = two_files_of_one_size(tmp_path / "s")
+    store = Store(one.parent)
     first, second = one.read_bytes(), two.read_bytes()
     one.write_bytes(second)
     two.write_bytes(first)
     for work in (
-        lambda: Store(tmp_path / "s").find_local("PATTERN SEQ(A a) WHERE a.n = 3 WITHIN 1 RETURN a.x AS x"),
-        lambda: Store(tmp_path / "s").find_local("PATTERN SEQ(a) WITHIN 1"),
+        lambda: Store(one.parent).find_local("PATTERN SEQ(A a) WHERE a.n = 3 WITHIN 1 RETURN a.x AS x"),
+        lambda: Store(one.parent).find_local("PATTERN SEQ(a) WITHIN 1"),
         store.compact,
     ):
         with pytest.raises(StoreError, match="is another file: it was written as"):
