@@ -74,6 +74,15 @@ extending.register_model(Kind)(lambda manager, kind: extending.models.PrimitiveM
 extending.lower_cast(Kind, types.Integer)(lambda _context, _builder, _kind, _to, address: address)
 
 
+@infer_global(int)
+class _AddressType(AbstractTemplate):
+    def generic(self, args: Any, _kws: Any) -> Any:
+        return signature(INT, *args) if isinstance(args[0], Kind) else None
+
+
+extending.lower_builtin(int, Kind)(_address_of)
+
+
 @extending.infer_getattr
 class _FieldType(AttributeTemplate):
     key = Kind
@@ -100,16 +109,16 @@ class _StoreType(AbstractTemplate):
         return signature(types.void, args[0], INT, INT) if ours else None
 
 
-def _word(builder: Any, address: Any, word: int = 0) -> Any:
-    """Return a pointer to a word after an address."""
-    return builder.inttoptr(builder.add(address, WORD(BYTES * word)), WORD.as_pointer())
+def _word(builder: Any, address: Any, word: Any) -> Any:
+    """Return a pointer to a word: the compiler knows that words of different numbers are different memory."""
+    return builder.gep(builder.inttoptr(address, WORD.as_pointer()), [word], source_etype=WORD)
 
 
 def _item(builder: Any, kind: Any, address: Any, i: Any) -> Any:
     """Return the address of an item."""
     width = WORD(kind.stride)
     if kind.stride == 0:
-        address, width = builder.load(_word(builder, address)), builder.load(_word(builder, address, 1))
+        address, width = (builder.load(_word(builder, address, WORD(word))) for word in range(2))
     return builder.add(address, builder.mul(width, i))
 
 
@@ -118,18 +127,19 @@ def _get_field(_context: Any, builder: Any, kind: Any, address: Any, name: str) 
     word, of = kind.fields[name]
     if of != INT and of.stride == 0:  # a table is where its words lie
         return builder.add(address, WORD(BYTES * word))
-    return builder.load(_word(builder, address, word))
+    return builder.load(_word(builder, address, WORD(word)))
 
 
 @extending.lower_setattr_generic(Kind)
 def _set_field(_context: Any, builder: Any, sig: Any, args: Any, name: str) -> None:
-    builder.store(args[1], _word(builder, args[0], sig.args[0].fields[name][0]))
+    builder.store(args[1], _word(builder, args[0], WORD(sig.args[0].fields[name][0])))
 
 
 @extending.lower_builtin(operator.getitem, Kind, types.Integer)
 def _get_item(_context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    address = _item(builder, sig.args[0], *args)
-    return builder.load(_word(builder, address)) if sig.return_type == INT else address
+    if sig.return_type == INT:
+        return builder.load(_word(builder, *args))
+    return _item(builder, sig.args[0], *args)
 
 
 @extending.lower_builtin(operator.getitem, Kind, types.SliceType)
@@ -139,8 +149,8 @@ def _get_rest(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 
 
 @extending.lower_builtin(operator.setitem, Kind, types.Integer, types.Integer)
-def _set_item(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    builder.store(args[2], _word(builder, _item(builder, sig.args[0], *args[:2])))
+def _set_item(context: Any, builder: Any, _sig: Any, args: Any) -> Any:
+    builder.store(args[2], _word(builder, *args[:2]))
     return context.get_dummy_value()
 
 

@@ -22,10 +22,10 @@ Python, and with the JIT off, the same class is a view of the same memory.
         one[word] = m.masks[0]  # the word of a number
         return one.deadline
 
-A field that is a `Record` class is the address of such a record. `rows[i:]` are the rows from i on. Of the
-class, a name is the number of its word: `array[:, Run.deadline]`; `Run.WORDS` counts the words with a name.
-A kernel that Python calls takes an address, since an integer is the quickest argument, and a record is made
-of it in the first line.
+A field that is a `Record` class is the address of such a record; `int(record)` is an address. `rows[i:]` are
+the rows from i on. Of the class, a name is the number of its word, as in `array[:, Run.deadline]`, and
+`Run.WORDS` counts the words with a name. A kernel that Python calls takes an address, since an integer is
+the quickest argument, and makes a record of it in the first line.
 
 In a loop, name `rows = m.edges` before it: the address is loaded where it is named. Two meanings of the same
 words are two records: `Join(m.nodes[n])`.

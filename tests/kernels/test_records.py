@@ -98,6 +98,12 @@ def choose_best(machine: int) -> int:
     return swapped.node * 100 + swapped.deadline + Merged(m.best).total * 1000
 
 
+@kernel(int64(int64))
+def address_of_edges(machine: int) -> int:
+    m = Machine(machine)
+    return int(m.edges) if int(m.masks) else int(m)
+
+
 class Memory:
     """A machine with three edges and two runs of four words."""
 
@@ -165,6 +171,13 @@ def test_records_over_the_same_words() -> None:
     assert int(memory.m.best) == memory.runs[1].ctypes.data
 
 
+def test_addresses() -> None:
+    memory = Memory()
+    assert address_of_edges(memory.address) == memory.edges.ctypes.data
+    memory.words[number(Machine.masks)] = 0
+    assert address_of_edges(memory.address) == memory.address
+
+
 def test_values_wrap_as_words_do() -> None:
     memory = Memory()
     memory.m.live = 1 << 63
@@ -185,6 +198,11 @@ def test_fields_that_cannot_be() -> None:
         type("Bad", (Record,), {"__annotations__": {"WORDS": int}})
     with pytest.raises(TypeError, match="cannot be"):
         type("Bad", (Record,), {"__annotations__": {"one": list[int]}})
+
+
+def test_a_declaration_needs_no_numba() -> None:
+    command = "import sys, cerise.kernels.records; sys.exit('numba' in sys.modules)"
+    subprocess.run([sys.executable, "-c", command], cwd=ROOT, check=True)
 
 
 def test_the_same_with_and_without_the_jit(request: Any) -> None:
