@@ -12,7 +12,6 @@ import pytest
 from cerise.engines.base import Options
 from cerise.engines.choose import ENGINES
 from cerise.engines.limits import Limits
-from cerise.engines.nfa.machine import G_CANDS, G_LIVE, G_NODES, G_RUNS
 from cerise.engines.nfa.matcher import NfaMatcher
 from cerise.errors import PlanError
 from cerise.events import EventBatch, Schema
@@ -119,10 +118,10 @@ def sizes(matcher: NfaMatcher) -> dict[str, int]:
         for name in ("runs", "nodes", "cands", "matches", "heads", "cand_heads", "counts", "table", "stack")
     }
     return arrays | {
-        "live": int(memory.m[G_LIVE]),
-        "used runs": int(memory.m[G_RUNS]),
-        "used nodes": int(memory.m[G_NODES]),
-        "used cands": int(memory.m[G_CANDS]),
+        "live": memory.m.live,
+        "used runs": memory.m.run_count,
+        "used nodes": memory.m.node_count,
+        "used cands": memory.m.cand_count,
         "events": len(retained.kept),
         "texts": len(matcher._columns.texts.table),
         "partitions": len(matcher._partitions),

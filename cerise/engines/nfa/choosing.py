@@ -6,42 +6,39 @@ from typing import Any
 
 import numpy as np
 
-from cerise.engines.nfa.layout import M_NODE, M_SEQ, M_VAR, MATCH_WORDS, PREV, SEQ, VAR
-from cerise.engines.nfa.machine import (
-    G_MATCHES,
-    match_row,
-    node_row,
-)
-from cerise.kernels.jit import Ints, get, int64, kernel, put
+from cerise.engines.nfa.records import Machine, Match
+from cerise.kernels.jit import Ints, int64, kernel
+
+MATCH_WORDS = Match.WORDS
 
 
 @kernel()
-def start_of(m: int, match: int) -> int:
+def start_of(m: Machine, match: Match) -> int:
     """Return the first event of a match."""
-    n, seq = get(match, M_NODE), get(match, M_SEQ)
+    n, seq = match.node, match.seq
     while n >= 0:
-        seq = get(node_row(m, n), SEQ)
-        n = get(node_row(m, n), PREV)
+        seq = m.nodes[n].seq
+        n = m.nodes[n].prev
     return seq
 
 
 @kernel()
-def spelled(m: int, match: int) -> Any:
+def spelled(m: Machine, match: Match) -> Any:
     """Return a match as rows (variable, event), by variable, then by event."""
-    length = 1 if get(match, M_SEQ) >= 0 else 0
-    n = get(match, M_NODE)
+    length = 1 if match.seq >= 0 else 0
+    n = match.node
     while n >= 0:
         length += 1
-        n = get(node_row(m, n), PREV)
+        n = m.nodes[n].prev
     pairs = np.empty((length, 2), np.int64)
-    if get(match, M_SEQ) >= 0:
+    if match.seq >= 0:
         length -= 1
-        pairs[length, 0], pairs[length, 1] = get(match, M_VAR), get(match, M_SEQ)
-    n = get(match, M_NODE)
+        pairs[length, 0], pairs[length, 1] = match.var, match.seq
+    n = match.node
     while n >= 0:
         length -= 1
-        pairs[length, 0], pairs[length, 1] = get(node_row(m, n), VAR), get(node_row(m, n), SEQ)
-        n = get(node_row(m, n), PREV)
+        pairs[length, 0], pairs[length, 1] = m.nodes[n].var, m.nodes[n].seq
+        n = m.nodes[n].prev
     for i in range(1, len(pairs)):  # insertion keeps the order of events within a variable
         j = i
         while j > 0 and pairs[j - 1, 0] > pairs[j, 0]:
@@ -52,7 +49,7 @@ def spelled(m: int, match: int) -> Any:
 
 
 @kernel()
-def comes_before(m: int, one: int, other: int) -> Any:
+def comes_before(m: Machine, one: Match, other: Match) -> Any:
     """Whether a match comes before another that the same event completes."""
     first, second = start_of(m, one), start_of(m, other)
     if first != second:
@@ -67,29 +64,30 @@ def comes_before(m: int, one: int, other: int) -> Any:
 
 
 @kernel()
-def move_match(m: int, source: int, target: int) -> None:
+def move_match(m: Machine, source: int, target: int) -> None:
     """Write a match over another."""
     for c in range(MATCH_WORDS):
-        put(match_row(m, target), c, get(match_row(m, source), c))
+        m.matches[target][c] = m.matches[source][c]
 
 
 @kernel()
-def keep_best(m: int, first: int) -> None:
+def keep_best(m: Machine, first: int) -> None:
     """Keep the first of the matches from `first` on, which one event completes."""
     best = first
-    for i in range(first + 1, get(m, G_MATCHES)):
-        if comes_before(m, match_row(m, i), match_row(m, best)):
+    for i in range(first + 1, m.match_count):
+        if comes_before(m, m.matches[i], m.matches[best]):
             best = i
     move_match(m, best, first)
-    put(m, G_MATCHES, first + 1)
+    m.match_count = first + 1
 
 
 @kernel(int64(int64, Ints, int64))
-def limited(m: int, ends: Any, keep: int) -> int:
+def limited(machine: int, ends: Any, keep: int) -> int:
     """Keep, of the matches that each event completes, the first few; return how many are left.
 
     The matches are in the order of `ends`, the events that complete them; the row after the last is free.
     """
+    m = Machine(machine)
     left, i, spare = 0, 0, len(ends)
     while i < len(ends):
         j = i
@@ -99,7 +97,7 @@ def limited(m: int, ends: Any, keep: int) -> int:
             if j - i > keep:
                 best = k
                 for other in range(k + 1, j):
-                    if comes_before(m, match_row(m, other), match_row(m, best)):
+                    if comes_before(m, m.matches[other], m.matches[best]):
                         best = other
                 move_match(m, k, spare)
                 move_match(m, best, k)

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cerise.engines.nfa.layout import COL_NULLS, COL_POINTS, COL_SEQ, COL_TEXTS, COLUMNS
 from cerise.engines.nfa.program import Program
+from cerise.engines.nfa.records import Chunk
 from cerise.events import EventBatch, Path
 from cerise.kernels.strings import Literals
 from cerise.kinds import Kind
@@ -86,7 +86,8 @@ class Columns:
         self._chunk = chunk
         self.paths = list(program.layout.columns.items())
         self.texts = Texts(list(program.layout.texts), ordered=program.ordered)
-        self.words = np.zeros(COLUMNS + len(self.paths), np.int64)
+        self.words = np.zeros(Chunk.WORDS + len(self.paths), np.int64)
+        self.chunk = Chunk(self.words.ctypes.data)
         self._on_fault = on_fault
         self._literals = Literals([word.encode() for word in program.layout.texts])
         self._zeros = np.zeros(chunk or 0, np.int64)
@@ -118,19 +119,16 @@ class Columns:
     def at(self, start: int, seq: int, points: Ints) -> None:
         """Point at the chunk that starts with an event of the batch; `points` are those of the chunk."""
         shift = 8 * start
-        self.words[COL_NULLS] = (
-            self._zeros.ctypes.data if self._nulls is None else self._nulls.ctypes.data + shift
-        )
-        self.words[COL_TEXTS] = self.texts.codes.ctypes.data
-        self.words[COL_SEQ] = seq
-        self.words[COL_POINTS] = points.ctypes.data
+        chunk = self.chunk
+        chunk.nulls = self._zeros.ctypes.data if self._nulls is None else self._nulls.ctypes.data + shift
+        chunk.texts, chunk.seq, chunk.points = self.texts.codes.ctypes.data, seq, points.ctypes.data
         for i, array in enumerate(self._arrays):
             if isinstance(array, _Strings):
                 codes = array.codes[: len(points)]
                 self._literals.codes(array.column, start, self.texts.codes, codes)
-                self.words[COLUMNS + i] = codes.ctypes.data
+                self.words[Chunk.WORDS + i] = codes.ctypes.data
             else:
-                self.words[COLUMNS + i] = array.ctypes.data + shift
+                self.words[Chunk.WORDS + i] = array.ctypes.data + shift
 
     def _column(self, events: EventBatch, path: Path) -> pa.Array:
         if path in self.program.derived:

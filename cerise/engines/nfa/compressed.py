@@ -14,20 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.engines.nfa.layout import (
-    JOIN,
-    M_NODE,
-    M_POINT,
-    M_SEQ,
-    M_VAR,
-    MERGED_NODE_WORDS,
-    MOST,
-    NODE_WORDS,
-    PREV,
-    RIGHT,
-    SEQ,
-    VAR,
-)  # fmt: skip
+from cerise.engines.nfa.layout import JOIN, MERGED_NODE_WORDS, NODE_WORDS
+from cerise.engines.nfa.records import Join, Match, Node
 
 Ints = npt.NDArray[np.int64]
 Binding = dict[str, tuple[int, ...]]
@@ -47,36 +35,37 @@ class Buffer:
         """Return how many matches there are, without spelling any."""
         total, least = self._totals()
         return sum(
-            self._paths(int(match[M_NODE]), int(match[M_POINT]), total, least) for match in self.matches
+            self._paths(int(match[Match.node]), int(match[Match.point]), total, least)
+            for match in self.matches
         )
 
     def bindings(self) -> Iterator[Binding]:
         """Yield each match: for each variable the rows of its events."""
         for match in self.matches:
-            end = [(int(match[M_VAR]), int(match[M_SEQ]))] if match[M_SEQ] >= 0 else []
-            stack = [(int(match[M_NODE]), end)]
+            end = [(int(match[Match.var]), int(match[Match.seq]))] if match[Match.seq] >= 0 else []
+            stack = [(int(match[Match.node]), end)]
             while stack:
                 node, path = stack.pop()
                 if node < 0:
                     yield self._binding(path)
-                elif self.nodes[node, VAR] == JOIN:
+                elif self.nodes[node, Node.var] == JOIN:
                     stack += [
                         (child, path)
                         for child in self._sides(node)
-                        if self._alive(child, int(match[M_POINT]))
+                        if self._alive(child, int(match[Match.point]))
                     ]
                 else:
-                    step = (int(self.nodes[node, VAR]), int(self.nodes[node, SEQ]))
-                    stack.append((int(self.nodes[node, PREV]), [*path, step]))
+                    step = (int(self.nodes[node, Node.var]), int(self.nodes[node, Node.seq]))
+                    stack.append((int(self.nodes[node, Node.prev]), [*path, step]))
 
     def _sides(self, node: int) -> list[int]:
-        both = [int(self.nodes[node, PREV])]
-        if self.nodes[node, VAR] == JOIN:
-            both.append(int(self.nodes[node, RIGHT]))
+        both = [int(self.nodes[node, Node.prev])]
+        if self.nodes[node, Node.var] == JOIN:
+            both.append(int(self.nodes[node, Join.right]))
         return [each for each in both if each >= 0]
 
     def _alive(self, node: int, now: int) -> bool:
-        return self.nodes.shape[1] < MERGED_NODE_WORDS or bool(self.nodes[node, MOST] >= now)
+        return self.nodes.shape[1] < MERGED_NODE_WORDS or bool(self.nodes[node, Node.most] >= now)
 
     def _totals(self) -> tuple[list[int], list[float]]:
         """Return for each node how many paths lead to it, and when the first of them expires."""
@@ -85,7 +74,7 @@ class Buffer:
         for node in range(len(self.nodes)):
             sides = self._sides(node)
             total.append(sum(total[each] for each in sides) if sides else 1)
-            own = float("inf") if self.nodes.shape[1] <= NODE_WORDS else float(self.nodes[node, MOST])
+            own = float("inf") if self.nodes.shape[1] <= NODE_WORDS else float(self.nodes[node, Node.most])
             least.append(min((least[each] for each in sides), default=own))
         return total, least
 
@@ -148,13 +137,13 @@ def reachable(nodes: Ints, roots: Ints) -> tuple[Ints, Ints]:
     seen[roots[roots >= 0]] = True
     for node in range(len(nodes) - 1, -1, -1):
         if seen[node]:
-            for side in (PREV, RIGHT) if nodes[node, VAR] == JOIN else (PREV,):
+            for side in (Node.prev, Join.right) if nodes[node, Node.var] == JOIN else (Node.prev,):
                 if nodes[node, side] >= 0:
                     seen[nodes[node, side]] = True
     moved = np.where(seen, np.cumsum(seen) - 1, -1)
     kept = nodes[seen].copy()
-    for side in (PREV, RIGHT):
-        rows = kept[:, VAR] == JOIN if side == RIGHT else np.ones(len(kept), bool)
+    for side in (Node.prev, Join.right):
+        rows = kept[:, Node.var] == JOIN if side == Join.right else np.ones(len(kept), bool)
         rows &= kept[:, side] >= 0
         kept[rows, side] = moved[kept[rows, side]]
     return kept, moved

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.nfa.layout import JOIN, M_NODE, M_POINT, M_SEQ, M_VAR, MOST, PREV, RIGHT, SEQ, VAR
-from cerise.engines.nfa.machine import (
-    match_row,
-    node_row,
-)
-from cerise.kernels.jit import Ints, Table, get, int64, kernel
+from cerise.engines.nfa.layout import JOIN
+from cerise.engines.nfa.records import Join, Machine
+from cerise.kernels.jit import Ints, Table, int64, kernel
 
 # where an expansion stands: which match, how deep its path and its stack, whether that path is to be written
 X_MATCH, X_DEPTH, X_STACK, X_PENDING, X_WORDS = range(5)
@@ -39,35 +36,37 @@ def write_path(path: Any, depth: int, row: int, lengths: Any, events: Any, fill:
 
 
 @kernel()
-def is_alive(m: int, node: int, now: int) -> bool:
+def is_alive(m: Machine, node: int, now: int) -> bool:
     """Whether a node is there and any of its starts is within the window."""
-    return node >= 0 and get(node_row(m, node), MOST) >= now
+    return node >= 0 and m.nodes[node].most >= now
 
 
 @kernel()
-def follow(m: int, node: int, depth: int, now: int, at: Any, path: Any, stack: Any) -> int:
+def follow(m: Machine, node: int, depth: int, now: int, at: Any, path: Any, stack: Any) -> int:
     """Write the events from a node back to a start into the path; the other sides of joins are put aside."""
     while node >= 0:
-        row = node_row(m, node)
-        if get(row, VAR) == JOIN:
-            left, right = get(row, PREV), get(row, RIGHT)
+        row = m.nodes[node]
+        if row.var == JOIN:
+            left, right = row.prev, Join(row).right
             if is_alive(m, left, now) and is_alive(m, right, now):
                 stack[at[X_STACK], 0], stack[at[X_STACK], 1] = right, depth
                 at[X_STACK] += 1
             node = left if is_alive(m, left, now) else right
         else:
-            path[depth, 0], path[depth, 1] = get(row, VAR), get(row, SEQ)
+            path[depth, 0], path[depth, 1] = row.var, row.seq
             depth += 1
-            node = get(row, PREV)
+            node = row.prev
     return depth
 
 
 @kernel(int64(int64, int64, Ints, Table, Table, Table, Table, Ints))
-def expand(m: int, count: int, at: Any, path: Any, stack: Any, lengths: Any, events: Any, fill: Any) -> int:
+def expand(
+    machine: int, count: int, at: Any, path: Any, stack: Any, lengths: Any, events: Any, fill: Any
+) -> int:
     """Write matches as events by variable, until all are written or there is no more room.
 
     Args:
-        m: the machine.
+        machine: the machine.
         count: how many matches it has.
         at: where the expansion stands; it goes on from there when called again.
         path: room for the events of one match, newest first.
@@ -79,18 +78,19 @@ def expand(m: int, count: int, at: Any, path: Any, stack: Any, lengths: Any, eve
     Returns:
         How many matches were written.
     """
+    m = Machine(machine)
     written = 0
     while at[X_MATCH] < count:
         if not at[X_PENDING]:
-            match = match_row(m, at[X_MATCH])
-            depth, node = 0, get(match, M_NODE)
+            match = m.matches[at[X_MATCH]]
+            depth, node = 0, match.node
             if at[X_DEPTH] >= 0:  # another side of a join of the same match
                 at[X_STACK] -= 1
                 node, depth = stack[at[X_STACK], 0], stack[at[X_STACK], 1]
-            elif get(match, M_SEQ) >= 0:
-                path[0, 0], path[0, 1] = get(match, M_VAR), get(match, M_SEQ)
+            elif match.seq >= 0:
+                path[0, 0], path[0, 1] = match.var, match.seq
                 depth = 1
-            at[X_DEPTH] = follow(m, node, depth, get(match, M_POINT), at, path, stack)
+            at[X_DEPTH] = follow(m, node, depth, match.point, at, path, stack)
             at[X_PENDING] = 1
         if not write_path(path, at[X_DEPTH], written, lengths, events, fill):
             return written

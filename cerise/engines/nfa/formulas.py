@@ -7,23 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from cerise.engines.nfa.automaton import Bounds, Check, Edge, Test
-from cerise.engines.nfa.layout import (
-    CAND_NULLS,
-    CAND_VALUES,
-    COL_NULLS,
-    COL_POINTS,
-    COL_SEQ,
-    COL_TEXTS,
-    COLUMNS,
-    NODE,
-    NULLS,
-    PREV,
-    VAR,
-    Field,
-    Key,
-    Layout,
-    Slot,
-)
+from cerise.engines.nfa.layout import Field, Key, Layout, Slot
+from cerise.engines.nfa.records import Candidate, Chunk, Node, Run
 from cerise.kernels.predicates import NEVER, Value, Writer, _guarded, better, either, truth, value
 from cerise.kinds import Kind
 from cerise.pattern.check import kind_of
@@ -82,7 +67,7 @@ class Scope:
         var, at, kind = attr.var, attr.at, attr.kind
         if self.negated and var == self.negated[0]:
             place = self.layout.candidate(var, attr.path, kind)
-            return self._field(self.negated[1], CAND_NULLS, CAND_VALUES, place, writer)
+            return self._field(self.negated[1], Candidate.nulls, Candidate.WORDS, place, writer)
         if var in self.walked and at in (At.EVERY, At.CURRENT, At.PREVIOUS):
             what = "last" if at is At.PREVIOUS else "single"
             if what == "last":
@@ -99,8 +84,8 @@ class Scope:
         """Return the value of an attribute of the current event."""
         assert attr.kind is not None
         number = self.layout.column(attr.path, attr.kind)
-        column = f"{self._fixed(words('cols', COLUMNS + number))} + 8 * e"
-        nulls = f"load({self._fixed(words('cols', COL_NULLS))} + 8 * e)"
+        column = f"{self._fixed(words('cols', Chunk.WORDS + number))} + 8 * e"
+        nulls = f"load({self._fixed(words('cols', Chunk.nulls))} + 8 * e)"
         return Value(writer.name(loaded(column, attr.kind)), writer.name(f"({nulls} >> {number}) & 1 != 0"))
 
     def _nth(self, attr: Attr, k: int, writer: Writer) -> Value:
@@ -135,7 +120,7 @@ class Scope:
     def text(self, literal: str) -> str:
         """Return the code that stands for a string of the query."""
         number = self.layout.texts.setdefault(literal, len(self.layout.texts))
-        return self._fixed(words(self._fixed(words("cols", COL_TEXTS)), number))
+        return self._fixed(words(self._fixed(words("cols", Chunk.texts)), number))
 
     def _fixed(self, address: str) -> str:
         """Return the code that reads a word which is the same for every event of a chunk."""
@@ -153,7 +138,7 @@ class Scope:
     def read(self, slot: Slot, writer: Writer) -> Value:
         """Return a value of V."""
         code = writer.name(loaded(words(self.run, slot.word), slot.kind))
-        null = writer.name(f"(load({words(self.run, NULLS)}) >> {slot.number}) & 1 != 0")
+        null = writer.name(f"(load({words(self.run, Run.nulls)}) >> {slot.number}) & 1 != 0")
         return Value(code, null)
 
     def count(self, var: str, writer: Writer) -> str:
@@ -323,15 +308,15 @@ def _write_walk(
     node, row, left = f"node{number}", f"row{number}", f"left{number}"
     scope.history.add(var)
     writer.line(f"{left} = {scope.count(var, writer)} + 0")
-    writer.line(f"{node} = load({words(scope.run, NODE)})")
+    writer.line(f"{node} = load({words(scope.run, Run.node)})")
     with writer.block(f"while {left} >= {first}:"):
         writer.line(f"{row} = nodes + {8 * NODE_WIDTH_MARK} * {node}")
-        with writer.block(f"if load({words(row, VAR)}) == {scope.numbers[var]}:"):
+        with writer.block(f"if load({words(row, Node.var)}) == {scope.numbers[var]}:"):
             scope.walked[var] = row
             _walk_over(others, test, scope, writer, newest_only=False)
             del scope.walked[var]
             writer.line(f"{left} -= 1")
-        writer.line(f"{node} = load({words(row, PREV)})")
+        writer.line(f"{node} = load({words(row, Node.prev)})")
 
 
 _WALKS = count()
@@ -354,7 +339,7 @@ def write_update(
         changes += _change(slot, edge, started, scope, writer)
     if not changes and var not in scope.layout.payload:
         return False
-    writer.line(f"nulls = load({words('r', NULLS)})")
+    writer.line(f"nulls = load({words('r', Run.nulls)})")
     for slot, new in changes:
         place = words("d", slot.word)
         writer.line(f"{'store_float' if slot.kind is Kind.FLOAT else 'store'}({place}, {new.code})")
@@ -362,7 +347,7 @@ def write_update(
         if new.null != NEVER:
             with writer.block(f"if {new.null}:"):
                 writer.line(f"nulls = nulls | {1 << slot.number}")
-    writer.line(f"store({words('d', NULLS)}, nulls)")
+    writer.line(f"store({words('d', Run.nulls)}, nulls)")
     writer.line("return 0")
     return True
 
@@ -397,8 +382,8 @@ def _change(
 
 def _stamp(what: str, writer: Writer) -> Value:
     if what == "first_point":
-        return Value(writer.name(f"load(load({words('cols', COL_POINTS)}) + 8 * e)"))
-    return Value(writer.name(f"load({words('cols', COL_SEQ)}) + e"))
+        return Value(writer.name(f"load(load({words('cols', Chunk.points)}) + 8 * e)"))
+    return Value(writer.name(f"load({words('cols', Chunk.seq)}) + e"))
 
 
 def _accumulated(slot: Slot, scope: Scope, writer: Writer) -> list[tuple[Slot, Value]]:
@@ -440,7 +425,7 @@ def _unless_null(slot: Slot, new: Value, old: Value, changed: str, writer: Write
 
 def _write_payload(var: str, scope: Scope, writer: Writer) -> None:
     """Write what later walks over this event will ask for into its node, which the kernel has just made."""
-    row = writer.name(f"nodes + {8 * NODE_WIDTH_MARK} * load({words('d', NODE)})")
+    row = writer.name(f"nodes + {8 * NODE_WIDTH_MARK} * load({words('d', Run.node)})")
     base = scope.layout.node_words
     values = []
     for key, place in scope.layout.payload[var].items():
@@ -466,9 +451,9 @@ def write_candidate(var: str, scope: Scope, writer: Writer) -> None:
     writer.line("kept = 0")
     for path, place in scope.layout.candidates.get(var, {}).items():
         found = scope.event(Attr(var, path, kind=place.kind), writer)
-        address = words("d", CAND_VALUES + place.number)
+        address = words("d", Candidate.WORDS + place.number)
         writer.line(f"{'store_float' if place.kind is Kind.FLOAT else 'store'}({address}, {found.code})")
         with writer.block(f"if {either(found.null)}:"):
             writer.line(f"kept = kept | {1 << place.number}")
-    writer.line(f"store({words('d', CAND_NULLS)}, kept)")
+    writer.line(f"store({words('d', Candidate.nulls)}, kept)")
     writer.line("return 0")

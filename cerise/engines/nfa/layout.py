@@ -1,31 +1,16 @@
-"""What lies where: the words of a run, of a node of the shared buffer, of a candidate for a NOT.
-
-A run's words are its computation state [SASE08 §5.2.1]: a link, its deadline, its newest node, where it
-stands, the event it goes on with when it was postponed, and the vector V of the values that edges to come
-will ask for; one bit per value says null.
-"""
+"""Which values the words without a name of runs, nodes and candidates are, for one query."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from cerise.engines.nfa.records import Candidate, Node, Run
 from cerise.events import Path
 from cerise.kinds import Kind
 from cerise.pattern.expr import Agg
 
-# a run
-NEXT, DEADLINE, NODE, KEY, AT, NULLS, SLOTS = range(7)
-# a node: an event bound by some run, and the node before it; with merging also a join of two nodes
-PREV, SEQ, VAR, MOST, LEAST, TOTAL, STAMP, KEPT = range(8)
-NODE_WORDS, MERGED_NODE_WORDS, COUNTED_NODE_WORDS = 3, 4, 8
-RIGHT = SEQ  # of a join
-JOIN = -1  # in VAR
-# a match: its newest node, the event beyond that (or -1) and its variable, when it was made, its branch
-M_NODE, M_SEQ, M_VAR, M_POINT, M_BRANCH, MATCH_WORDS = range(6)
-# a candidate: an event that fits a negated variable
-CAND_PREV, CAND_SEQ, CAND_POINT, CAND_NULLS, CAND_VALUES = range(5)
-# what a chunk of events hands to generated code: addresses, and one counter
-COL_NULLS, COL_TEXTS, COL_FAULTS, COL_SEQ, COL_POINTS, COLUMNS = range(6)
+JOIN = -1  # as the variable of a node that is a join
+NODE_WORDS, MERGED_NODE_WORDS, COUNTED_NODE_WORDS = Node.most, Node.least, Node.WORDS
 
 MAX_BITS = 62
 
@@ -52,7 +37,7 @@ class Slot:
     @property
     def word(self) -> int:
         """Where it lies in a run."""
-        return SLOTS + self.number
+        return Run.WORDS + self.number
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +83,7 @@ class Layout:
     @property
     def run_width(self) -> int:
         """How many words a run has."""
-        return SLOTS + len(self.slots)
+        return Run.WORDS + len(self.slots)
 
     @property
     def node_width(self) -> int:
@@ -109,7 +94,7 @@ class Layout:
     @property
     def candidate_width(self) -> int:
         """How many words a candidate has."""
-        return CAND_VALUES + max((len(fields) for fields in self.candidates.values()), default=0)
+        return Candidate.WORDS + max((len(fields) for fields in self.candidates.values()), default=0)
 
     def too_wide(self) -> str | None:
         """Say what there is too much of for one word of null bits."""

@@ -1,7 +1,6 @@
 """A matcher's state in memory, and the small steps that all kernels share.
 
-A machine is one row of words: registers, settings, and where the tables of runs, nodes, candidates and
-matches lie. Kernels are given its address alone: passing arrays around would cost more than the work.
+Kernels are given the address of one record, the machine: passing arrays around would cost more than the work.
 Nothing here grows a table; `basic` and `backtrack` ask for room before they move a run.
 """
 
@@ -9,233 +8,93 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.nfa.layout import (
-    AT,
-    CAND_POINT,
-    CAND_PREV,
-    CAND_SEQ,
-    DEADLINE,
-    JOIN,
-    KEPT,
-    KEY,
-    LEAST,
-    M_BRANCH,
-    M_NODE,
-    M_POINT,
-    M_SEQ,
-    M_VAR,
-    MATCH_WORDS,
-    MOST,
-    NEXT,
-    NODE,
-    PREV,
-    RIGHT,
-    SEQ,
-    STAMP,
-    TOTAL,
-    VAR,
-)  # fmt: skip
-from cerise.engines.nfa.rows import (
-    B_AHEAD,
-    B_AHEAD_END,
-    B_NEGATES,
-    B_PAST,
-    B_PAST_END,
-    B_WAIT,
-    B_WORDS,
-    BETWEEN,
-    E_ACCEPT_TEST,
-    E_ACCEPTS,
-    E_BRANCH,
-    E_TERMINAL,
-    E_UPDATE,
-    E_VAR,
-    E_WORDS,
-    LEADING,
-    N_AFTER,
-    N_BEFORE,
-    N_FIRST,
-    N_NUMBER,
-    N_POINT,
-    N_RANGE,
-    N_TEST,
-    N_WORDS,
-    S_WORDS,
-    V_BIT,
-    V_KEPT,
-    V_WORDS,
-    V_WRITE,
-)  # fmt: skip
-from cerise.kernels.jit import ask, get, kernel, put
+from cerise.engines.nfa.layout import JOIN
+from cerise.engines.nfa.records import Join, Machine
+from cerise.engines.nfa.rows import BETWEEN, LEADING
+from cerise.kernels.jit import ask, kernel
 
 MAX = 2**63 - 1
 NEVER = -(2**63)
 BARRED = 1 << 62  # in an event's mask: no match may start with it
-COUNTING = 2  # in H_MERGES: merge, and count the matches of a node
-
-# registers: where the pools end, and what was counted
-(
-    G_LIVE, G_FREE, G_RUNS, G_NODES, G_CANDS, G_MATCHES, G_COUNT, G_MOST, G_STEPS, G_MERGED, G_OPENED,
-    G_BOUND, G_REREAD, G_OVERFLOW, G_NEED, G_POSTPONED, G_AT, G_CURSOR, G_BEST, G_MADE,
-    # settings
-    H_MODE, H_WITHIN, H_SLIDE, H_BY_POSITION, H_ALONE, H_COUNTS, H_MERGES, H_MAX_RUNS, H_NODES, H_STATES,
-    H_STARTS, H_STARTS_END, H_START_MASK, H_NEG_MASK, H_FAN, H_FULL, H_WAITS, H_KINDS, H_BACKTRACKS,
-    # tables: where they lie, how long a row is in bytes, how many rows there is room for
-    A_RUNS, A_RUN_BYTES, A_RUN_ROOM, A_NODES, A_NODE_BYTES, A_NODE_ROOM, A_CANDS, A_CAND_BYTES, A_CAND_ROOM,
-    A_MATCHES, A_MATCH_ROOM, A_HEADS, A_CAND_HEADS, A_TABLE, A_TABLE_MASK, A_STACK,
-    A_EDGES, A_STATES, A_SLOTS, A_BRANCHES, A_NEGATIONS, A_NEGATED, A_COLS,
-    MACHINE_WORDS,
-) = range(63)  # fmt: skip
-
-# a list of runs
-L_HEAD, L_LENGTH, LIST_WORDS = range(3)
-
-
-# ---- rows
-
-
-@kernel()
-def run_row(m: int, r: int) -> int:
-    """Return where a run lies."""
-    return get(m, A_RUNS) + get(m, A_RUN_BYTES) * r
-
-
-@kernel()
-def node_row(m: int, n: int) -> int:
-    """Return where a node lies."""
-    return get(m, A_NODES) + get(m, A_NODE_BYTES) * n
-
-
-@kernel()
-def cand_row(m: int, c: int) -> int:
-    """Return where a candidate lies."""
-    return get(m, A_CANDS) + get(m, A_CAND_BYTES) * c
-
-
-@kernel()
-def match_row(m: int, i: int) -> int:
-    """Return where a match lies."""
-    return get(m, A_MATCHES) + 8 * MATCH_WORDS * i
-
-
-@kernel()
-def edge_row(m: int, j: int) -> int:
-    """Return where an edge lies."""
-    return get(m, A_EDGES) + 8 * E_WORDS * j
-
-
-@kernel()
-def state_row(m: int, s: int) -> int:
-    """Return where a state lies."""
-    return get(m, A_STATES) + 8 * S_WORDS * s
-
-
-@kernel()
-def branch_row(m: int, b: int) -> int:
-    """Return where a branch lies."""
-    return get(m, A_BRANCHES) + 8 * B_WORDS * b
-
-
-@kernel()
-def negation_row(m: int, i: int) -> int:
-    """Return where a negation lies."""
-    return get(m, A_NEGATIONS) + 8 * N_WORDS * i
-
-
-@kernel()
-def negated_row(m: int, i: int) -> int:
-    """Return where a negated variable lies."""
-    return get(m, A_NEGATED) + 8 * V_WORDS * i
-
-
-@kernel()
-def list_row(m: int, at: int) -> int:
-    """Return where the list of a partition's state lies."""
-    return get(m, A_HEADS) + 8 * LIST_WORDS * at
-
-
-@kernel()
-def add(m: int, register: int, amount: int) -> None:
-    """Add to a register."""
-    put(m, register, get(m, register) + amount)
+COUNTING = 2  # in Machine.merges: merge, and count the matches of a node
 
 
 # ---- runs
 
 
 @kernel()
-def new_run(m: int, source: int) -> int:
+def new_run(m: Machine, source: int) -> int:
     """Return a new run with the words of another."""
-    r = get(m, G_FREE)
+    r = m.free
     if r >= 0:
-        put(m, G_FREE, get(run_row(m, r), NEXT))
+        m.free = m.runs[r].next
     else:
-        r = get(m, G_RUNS)
-        put(m, G_RUNS, r + 1)
-    row, old = run_row(m, r), run_row(m, source)
-    for i in range(get(m, A_RUN_BYTES) >> 3):
-        put(row, i, get(old, i))
-    add(m, G_LIVE, 1)
+        r = m.run_count
+        m.run_count = r + 1
+    row, old = m.runs[r], m.runs[source]
+    for i in range(m.runs.width >> 3):
+        row[i] = old[i]
+    m.live += 1
     return r
 
 
 @kernel()
-def free_run(m: int, r: int) -> None:
+def free_run(m: Machine, r: int) -> None:
     """Give a run back."""
-    row = run_row(m, r)
-    put(row, KEY, -1)
-    put(row, NEXT, get(m, G_FREE))
-    put(m, G_FREE, r)
-    add(m, G_LIVE, -1)
+    row = m.runs[r]
+    row.key = -1
+    row.next = m.free
+    m.free = r
+    m.live -= 1
 
 
 @kernel()
-def free_list(m: int, at: int) -> None:
+def free_list(m: Machine, at: int) -> None:
     """Give back all runs of a list."""
-    r = get(list_row(m, at), L_HEAD)
+    r = m.lists[at].head
     while r >= 0:
-        after = get(run_row(m, r), NEXT)
+        after = m.runs[r].next
         free_run(m, r)
         r = after
-    put(list_row(m, at), L_HEAD, -1)
-    put(list_row(m, at), L_LENGTH, 0)
+    m.lists[at].head = -1
+    m.lists[at].length = 0
 
 
 @kernel()
-def push(m: int, r: int, at: int) -> None:
+def push(m: Machine, r: int, at: int) -> None:
     """Put a run at the head of a list."""
-    row, queue = run_row(m, r), list_row(m, at)
-    put(row, NEXT, get(queue, L_HEAD))
-    put(row, KEY, at)
-    put(queue, L_HEAD, r)
-    put(queue, L_LENGTH, get(queue, L_LENGTH) + 1)
+    row, queue = m.runs[r], m.lists[at]
+    row.next = queue.head
+    row.key = at
+    queue.head = r
+    queue.length += 1
 
 
 @kernel()
-def postpone(m: int, r: int, s: int, part: int, at: int) -> None:
+def postpone(m: Machine, r: int, s: int, part: int, at: int) -> None:
     """Put a run on the stack of those that go on later, with an event of the chunk."""
-    row = run_row(m, r)
-    put(row, KEY, part * get(m, H_STATES) + s)
-    put(row, AT, at)
-    put(row, NEXT, get(m, G_POSTPONED))
-    put(m, G_POSTPONED, r)
+    row = m.runs[r]
+    row.key = part * m.state_count + s
+    row.at = at
+    row.next = m.postponed
+    m.postponed = r
 
 
 @kernel()
-def unlink(m: int, at: int, before: int, after: int) -> None:
+def unlink(m: Machine, at: int, before: int, after: int) -> None:
     """Take out of a list the run between two others; -1 is the head."""
-    queue = list_row(m, at)
+    queue = m.lists[at]
     if before < 0:
-        put(queue, L_HEAD, after)
+        queue.head = after
     else:
-        put(run_row(m, before), NEXT, after)
-    put(queue, L_LENGTH, get(queue, L_LENGTH) - 1)
+        m.runs[before].next = after
+    queue.length -= 1
 
 
 @kernel()
-def deadline_of(m: int, point: int) -> int:
+def deadline_of(m: Machine, point: int) -> int:
     """Return the last point, in time or in position, that a run opened at a point may reach (§5)."""
-    within, slide = get(m, H_WITHIN), get(m, H_SLIDE)
+    within, slide = m.within, m.slide
     if within < 0:
         return MAX
     if slide == 0:
@@ -247,66 +106,66 @@ def deadline_of(m: int, point: int) -> int:
 
 
 @kernel()
-def reaches(m: int, point: int, later: int) -> bool:
+def reaches(m: Machine, point: int, later: int) -> bool:
     """Whether one window holds a point and a later one, or the same: SLIDE may leave gaps (S5.3)."""
-    slide = get(m, H_SLIDE)
-    if slide > 0 and point % slide >= get(m, H_WITHIN):
+    slide = m.slide
+    if slide > 0 and point % slide >= m.within:
         return False  # the least of all times may be in a gap, and NEVER is not before it
     return deadline_of(m, point) >= later
 
 
 @kernel()
-def until(m: int, point: int) -> int:
+def until(m: Machine, point: int) -> int:
     """Return the last point that is within w of a point, whatever SLIDE says (S6.2–S6.4)."""
-    within = get(m, H_WITHIN)
-    return MAX if point > MAX - within else point + within - get(m, H_BY_POSITION)
+    within = m.within
+    return MAX if point > MAX - within else point + within - m.by_position
 
 
 @kernel()
-def since_when(m: int, point: int) -> int:
+def since_when(m: Machine, point: int) -> int:
     """Return the first point that is within w of a point, whatever SLIDE says (S6.2–S6.4)."""
-    within = get(m, H_WITHIN)
-    return NEVER if point < NEVER + within else point - within + get(m, H_BY_POSITION)
+    within = m.within
+    return NEVER if point < NEVER + within else point - within + m.by_position
 
 
 # ---- the shared buffer [SASE08 §5.1]
 
 
 @kernel()
-def new_node(m: int, r: int, seq: int, var: int) -> int:
+def new_node(m: Machine, r: int, seq: int, var: int) -> int:
     """Return a node for an event that a run binds."""
-    n = get(m, G_NODES)
-    put(m, G_NODES, n + 1)
-    row, run = node_row(m, n), run_row(m, r)
-    prev = get(run, NODE)
-    put(row, PREV, prev)
-    put(row, SEQ, seq)
-    put(row, VAR, var)
-    if get(m, H_MERGES):
-        old = node_row(m, prev)
-        put(row, MOST, get(run, DEADLINE) if prev < 0 else get(old, MOST))
-        if get(m, H_MERGES) == COUNTING:
-            put(row, LEAST, get(run, DEADLINE) if prev < 0 else get(old, LEAST))
-            put(row, TOTAL, 1 if prev < 0 else get(old, TOTAL))
-            put(row, STAMP, NEVER)
-    add(m, G_BOUND, 1)
+    n = m.node_count
+    m.node_count = n + 1
+    row, run = m.nodes[n], m.runs[r]
+    prev = run.node
+    row.prev = prev
+    row.seq = seq
+    row.var = var
+    if m.merges:
+        old = m.nodes[prev]
+        row.most = run.deadline if prev < 0 else old.most
+        if m.merges == COUNTING:
+            row.least = run.deadline if prev < 0 else old.least
+            row.total = 1 if prev < 0 else old.total
+            row.stamp = NEVER
+    m.bound += 1
     return n
 
 
 @kernel()
-def new_join(m: int, left: int, right: int) -> int:
+def new_join(m: Machine, left: int, right: int) -> int:
     """Return a node that stands for either of two."""
-    n = get(m, G_NODES)
-    put(m, G_NODES, n + 1)
-    row, one, other = node_row(m, n), node_row(m, left), node_row(m, right)
-    put(row, PREV, left)
-    put(row, RIGHT, right)
-    put(row, VAR, JOIN)
-    put(row, MOST, max(get(one, MOST), get(other, MOST)))
-    if get(m, H_MERGES) == COUNTING:
-        put(row, LEAST, min(get(one, LEAST), get(other, LEAST)))
-        put(row, TOTAL, sum_of(get(one, TOTAL), get(other, TOTAL)))
-        put(row, STAMP, NEVER)
+    n = m.node_count
+    m.node_count = n + 1
+    row, one, other = Join(m.nodes[n]), m.nodes[left], m.nodes[right]
+    row.left = left
+    row.right = right
+    row.var = JOIN
+    row.most = max(one.most, other.most)
+    if m.merges == COUNTING:
+        row.least = min(one.least, other.least)
+        row.total = sum_of(one.total, other.total)
+        row.stamp = NEVER
     return n
 
 
@@ -317,104 +176,104 @@ def sum_of(x: int, y: int) -> int:
 
 
 @kernel()
-def in_chain(m: int, node: int, seq: int) -> bool:
+def in_chain(m: Machine, node: int, seq: int) -> bool:
     """Whether a match binds an event."""
-    while node >= 0 and get(node_row(m, node), SEQ) > seq:
-        node = get(node_row(m, node), PREV)
-    return node >= 0 and get(node_row(m, node), SEQ) == seq
+    while node >= 0 and m.nodes[node].seq > seq:
+        node = m.nodes[node].prev
+    return node >= 0 and m.nodes[node].seq == seq
 
 
 @kernel()
-def alive_paths(m: int, node: int, now: int) -> int:
+def alive_paths(m: Machine, node: int, now: int) -> int:
     """Return how many of the matches that end in a node started within the window.
 
     A node whose starts are all alive, or all dead, answers at once; the others are asked once each, their
     answer kept with them for the moment `now`.
     """
-    if get(node_row(m, node), LEAST) >= now:
-        return get(node_row(m, node), TOTAL)
-    stack, depth = get(m, A_STACK), 1
-    put(stack, 0, node)
+    if m.nodes[node].least >= now:
+        return m.nodes[node].total
+    stack, depth = m.stack, 1
+    stack[0] = node
     while depth > 0:
-        row = node_row(m, get(stack, depth - 1))
+        row = m.nodes[stack[depth - 1]]
         total, waits = 0, False
-        for side in range(2 if get(row, VAR) == JOIN else 1):
-            child = get(row, RIGHT if side else PREV)
-            if child < 0 or get(node_row(m, child), MOST) < now:
+        for side in range(2 if row.var == JOIN else 1):
+            child = Join(row).right if side else row.prev
+            if child < 0 or m.nodes[child].most < now:
                 continue
-            below = node_row(m, child)
-            if get(below, LEAST) >= now:
-                total = sum_of(total, get(below, TOTAL))
-            elif get(below, STAMP) == now:
-                total = sum_of(total, get(below, KEPT))
+            below = m.nodes[child]
+            if below.least >= now:
+                total = sum_of(total, below.total)
+            elif below.stamp == now:
+                total = sum_of(total, below.kept)
             else:
-                put(stack, depth, child)
+                stack[depth] = child
                 depth += 1
                 waits = True
         if not waits:
-            put(row, STAMP, now)
-            put(row, KEPT, total)
+            row.stamp = now
+            row.kept = total
             depth -= 1
-    return get(node_row(m, node), KEPT)
+    return m.nodes[node].kept
 
 
 # ---- negation (§6)
 
 
 @kernel()
-def keep_candidates(edge: Any, m: int, mask: int, e: int, part: int, point: int, seq: int) -> None:
+def keep_candidates(formulas: Any, m: Machine, mask: int, e: int, part: int, point: int, seq: int) -> None:
     """Keep an event for the negated variables that it fits."""
-    kinds = get(m, H_KINDS)
+    kinds = m.kinds
     for i in range(kinds):
-        row = negated_row(m, i)
-        if get(row, V_BIT) & mask == 0 or get(row, V_KEPT) == 0:
+        row = m.negated[i]
+        if row.bit & mask == 0 or row.kept == 0:
             continue
-        n = get(m, G_CANDS)
-        put(m, G_CANDS, n + 1)
-        cand = cand_row(m, n)
-        put(cand, CAND_PREV, get(get(m, A_CAND_HEADS), part * kinds + i))
-        put(cand, CAND_SEQ, seq)
-        put(cand, CAND_POINT, point)
-        put(get(m, A_CAND_HEADS), part * kinds + i, n)
-        ask(edge, get(row, V_WRITE), 0, cand, e, get(m, A_COLS), 0)
+        n = m.cand_count
+        m.cand_count = n + 1
+        cand = m.cands[n]
+        cand.prev = m.cand_heads[part * kinds + i]
+        cand.seq = seq
+        cand.point = point
+        m.cand_heads[part * kinds + i] = n
+        ask(formulas, row.write, 0, cand, e, m.cols, 0)
 
 
 @kernel()
-def vetoed(edge: Any, m: int, r: int, branch: int, part: int, point: int, seq: int) -> bool:
+def vetoed(formulas: Any, m: Machine, r: int, branch: int, part: int, point: int, seq: int) -> bool:
     """Whether something that must not be lies in the past of a match just made."""
-    run = run_row(m, r)
-    for i in range(get(branch_row(m, branch), B_PAST), get(branch_row(m, branch), B_PAST_END)):
-        row = negation_row(m, i)
-        kind, test = get(row, N_RANGE), get(row, N_TEST)
+    run = m.runs[r]
+    for i in range(m.branches[branch].past, m.branches[branch].past_end):
+        row = m.negations[i]
+        kind, test = row.range, row.test
         above, below, since = -1, seq + 1, NEVER
         if kind == BETWEEN:
-            above, below = get(run, get(row, N_AFTER)), get(run, get(row, N_BEFORE))
+            above, below = run[row.after], run[row.before]
         elif kind == LEADING:
-            below = get(run, get(row, N_FIRST))
-        if kind != BETWEEN and get(m, H_WITHIN) >= 0:
+            below = run[row.first]
+        if kind != BETWEEN and m.within >= 0:
             since = since_when(m, point)
-        c = get(get(m, A_CAND_HEADS), part * get(m, H_KINDS) + get(row, N_NUMBER))
-        while c >= 0 and get(cand_row(m, c), CAND_SEQ) > above and get(cand_row(m, c), CAND_POINT) >= since:
-            cand = cand_row(m, c)
-            apart = get(cand, CAND_SEQ) < below and not in_chain(m, get(run, NODE), get(cand, CAND_SEQ))
-            if apart and (test < 0 or ask(edge, test, run, cand, 0, get(m, A_COLS), get(m, A_NODES)) > 0):
+        c = m.cand_heads[part * m.kinds + row.number]
+        while c >= 0 and m.cands[c].seq > above and m.cands[c].point >= since:
+            cand = m.cands[c]
+            apart = cand.seq < below and not in_chain(m, run.node, cand.seq)
+            if apart and (test < 0 or ask(formulas, test, run, cand, 0, m.cols, m.nodes.start) > 0):
                 return True
-            c = get(cand, CAND_PREV)
+            c = cand.prev
     return False
 
 
 @kernel()
-def vetoed_now(edge: Any, m: int, r: int, branch: int, mask: int, e: int) -> bool:
+def vetoed_now(formulas: Any, m: Machine, r: int, branch: int, mask: int, e: int) -> bool:
     """Whether the current event must not follow a waiting match; candidate 0 is scratch for it."""
-    scratch = cand_row(m, 0)
-    for i in range(get(branch_row(m, branch), B_AHEAD), get(branch_row(m, branch), B_AHEAD_END)):
-        row = negation_row(m, i)
-        negated = negated_row(m, get(row, N_NUMBER))
-        if get(negated, V_BIT) & mask == 0:
+    scratch = m.cands[0]
+    for i in range(m.branches[branch].ahead, m.branches[branch].ahead_end):
+        row = m.negations[i]
+        negated = m.negated[row.number]
+        if negated.bit & mask == 0:
             continue
-        ask(edge, get(negated, V_WRITE), 0, scratch, e, get(m, A_COLS), 0)
-        test = get(row, N_TEST)
-        if test < 0 or ask(edge, test, run_row(m, r), scratch, e, get(m, A_COLS), get(m, A_NODES)) > 0:
+        ask(formulas, negated.write, 0, scratch, e, m.cols, 0)
+        test = row.test
+        if test < 0 or ask(formulas, test, m.runs[r], scratch, e, m.cols, m.nodes.start) > 0:
             return True
     return False
 
@@ -423,74 +282,74 @@ def vetoed_now(edge: Any, m: int, r: int, branch: int, mask: int, e: int) -> boo
 
 
 @kernel()
-def record(m: int, node: int, seq: int, var: int, point: int, branch: int) -> None:
+def record(m: Machine, node: int, seq: int, var: int, point: int, branch: int) -> None:
     """Note a match, or only count it."""
-    if get(m, H_COUNTS) and not get(m, H_ALONE):
+    if m.counts and not m.alone:
         found = 1
-        if get(m, H_MERGES) and node >= 0:
+        if m.merges and node >= 0:
             found = alive_paths(m, node, point)
-        put(m, G_COUNT, sum_of(get(m, G_COUNT), found))
-        if get(m, G_COUNT) == MAX:
-            put(m, G_OVERFLOW, 1)
+        m.counted = sum_of(m.counted, found)
+        if m.counted == MAX:
+            m.overflow = 1
         return
-    i = get(m, G_MATCHES)
-    put(m, G_MATCHES, i + 1)
-    row = match_row(m, i)
-    put(row, M_NODE, node)
-    put(row, M_SEQ, seq)
-    put(row, M_VAR, var)
-    put(row, M_POINT, point)
-    put(row, M_BRANCH, branch)
+    i = m.match_count
+    m.match_count = i + 1
+    row = m.matches[i]
+    row.node = node
+    row.seq = seq
+    row.var = var
+    row.point = point
+    row.branch = branch
 
 
 @kernel()
-def accept(edge: Any, m: int, d: int, branch: int, part: int, point: int, seq: int) -> None:
+def accept(formulas: Any, m: Machine, d: int, branch: int, part: int, point: int, seq: int) -> None:
     """Note the match of a run that has reached a final state, or let it wait for what must not follow."""
-    row = branch_row(m, branch)
-    if get(row, B_NEGATES):
-        if vetoed(edge, m, d, branch, part, point, seq):
+    row = m.branches[branch]
+    if row.negates:
+        if vetoed(formulas, m, d, branch, part, point, seq):
             return
-        if get(row, B_WAIT) >= 0:
+        if row.wait >= 0:
             w = new_run(m, d)
-            start = get(run_row(m, d), get(negation_row(m, get(row, B_AHEAD)), N_POINT))
-            put(run_row(m, w), DEADLINE, until(m, start))
-            if get(m, H_BACKTRACKS):
-                postpone(m, w, get(row, B_WAIT), part, get(m, G_AT))
+            start = m.runs[d][m.negations[row.ahead].point]
+            m.runs[w].deadline = until(m, start)
+            if m.backtracks:
+                postpone(m, w, row.wait, part, m.at)
             else:
-                push(m, w, part * get(m, H_STATES) + get(row, B_WAIT))
+                push(m, w, part * m.state_count + row.wait)
             return
-    record(m, get(run_row(m, d), NODE), -1, -1, point, branch)
+    record(m, m.runs[d].node, -1, -1, point, branch)
 
 
 @kernel()
 def bind_event(
-    edge: Any, m: int, r: int, j: int, e: int, in_place: bool, part: int, point: int, seq: int
+    formulas: Any, m: Machine, r: int, j: int, e: int, in_place: bool, part: int, point: int, seq: int
 ) -> int:
-    """Let run r follow edge j with the current event; note the match it may make.
+    """Let run r follow formulas j with the current event; note the match it may make.
 
     Returns:
         The run that goes on: r itself where in_place, else a new one; -1 where none does.
     """
-    way, run = edge_row(m, j), run_row(m, r)
-    branch = get(way, E_BRANCH)
-    judged = get(way, E_ACCEPT_TEST) < 0 and not get(branch_row(m, branch), B_NEGATES)
-    if get(way, E_TERMINAL) and judged:
-        record(m, get(run, NODE), seq, get(way, E_VAR), point, branch)
+    edge, run = m.edges[j], m.runs[r]
+    branch = edge.branch
+    judged = edge.accept_test < 0 and not m.branches[branch].negates
+    if edge.terminal and judged:
+        record(m, run.node, seq, edge.var, point, branch)
         if in_place:
             free_run(m, r)
         return -1
     d = r if in_place else new_run(m, r)
-    row = run_row(m, d)
-    if get(m, H_NODES) == 1 or (get(m, H_NODES) == 2 and get(run, NODE) < 0):
-        put(row, NODE, new_node(m, r, seq, get(way, E_VAR)))
-    cols, nodes = get(m, A_COLS), get(m, A_NODES)
-    if get(way, E_UPDATE) >= 0:
-        ask(edge, get(way, E_UPDATE), run, row, e, cols, nodes)
-    if get(way, E_ACCEPTS):
-        test = get(way, E_ACCEPT_TEST)
-        if test < 0 or ask(edge, test, row, 0, e, cols, nodes) > 0:
-            accept(edge, m, d, branch, part, point, seq)
-    if get(way, E_TERMINAL):
+    row = m.runs[d]
+    if m.keeps_nodes == 1 or (m.keeps_nodes == 2 and run.node < 0):
+        row.node = new_node(m, r, seq, edge.var)
+    cols, nodes = m.cols, m.nodes.start
+    if edge.update >= 0:
+        ask(formulas, edge.update, run, row, e, cols, nodes)
+    if edge.accepts:
+        test = edge.accept_test
+        if test < 0 or ask(formulas, test, row, 0, e, cols, nodes) > 0:
+            accept(formulas, m, d, branch, part, point, seq)
+    if edge.terminal:
         free_run(m, d)
         return -1
     return d

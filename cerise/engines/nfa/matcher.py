@@ -16,29 +16,10 @@ from cerise.engines.nfa.choosing import limited
 from cerise.engines.nfa.columns import Columns, Partitions
 from cerise.engines.nfa.compressed import Buffer, Compressed, reachable
 from cerise.engines.nfa.expand import X_DEPTH, X_MATCH, X_WORDS, expand
-from cerise.engines.nfa.layout import COL_FAULTS, JOIN, M_NODE, M_POINT, M_SEQ, SEQ, VAR
-from cerise.engines.nfa.machine import (
-    A_COLS,
-    BARRED,
-    G_BOUND,
-    G_CANDS,
-    G_COUNT,
-    G_LIVE,
-    G_MATCHES,
-    G_MERGED,
-    G_MOST,
-    G_NODES,
-    G_OPENED,
-    G_OVERFLOW,
-    G_REREAD,
-    G_RUNS,
-    G_STEPS,
-    H_FULL,
-    H_KINDS,
-    H_NODES,
-    H_START_MASK,
-)
+from cerise.engines.nfa.layout import JOIN
+from cerise.engines.nfa.machine import BARRED
 from cerise.engines.nfa.program import Program
+from cerise.engines.nfa.records import Machine, Match, Node
 from cerise.engines.nfa.retained import Retained
 from cerise.engines.nfa.tables import Memory
 from cerise.errors import DataError, PlanError
@@ -71,7 +52,7 @@ class NfaMatcher:
         self._columns = Columns(program, self._on_fault, self.limits.chunk_events)
         self._partitions = Partitions(program)
         self._memory = Memory(program, self.options, backtracks=self.backtracking)
-        self._memory.m[A_COLS] = self._columns.address
+        self._memory.m.cols = self._columns.chunk
         self._last: int | None = None
         self._now = np.full(1, np.iinfo(np.int64).min)
         self._retained = Retained(program.bound, self._nothing)
@@ -135,12 +116,14 @@ class NfaMatcher:
         m = self._memory.m
         count = self._chosen()
         matches = self._memory.matches[:count].copy()
-        nodes, moved = reachable(self._memory.nodes[: m[G_NODES]], matches[:, M_NODE])
-        inside = matches[:, M_NODE] >= 0
-        matches[inside, M_NODE] = moved[matches[inside, M_NODE]]
-        named = np.concatenate([nodes[nodes[:, VAR] != JOIN, SEQ], matches[matches[:, M_SEQ] >= 0, M_SEQ]])
+        nodes, moved = reachable(self._memory.nodes[: m.node_count], matches[:, Match.node])
+        inside = matches[:, Match.node] >= 0
+        matches[inside, Match.node] = moved[matches[inside, Match.node]]
+        named = np.concatenate(
+            [nodes[nodes[:, Node.var] != JOIN, Node.seq], matches[matches[:, Match.seq] >= 0, Match.seq]]
+        )
         numbers = np.unique(named)
-        m[G_MATCHES] = 0
+        m.match_count = 0
         names = tuple(var.name for var in self.program.bound.variables)
         return Buffer(names, nodes, matches, numbers, first_row), self._retained.take(numbers).table
 
@@ -223,11 +206,11 @@ class NfaMatcher:
                     self._formulas.edge, self._memory.address, done, len(mask), *addresses, seq
                 )
             self.report.matching_seconds += time.perf_counter() - begun
-            if self._memory.m[G_LIVE] > self.options.max_runs:
+            if self._memory.m.live > self.options.max_runs:
                 raise self._too_many(start + self._memory.stopped_at(done))
             if done < len(mask) or self._memory.unfinished:
                 progress.check((done, self._memory.position(), self.report.reread_events))
-                if self._memory.m[G_MATCHES] > self._memory.m[H_FULL]:
+                if self._memory.m.match_count > self._memory.m.full:
                     yield from self._written()
                 self._memory.make_room()
         if not self.program.by_position:
@@ -238,7 +221,7 @@ class NfaMatcher:
         """Mark the events of a chunk that no match may start with."""
         assert self._retained.batch is not None
         if (opens := self._retained.batch.opens) is not None:
-            barred = ~opens[start : start + len(mask)] & (mask & self._memory.m[H_START_MASK] != 0)
+            barred = ~opens[start : start + len(mask)] & (mask & self._memory.m.start_mask != 0)
             mask[barred] |= BARRED
 
     def _points(self, events: EventBatch, start: int, part: Ints) -> Ints:
@@ -258,14 +241,14 @@ class NfaMatcher:
     def _tidy(self) -> Iterator[Matches]:
         """Free what has expired, where a pool has doubled since last time."""
         m = self._memory.m
-        if m[G_RUNS] > self._tidy_at["runs"] or m[G_NODES] > self._tidy_at["nodes"]:
+        if m.run_count > self._tidy_at["runs"] or m.node_count > self._tidy_at["nodes"]:
             self._sweep(over=False)
             yield from self._written()
             self._collect()
-            self._tidy_at["runs"] = max(self.limits.pool_rows, 2 * int(m[G_LIVE]))
-        if m[G_CANDS] > self._tidy_at["cands"]:
+            self._tidy_at["runs"] = max(self.limits.pool_rows, 2 * m.live)
+        if m.cand_count > self._tidy_at["cands"]:
             self._memory.forget_candidates(self._points_now())
-            self._tidy_at["cands"] = max(self.limits.pool_rows, 2 * int(m[G_CANDS]))
+            self._tidy_at["cands"] = max(self.limits.pool_rows, 2 * m.cand_count)
 
     def _forget_partitions(self) -> None:
         """Let go of the partitions that hold nothing, where they have become many.
@@ -275,7 +258,7 @@ class NfaMatcher:
         slides = self.program.by_position and self.program.bound.slide is not None
         if len(self._partitions) <= self._tidy_at["partitions"] or slides:
             return
-        if self._memory.m[H_KINDS]:
+        if self._memory.m.kinds:
             self._memory.forget_candidates(self._points_now())
         busy = self._memory.busy()
         self._partitions.keep(busy)
@@ -284,19 +267,19 @@ class NfaMatcher:
         self._tidy_at["partitions"] = max(self.limits.pool_rows, 2 * len(self._partitions))
 
     def _sweep(self, *, over: bool) -> None:
-        self._memory.make_room(matches=int(self._memory.m[G_LIVE]))
+        self._memory.make_room(matches=self._memory.m.live)
         upkeep.sweep(self._memory.address, self._memory.lists, self._points_now(), int(over))
 
     def _collect(self) -> None:
-        if self._memory.m[H_NODES]:
+        if self._memory.m.keeps_nodes:
             upkeep.collect(self._memory.address, self._memory.lists, self._points_now())
-            self._tidy_at["nodes"] = max(self.limits.pool_rows, 2 * int(self._memory.m[G_NODES]))
+            self._tidy_at["nodes"] = max(self.limits.pool_rows, 2 * self._memory.m.node_count)
             self._retained.prune(self._held())
 
     def _held(self) -> Ints:
         """Return the numbers of the events that runs hold, ascending."""
-        used = self._memory.nodes[: self._memory.m[G_NODES]]
-        return np.unique(used[used[:, VAR] != JOIN, SEQ])
+        used = self._memory.nodes[: self._memory.m.node_count]
+        return np.unique(used[used[:, Node.var] != JOIN, Node.seq])
 
     def _renumber(self, codes: Ints) -> None:
         """Give the strings in runs, nodes and candidates their new codes."""
@@ -307,10 +290,10 @@ class NfaMatcher:
 
     def _counted(self) -> Iterator[Matches]:
         regs = self._memory.m
-        count = int(regs[G_COUNT] + regs[G_MATCHES])
-        if regs[G_OVERFLOW]:
+        count = regs.counted + regs.match_count
+        if regs.overflow:
             raise PlanError("there are more matches than a 64-bit count can hold", hint="shorten WITHIN")
-        regs[G_COUNT] = regs[G_MATCHES] = 0
+        regs.counted = regs.match_count = 0
         self.report.matches += count
         nothing = self._retained.kept.slice(0, 0)
         yield Matches(nothing, {}, counted=count)
@@ -320,18 +303,18 @@ class NfaMatcher:
         regs = self._memory.m
         self._read_registers()
         if self.program.counts_only and self.program.bound.query.limit is None:
-            regs[G_COUNT] += regs[G_MATCHES]  # matches that do not overlap; the others are never noted
-            regs[G_MATCHES] = 0
+            regs.counted += regs.match_count  # matches that do not overlap; the others are never noted
+            regs.match_count = 0
             return
-        if not regs[G_MATCHES]:
+        if not regs.match_count:
             return
         begun = time.perf_counter()
         count = self._chosen()
         if self.program.counts_only:
-            regs[G_COUNT] += count
-            regs[G_MATCHES] = 0
+            regs.counted += count
+            regs.match_count = 0
             return
-        longest = int(regs[G_NODES]) + 2
+        longest = regs.node_count + 2
         at = np.zeros(X_WORDS, np.int64)
         at[X_DEPTH] = -1
         path, stack = np.empty((longest, 2), np.int64), np.empty((longest, 2), np.int64)
@@ -345,25 +328,27 @@ class NfaMatcher:
             written = expand(self._memory.address, count, at, path, stack, lengths, events, fill)
             spelled = spelled + written if at[X_MATCH] == before else 0
             if spelled > self.options.max_runs:
-                raise too_many_matches(self.program, spelled, int(self._memory.matches[before, M_POINT]))
+                raise too_many_matches(self.program, spelled, int(self._memory.matches[before, Match.point]))
             found = self._retained.matches(lengths[:written], events, fill)
             self.report.matches += written
             self.report.matched_events += int(fill.sum())
             self.report.construction_seconds += time.perf_counter() - begun
             yield found
             begun = time.perf_counter()
-        regs[G_MATCHES] = 0
+        regs.match_count = 0
 
     def _chosen(self) -> int:
         """Apply LIMIT (S7.4); return how many matches are left."""
-        count = int(self._memory.m[G_MATCHES])
+        count = self._memory.m.match_count
         limit = self.program.bound.query.limit
         if limit is None:
             return count
         self._memory.make_room(matches=1)
         matches = self._memory.matches[:count]
         ends = np.where(
-            matches[:, M_SEQ] >= 0, matches[:, M_SEQ], self._memory.nodes[matches[:, M_NODE], SEQ]
+            matches[:, Match.seq] >= 0,
+            matches[:, Match.seq],
+            self._memory.nodes[matches[:, Match.node], Node.seq],
         )
         order = np.argsort(ends, kind="stable")
         matches[:] = matches[order]
@@ -376,9 +361,9 @@ class NfaMatcher:
         for register, name in _COUNTERS.items():
             setattr(report, name, getattr(report, name) + int(regs[register]))
             regs[register] = 0
-        report.most_runs = max(report.most_runs, int(regs[G_MOST]))
-        report.uncomputable += int(self._columns.words[COL_FAULTS])
-        self._columns.words[COL_FAULTS] = 0
+        report.most_runs = max(report.most_runs, regs.most_live)
+        report.uncomputable += self._columns.chunk.faults
+        self._columns.chunk.faults = 0
 
     def _on_fault(self, _fault: Fault) -> None:
         self.report.uncomputable += 1
@@ -394,7 +379,7 @@ class NfaMatcher:
         batch = self._retained.batch
         assert batch is not None
         return PlanError(
-            f"{self._memory.m[G_LIVE]} runs are alive at event {self._retained.start + event}, "
+            f"{self._memory.m.live} runs are alive at event {self._retained.start + event}, "
             f"time {batch.times[event]}: more than {self.options.max_runs}, of the query\n{query}",
             hint=f"{WAYS_OUT}, use skip_till_next_match, or raise Options(max_runs=…)",
         )
@@ -411,6 +396,9 @@ def too_many_matches(program: Program, count: int, point: int) -> PlanError:
 
 
 _COUNTERS = {
-    G_STEPS: "run_steps", G_MERGED: "merged_runs", G_OPENED: "opened_runs", G_BOUND: "buffer_updates",
-    G_REREAD: "reread_events",
-}  # fmt: skip
+    Machine.steps: "run_steps",
+    Machine.merged: "merged_runs",
+    Machine.opened: "opened_runs",
+    Machine.bound: "buffer_updates",
+    Machine.reread: "reread_events",
+}

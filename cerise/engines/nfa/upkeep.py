@@ -9,73 +9,42 @@ from typing import Any
 
 import numpy as np
 
-from cerise.engines.nfa.layout import (
-    CAND_POINT,
-    CAND_PREV,
-    DEADLINE,
-    JOIN,
-    MOST,
-    NEXT,
-    NODE,
-    PREV,
-    RIGHT,
-    VAR,
-)  # fmt: skip
-from cerise.engines.nfa.machine import (
-    A_CAND_BYTES,
-    A_CAND_HEADS,
-    A_NODE_BYTES,
-    G_CANDS,
-    G_NODES,
-    H_BY_POSITION,
-    H_KINDS,
-    H_MERGES,
-    H_STATES,
-    H_WAITS,
-    H_WITHIN,
-    L_HEAD,
-    MAX,
-    NEVER,
-    cand_row,
-    free_run,
-    list_row,
-    node_row,
-    record,
-    run_row,
-    state_row,
-    unlink,
-)  # fmt: skip
-from cerise.engines.nfa.rows import S_BRANCH
-from cerise.kernels.jit import Ints, Table, get, int64, kernel, put, void
+from cerise.engines.nfa.layout import JOIN
+from cerise.engines.nfa.machine import MAX, NEVER, free_run, record, unlink
+from cerise.engines.nfa.records import Candidate, Join, Machine
+from cerise.kernels.jit import Ints, Table, int64, kernel, void
+
+PREV = Candidate.prev
 
 
 @kernel()
-def point_of(m: int, now: Any, part: int) -> Any:
+def point_of(m: Machine, now: Any, part: int) -> Any:
     """Return the newest point of a partition."""
-    return now[part if get(m, H_BY_POSITION) else 0]
+    return now[part if m.by_position else 0]
 
 
 @kernel(void(int64, int64, Ints, int64))
-def sweep(m: int, lists: int, now: Any, over: int) -> None:
+def sweep(machine: int, lists: int, now: Any, over: int) -> None:
     """Free the runs whose window has passed; waiting matches that nothing can veto any more are made.
 
     Args:
-        m: the machine; it has room for as many matches as runs are alive.
+        machine: the machine; it has room for as many matches as runs are alive.
         lists: how many lists of runs there are.
         now: the newest points.
         over: whether the stream has ended, so that every window has passed.
     """
-    states = get(m, H_STATES)
+    m = Machine(machine)
+    states = m.state_count
     for at in range(lists):
         state = at % states
         point = point_of(m, now, at // states)
-        before, r = -1, get(list_row(m, at), L_HEAD)
+        before, r = -1, m.lists[at].head
         while r >= 0:
-            row = run_row(m, r)
-            after = get(row, NEXT)
-            if over or point > get(row, DEADLINE):
-                if state >= get(m, H_WAITS):
-                    record(m, get(row, NODE), -1, -1, point, get(state_row(m, state), S_BRANCH))
+            row = m.runs[r]
+            after = row.next
+            if over or point > row.deadline:
+                if state >= m.waits:
+                    record(m, row.node, -1, -1, point, m.states[state].branch)
                 free_run(m, r)
                 unlink(m, at, before, after)
             else:
@@ -84,50 +53,51 @@ def sweep(m: int, lists: int, now: Any, over: int) -> None:
 
 
 @kernel()
-def keep_links(m: int, moved: Any, n: int) -> None:
+def keep_links(m: Machine, moved: Any, n: int) -> None:
     """Point a moved node at where the nodes before it went; a join with one side left becomes that side."""
-    row = node_row(m, n)
-    if get(row, PREV) >= 0:
-        put(row, PREV, moved[get(row, PREV)])
-    if get(row, VAR) != JOIN:
+    row = Join(m.nodes[n])
+    if row.left >= 0:
+        row.left = moved[row.left]
+    if row.var != JOIN:
         return
-    if get(row, RIGHT) >= 0:
-        put(row, RIGHT, moved[get(row, RIGHT)])
-    if get(row, PREV) < 0:
-        put(row, PREV, get(row, RIGHT))
-        put(row, RIGHT, -1)
+    if row.right >= 0:
+        row.right = moved[row.right]
+    if row.left < 0:
+        row.left = row.right
+        row.right = -1
 
 
 @kernel()
-def mark(m: int, lists: int, now: Any) -> Any:
+def mark(m: Machine, lists: int, now: Any) -> Any:
     """Return for each node the earliest point at which a run that holds it stands; MAX where none does.
 
     Nodes point backwards, so one pass is enough. In a merged run, the part whose starts have all expired
     is let go.
     """
-    merges = get(m, H_MERGES)
-    since = np.full(get(m, G_NODES), MAX, np.int64)
+    merges = m.merges
+    since = np.full(m.node_count, MAX, np.int64)
     for at in range(lists):
-        r = get(list_row(m, at), L_HEAD)
-        point = min(point_of(m, now, at // get(m, H_STATES)), MAX - 1)
+        r = m.lists[at].head
+        point = min(point_of(m, now, at // m.state_count), MAX - 1)
         while r >= 0:
-            n = get(run_row(m, r), NODE)
+            n = m.runs[r].node
             if n >= 0:
                 since[n] = min(since[n], point)
-            r = get(run_row(m, r), NEXT)
+            r = m.runs[r].next
     for n in range(len(since) - 1, -1, -1):
         if since[n] == MAX:
             continue
-        for side in range(2 if get(node_row(m, n), VAR) == JOIN else 1):
-            child = get(node_row(m, n), RIGHT if side else PREV)
-            if child >= 0 and (not merges or get(node_row(m, child), MOST) >= since[n]):
+        for side in range(2 if m.nodes[n].var == JOIN else 1):
+            child = Join(m.nodes[n]).right if side else m.nodes[n].prev
+            if child >= 0 and (not merges or m.nodes[child].most >= since[n]):
                 since[child] = min(since[child], since[n])
     return since
 
 
 @kernel(void(int64, int64, Ints))
-def collect(m: int, lists: int, now: Any) -> None:
+def collect(machine: int, lists: int, now: Any) -> None:
     """Move the nodes that runs still hold together, and tell the runs where theirs went."""
+    m = Machine(machine)
     since = mark(m, lists, now)
     moved = np.full(len(since), -1, np.int64)
     left = 0
@@ -135,43 +105,44 @@ def collect(m: int, lists: int, now: Any) -> None:
         if since[n] == MAX:
             continue
         moved[n] = left
-        for c in range(get(m, A_NODE_BYTES) >> 3):
-            put(node_row(m, left), c, get(node_row(m, n), c))
+        for c in range(m.nodes.width >> 3):
+            m.nodes[left][c] = m.nodes[n][c]
         keep_links(m, moved, left)
         left += 1
     for at in range(lists):
-        r = get(list_row(m, at), L_HEAD)
+        r = m.lists[at].head
         while r >= 0:
-            row = run_row(m, r)
-            if get(row, NODE) >= 0:
-                put(row, NODE, moved[get(row, NODE)])
-            r = get(row, NEXT)
-    put(m, G_NODES, left)
+            row = m.runs[r]
+            if row.node >= 0:
+                row.node = moved[row.node]
+            r = row.next
+    m.node_count = left
 
 
 @kernel(void(int64, int64, Ints, Table))
-def forget_candidates(m: int, partitions: int, now: Any, kept: Any) -> None:
+def forget_candidates(machine: int, partitions: int, now: Any, kept: Any) -> None:
     """Write the candidates that could still veto a match into another table; its row 0 stays free."""
-    kinds, within = get(m, H_KINDS), get(m, H_WITHIN)
-    heads = get(m, A_CAND_HEADS)
+    m = Machine(machine)
+    kinds, within = m.kinds, m.within
+    heads = m.cand_heads
     used = 1
     for at in range(partitions * kinds):
         point = point_of(m, now, at // kinds)
         since = point - within if within >= 0 and point > NEVER + within else NEVER
-        length, c = 0, get(heads, at)
-        while c >= 0 and get(cand_row(m, c), CAND_POINT) >= since:
+        length, c = 0, heads[at]
+        while c >= 0 and m.cands[c].point >= since:
             length += 1
-            c = get(cand_row(m, c), CAND_PREV)
-        c = get(heads, at)
+            c = m.cands[c].prev
+        c = heads[at]
         for i in range(length):
             row = used + length - 1 - i
-            for w in range(get(m, A_CAND_BYTES) >> 3):
-                kept[row, w] = get(cand_row(m, c), w)
-            c = get(cand_row(m, c), CAND_PREV)
-            kept[row, CAND_PREV] = row - 1 if i + 1 < length else -1
-        put(heads, at, used + length - 1 if length else -1)
+            for w in range(m.cands.width >> 3):
+                kept[row, w] = m.cands[c][w]
+            c = m.cands[c].prev
+            kept[row, PREV] = row - 1 if i + 1 < length else -1
+        heads[at] = used + length - 1 if length else -1
         used += length
-    put(m, G_CANDS, used)
+    m.cand_count = used
 
 
 @kernel(void(Ints, Ints, Ints))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cerise.engines.nfa import records as at
 from cerise.engines.nfa.automaton import Automaton, Edge, State, Test, looks_ahead
 from cerise.engines.nfa.fits import write_fits
 from cerise.engines.nfa.formulas import (
@@ -14,25 +15,8 @@ from cerise.engines.nfa.formulas import (
     write_negation,
     write_update,
 )
-from cerise.engines.nfa.layout import COL_FAULTS, Key, Layout, Slot
-from cerise.engines.nfa.rows import (
-    ANYWHERE,
-    BETWEEN,
-    LEADING,
-    N_NUMBER,
-    N_RANGE,
-    S_BRANCH,
-    S_FIRST,
-    S_LAST,
-    S_MASK,
-    S_MERGES,
-    S_NULLS,
-    S_SLOTS,
-    S_SLOTS_END,
-    S_WORDS,
-    TRAILING,
-    Rows,
-)
+from cerise.engines.nfa.layout import Key, Layout, Slot
+from cerise.engines.nfa.rows import ANYWHERE, BETWEEN, LEADING, TRAILING, Rows
 from cerise.kernels.predicates import Writer
 from cerise.kinds import Kind
 from cerise.pattern.bound import Bound
@@ -77,7 +61,7 @@ class ModuleWriter:
         fits = write_fits(self.automata, self.numbers, self.scope)
         cases = [f"    if k == {k}:\n{text}" for text, k in self._cases.items()]
         body = "\n".join(cases) if cases else ""
-        text = HEAD.format(faults=8 * COL_FAULTS) + body + "\n    return 0\n\n\n" + fits
+        text = HEAD.format(faults=8 * at.Chunk.faults) + body + "\n    return 0\n\n\n" + fits
         return text.replace(str(8 * NODE_WIDTH_MARK), str(8 * self.layout.node_width))
 
     @property
@@ -108,7 +92,7 @@ class ModuleWriter:
         waiting = [part for part in parts if part.waits]
         for n, part in enumerate(waiting):
             part.wait_state = len(order) + n
-        self.rows.states = [[0] * S_WORDS for _ in range(len(order) + len(waiting))]
+        self.rows.states = [[0] * at.State.WORDS for _ in range(len(order) + len(waiting))]
 
     def _write_candidates(self, negated: dict[str, int]) -> None:
         for name, number in negated.items():
@@ -117,7 +101,10 @@ class ModuleWriter:
             )
             writer = _new_writer()
             write_candidate(name, self.scope(automaton), writer)
-            past = any(row[N_NUMBER] == number and row[N_RANGE] != TRAILING for row in self.rows.negations)
+            past = any(
+                row[at.Negation.number] == number and row[at.Negation.range] != TRAILING
+                for row in self.rows.negations
+            )
             self.rows.negated.append([1 << self.numbers[name], self.case(writer), int(past)])
 
 
@@ -220,25 +207,25 @@ class Part:
             if not i:
                 continue
             row = program.rows.states[self.order[i]]
-            row[S_FIRST] = len(program.rows.edges)
+            row[at.State.first] = len(program.rows.edges)
             for edge in self.automaton.leaving(i):
                 program.rows.edges.append(self._edge_row(edge))
-                row[S_MASK] |= 1 << program.numbers[edge.var]
-            row[S_LAST] = len(program.rows.edges)
+                row[at.State.mask] |= 1 << program.numbers[edge.var]
+            row[at.State.last] = len(program.rows.edges)
             relevant = sorted(
                 (s for s in self._uses[i] if not s.key.var or s.key.var in state.started),
                 key=lambda s: s.number,
             )
-            row[S_SLOTS] = len(program.rows.slots)
+            row[at.State.slots] = len(program.rows.slots)
             program.rows.slots += [slot.word for slot in relevant]
-            row[S_SLOTS_END] = len(program.rows.slots)
-            row[S_NULLS] = sum(1 << slot.number for slot in relevant)
-            row[S_MERGES] = int(not self._walks[i] & state.started)
-            row[S_BRANCH] = self.number
+            row[at.State.slots_end] = len(program.rows.slots)
+            row[at.State.nulls] = sum(1 << slot.number for slot in relevant)
+            row[at.State.merges] = int(not self._walks[i] & state.started)
+            row[at.State.branch] = self.number
         if self.waits:
             row = program.rows.states[self.wait_state]
-            row[S_BRANCH] = self.number
-            row[S_MASK] = sum(
+            row[at.State.branch] = self.number
+            row[at.State.mask] = sum(
                 1 << program.numbers[n.absence.var.name]
                 for n in self.automaton.branch.negations
                 if n.absence.anywhere or not n.absence.before
@@ -269,9 +256,9 @@ class Part:
         program = self.program
         rows = program.rows.negations
         past = len(rows)
-        rows += [row for row in self._negations if row[N_RANGE] != TRAILING]
+        rows += [row for row in self._negations if row[at.Negation.range] != TRAILING]
         ahead = len(rows)
-        rows += [row for row in self._negations if row[N_RANGE] in (TRAILING, ANYWHERE)]
+        rows += [row for row in self._negations if row[at.Negation.range] in (TRAILING, ANYWHERE)]
         program.rows.branches.append(
             [self.wait_state, past, ahead, ahead, len(rows), int(bool(self._negations))]
         )

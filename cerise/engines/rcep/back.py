@@ -9,17 +9,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.nfa.layout import SEQ
-from cerise.engines.nfa.machine import (
+from cerise.engines.nfa.numbered import (
     A_COLS,
     A_NODES,
+    E_ACCEPT_TEST,
+    E_ACCEPTS,
+    E_TARGET,
+    E_TERMINAL,
+    E_VAR,
+    S_FIRST,
+    S_LAST,
+    SEQ,
     edge_row,
     node_row,
     reaches,
     run_row,
     state_row,
 )
-from cerise.engines.nfa.rows import E_ACCEPT_TEST, E_ACCEPTS, E_TARGET, E_TERMINAL, E_VAR, S_FIRST, S_LAST
 from cerise.engines.rcep.desk import (
     D_ALIVE,
     D_DEPTH,

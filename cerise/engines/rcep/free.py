@@ -7,9 +7,13 @@ up a subset with all that contain it, the walk is faster.
 
 from __future__ import annotations
 
-from cerise.engines.nfa.layout import SEQ, VAR
-from cerise.engines.nfa.machine import edge_row, node_row
-from cerise.engines.nfa.rows import E_VAR
+from cerise.engines.nfa.numbered import (
+    E_VAR,
+    SEQ,
+    VAR,
+    edge_row,
+    node_row,
+)
 from cerise.engines.rcep.desk import (
     D_COUNTED,
     D_DEEPEST,

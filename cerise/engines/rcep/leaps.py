@@ -10,8 +10,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from cerise.engines.nfa.layout import SEQ, VAR
-from cerise.engines.nfa.machine import node_row
+from cerise.engines.nfa.numbered import (
+    SEQ,
+    VAR,
+    node_row,
+)
 from cerise.engines.rcep.desk import (
     AT_MOST,
     D_LEAPS,

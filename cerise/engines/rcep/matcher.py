@@ -11,8 +11,7 @@ import numpy.typing as npt
 from cerise.engines.base import Matches, Options
 from cerise.engines.limits import Progress
 from cerise.engines.nfa.columns import Columns
-from cerise.engines.nfa.layout import COL_FAULTS
-from cerise.engines.nfa.machine import A_COLS, G_NEED, G_NODES, G_RUNS, MAX
+from cerise.engines.nfa.machine import MAX
 from cerise.engines.nfa.matcher import too_many_matches
 from cerise.engines.nfa.program import Program
 from cerise.engines.nfa.tables import Memory
@@ -37,7 +36,7 @@ class _Mirror:
         self.edge = formulas.load(program.source).edge
         self.memory = Memory(program, options, backtracks=False)
         self._columns = Columns(program, on_fault)
-        self.memory.m[A_COLS] = self._columns.address
+        self.memory.m.cols = self._columns.chunk
 
     def read(self, piece: Piece) -> None:
         """Make the columns of a piece ready."""
@@ -48,8 +47,8 @@ class _Mirror:
 
     def faults(self) -> int:
         """Return how often something could not be computed, since the last time."""
-        count = int(self._columns.words[COL_FAULTS])
-        self._columns.words[COL_FAULTS] = 0
+        count = self._columns.chunk.faults
+        self._columns.chunk.faults = 0
         return count
 
 
@@ -60,7 +59,7 @@ class RcepMatcher(Recomputing):
         super().__init__(plan, options, plan.compared + (plan.mirror.compared if plan.mirror else ()))
         program, query = self.program, self.program.bound.query
         self._memory = Memory(program, options, backtracks=False)
-        self._memory.m[A_COLS] = self._columns.address
+        self._memory.m.cols = self._columns.chunk
         self._mirror = _Mirror(plan.mirror.program, options, self._on_fault) if plan.mirror else None
         within = None if program.by_position or plan.waits else program.bound.within
         self._within = None if within is None else int(str(within.size))  # nothing else leads to a trigger
@@ -139,8 +138,8 @@ class RcepMatcher(Recomputing):
             self._mirror.memory if self._mirror else self._memory,
             2 * int(self._desk.w[at.D_ROOM]),
         )
-        memory.m[G_RUNS] = memory.m[G_NODES] = self._desk.w[at.D_ROOM]
-        memory.m[G_NEED] = depth
+        memory.m.run_count = memory.m.node_count = int(self._desk.w[at.D_ROOM])
+        memory.m.need = depth
         memory.make_room()
         self._desk.deepen(depth)
 

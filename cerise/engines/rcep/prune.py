@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.nfa.machine import H_STARTS, reaches
+from cerise.engines.nfa.numbered import (
+    H_STARTS,
+    reaches,
+)
 from cerise.engines.rcep.desk import (
     AT_LEAST,
     AT_MOST,

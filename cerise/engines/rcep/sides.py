@@ -11,7 +11,10 @@ import numpy.typing as npt
 
 from cerise.engines.nfa.columns import Columns
 from cerise.engines.nfa.formulas import Scope
-from cerise.engines.nfa.layout import COL_FAULTS, Layout
+from cerise.engines.nfa.layout import Layout
+from cerise.engines.nfa.numbered import (
+    COL_FAULTS,
+)
 from cerise.engines.rcep.comparisons import Comparison, Side
 from cerise.kernels import formulas, jit
 from cerise.kernels.jit import boolean, kernel
@@ -105,9 +108,9 @@ class Sides:
         for number in range(len(self._kinds)):
             values, nulls = np.zeros(len(masks), np.int64), np.zeros(len(masks), np.int64)
             places = (columns.address, masks.ctypes.data, values.ctypes.data, nulls.ctypes.data)
-            faults = int(columns.words[COL_FAULTS])
+            faults = columns.chunk.faults
             self._code[f"side{number}"](0, fresh, *places)
-            columns.words[COL_FAULTS] = faults
+            columns.chunk.faults = faults
             self._code[f"side{number}"](fresh, len(masks), *places)
             found.append((values, nulls))
         return found

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.nfa.layout import NODE, PREV, SEQ, VAR
-from cerise.engines.nfa.machine import A_COLS, A_NODES, A_RUN_BYTES, edge_row, node_row, run_row
-from cerise.engines.nfa.rows import E_TEST, E_UPDATE, E_VAR
+from cerise.engines.nfa.numbered import (
+    A_COLS,
+    A_NODES,
+    A_RUN_BYTES,
+    E_TEST,
+    E_UPDATE,
+    E_VAR,
+    NODE,
+    PREV,
+    SEQ,
+    VAR,
+    edge_row,
+    node_row,
+    run_row,
+)
 from cerise.engines.rcep.desk import (
     D_COUNTED,
     D_COUNTS,

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from cerise.engines.base import Finding, Options, Report
 from cerise.engines.nfa import state
 from cerise.engines.nfa.columns import Columns
-from cerise.engines.nfa.layout import COL_FAULTS
 from cerise.engines.rcep.comparisons import Comparison
 from cerise.engines.rcep.plan import Plan
 from cerise.engines.rcep.sides import Sides
@@ -108,8 +107,8 @@ class Recomputing(ABC):
                 yield from self._found(piece, wanted, first, ready)
             self._done = int(piece.numbers[ready]) if ready < len(piece) else int(piece.numbers[-1]) + 1
             begun = time.perf_counter()
-            self.report.uncomputable += int(self._columns.words[COL_FAULTS])
-            self._columns.words[COL_FAULTS] = 0
+            self.report.uncomputable += self._columns.chunk.faults
+            self._columns.chunk.faults = 0
         self._window.keep(piece, masks != 0, 2 if self.plan.waits else 1)
         self._columns.texts.keep(np.zeros(0, np.int64), forget)
         self.report.matching_seconds += time.perf_counter() - begun
@@ -121,10 +120,10 @@ class Recomputing(ABC):
         columns.at(0, 0, points)
         assert self._formulas.fits is not None
         self._formulas.fits(len(piece), columns.address, masks.ctypes.data)
-        if piece.fresh and (faults := int(columns.words[COL_FAULTS])):
-            columns.words[COL_FAULTS] = 0  # those of events that are kept were counted when they were new
+        if piece.fresh and (faults := columns.chunk.faults):
+            columns.chunk.faults = 0  # those of events that are kept were counted when they were new
             self._formulas.fits(piece.fresh, columns.address, masks.ctypes.data)
-            columns.words[COL_FAULTS] = faults - columns.words[COL_FAULTS]
+            columns.chunk.faults = faults - columns.chunk.faults
 
     def _ready(self, piece: Piece, *, over: bool) -> int:
         """Return up to which event all is known that matches with it as their last, or first, depend on."""

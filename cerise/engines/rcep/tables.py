@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cerise.engines.limits import Limits
-from cerise.engines.nfa.rows import (
+from cerise.engines.nfa.numbered import (
     B_NEGATES,
     E_ACCEPT_TEST,
     E_ACCEPTS,
@@ -18,8 +18,8 @@ from cerise.engines.nfa.rows import (
     E_VAR,
     S_FIRST,
     S_LAST,
-    Tables,
 )
+from cerise.engines.nfa.rows import Tables
 from cerise.engines.rcep import desk as at
 from cerise.engines.rcep.leaps import extremes
 from cerise.engines.rcep.plan import Plan

@@ -10,16 +10,39 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.nfa.layout import SEQ
-from cerise.engines.nfa.machine import (
+from cerise.engines.nfa.machine import NEVER
+from cerise.engines.nfa.numbered import (
     A_COLS,
     A_NODES,
+    B_AHEAD,
+    B_AHEAD_END,
+    B_NEGATES,
+    B_PAST,
+    B_PAST_END,
+    E_ACCEPT_TEST,
+    E_ACCEPTS,
+    E_BIT,
+    E_BRANCH,
+    E_TARGET,
+    E_TERMINAL,
     H_STARTS,
     H_STARTS_END,
     H_STATES,
     H_WAITS,
     H_WITHIN,
-    NEVER,
+    N_AFTER,
+    N_BEFORE,
+    N_FIRST,
+    N_NUMBER,
+    N_POINT,
+    N_RANGE,
+    N_TEST,
+    S_FIRST,
+    S_LAST,
+    S_MASK,
+    SEQ,
+    V_BIT,
+    V_WRITE,
     branch_row,
     cand_row,
     edge_row,
@@ -32,33 +55,7 @@ from cerise.engines.nfa.machine import (
     state_row,
     until,
 )
-from cerise.engines.nfa.rows import (
-    B_AHEAD,
-    B_AHEAD_END,
-    B_NEGATES,
-    B_PAST,
-    B_PAST_END,
-    BETWEEN,
-    E_ACCEPT_TEST,
-    E_ACCEPTS,
-    E_BIT,
-    E_BRANCH,
-    E_TARGET,
-    E_TERMINAL,
-    LEADING,
-    N_AFTER,
-    N_BEFORE,
-    N_FIRST,
-    N_NUMBER,
-    N_POINT,
-    N_RANGE,
-    N_TEST,
-    S_FIRST,
-    S_LAST,
-    S_MASK,
-    V_BIT,
-    V_WRITE,
-)
+from cerise.engines.nfa.rows import BETWEEN, LEADING
 from cerise.engines.rcep.back import walk_back
 from cerise.engines.rcep.desk import (
     D_ALONE,
