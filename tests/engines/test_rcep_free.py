@@ -10,7 +10,7 @@ import pytest
 from cerise.engines.base import Options
 from cerise.engines.choose import ENGINES
 from cerise.engines.limits import DEFAULT
-from cerise.engines.rcep import tables
+from cerise.engines.rcep import workspace
 from cerise.engines.rcep.plan import plan_of
 from cerise.errors import PlanError
 from cerise.kernels import jit
@@ -19,7 +19,7 @@ from tests.engines.test_rcep import ANY, KLEENE, answer, bound_of, events, found
 
 def is_free(query: str) -> bool:
     """Whether some variable of a query is free, for an engine that wants all matches."""
-    return bool((tables._free(plan_of(bound_of(query)).program.tables) >= 0).any())
+    return bool((workspace._free(plan_of(bound_of(query)).program.tables) >= 0).any())
 
 
 @pytest.mark.parametrize(

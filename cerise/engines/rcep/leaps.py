@@ -10,33 +10,18 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from cerise.engines.nfa.numbered import (
-    SEQ,
-    VAR,
-    node_row,
-)
-from cerise.engines.rcep.desk import (
+from cerise.engines.nfa.records import Machine
+from cerise.engines.rcep.records import (
     AT_MOST,
-    D_LEAPS,
-    F_CURSOR,
-    F_EDGE,
-    F_END,
-    F_LEAP,
-    F_LEFT,
-    F_LIST,
     NULL,
-    X_BASE,
-    X_LEFT,
-    X_LONG,
-    X_OP,
-    X_RIGHT,
-    X_RUNS,
-    X_VAR,
-    X_WORDS,
+    Frame,
+    Inequality,
+    Workspace,
     first_after,
     holds,
 )
-from cerise.kernels.jit import get, kernel, put
+from cerise.kernels.jit import kernel
+from cerise.kernels.records import Words
 
 Ints = npt.NDArray[np.int64]
 BITS = (12, 8, 4)  # of the number of events in a run, the longest runs first
@@ -58,24 +43,24 @@ def extremes(values: Ints, op: int) -> list[Ints]:
 
 
 @kernel()
-def fails(row: int, level: int, run: int, left: int) -> bool:
+def fails(op: int, extremes: Words, run: int, left: int) -> bool:
     """Whether no event of a run passes."""
-    return not holds(get(row, X_OP), left, get(get(row, X_RUNS + level), run))
+    return not holds(op, left, extremes[run])
 
 
 @kernel()
-def leap(row: int, events: int, left: int, place: int, end: int) -> int:
+def leap(row: Inequality, events: Words, left: int, place: int, end: int) -> int:
     """Return the next place in a list, up to its end, of an event that passes."""
-    keys, op = get(row, X_RIGHT), get(row, X_OP)
+    keys, op = row.right, row.op
     while place < end:
-        at = place - get(row, X_BASE)
-        if at & 4095 == 0 and fails(row, 0, at >> 12, left):
+        at = place - row.base
+        if at & 4095 == 0 and fails(op, row.by_4096, at >> 12, left):
             place += 4096
-        elif at & 255 == 0 and fails(row, 1, at >> 8, left):
+        elif at & 255 == 0 and fails(op, row.by_256, at >> 8, left):
             place += 256
-        elif at & 15 == 0 and fails(row, 2, at >> 4, left):
+        elif at & 15 == 0 and fails(op, row.by_16, at >> 4, left):
             place += 16
-        elif holds(op, left, get(keys, get(events, place))):
+        elif holds(op, left, keys[events[place]]):
             return place
         else:
             place += 1
@@ -83,18 +68,18 @@ def leap(row: int, events: int, left: int, place: int, end: int) -> int:
 
 
 @kernel()
-def leap_back(row: int, events: int, left: int, place: int, start: int) -> int:
+def leap_back(row: Inequality, events: Words, left: int, place: int, start: int) -> int:
     """Return one beyond the place of the last event before a place that passes; the start if none does."""
-    keys, op = get(row, X_RIGHT), get(row, X_OP)
+    keys, op = row.right, row.op
     while place > start:
-        at = place - get(row, X_BASE)
-        if at & 4095 == 0 and fails(row, 0, (at >> 12) - 1, left):
+        at = place - row.base
+        if at & 4095 == 0 and fails(op, row.by_4096, (at >> 12) - 1, left):
             place -= 4096
-        elif at & 255 == 0 and fails(row, 1, (at >> 8) - 1, left):
+        elif at & 255 == 0 and fails(op, row.by_256, (at >> 8) - 1, left):
             place -= 256
-        elif at & 15 == 0 and fails(row, 2, (at >> 4) - 1, left):
+        elif at & 15 == 0 and fails(op, row.by_16, (at >> 4) - 1, left):
             place -= 16
-        elif holds(op, left, get(keys, get(events, place - 1))):
+        elif holds(op, left, keys[events[place - 1]]):
             return place
         else:
             place -= 1
@@ -102,24 +87,24 @@ def leap_back(row: int, events: int, left: int, place: int, start: int) -> int:
 
 
 @kernel()
-def prepare_leaps(m: int, w: int, frame: int, d: int, first: int, last: int) -> None:
+def prepare_leaps(m: Machine, w: Workspace, frame: Frame, d: int, first: int, last: int) -> None:
     """Let a frame leap over events that fail, where its list from the first event to the last one is long.
 
-    The list keeps only these: nobody leaps to where no match is.
+    The list keeps the events between the two.
     """
-    row = get(w, D_LEAPS) + 8 * X_WORDS * get(frame, F_EDGE)
-    put(frame, F_LEAP, 0)
-    if get(row, X_VAR) < 0 or get(frame, F_END) - get(frame, F_CURSOR) < get(row, X_LONG):
+    row = w.leaps[frame.edge]
+    frame.leap = 0
+    if row.var < 0 or frame.end - frame.cursor < row.long:
         return
-    events = get(frame, F_LIST)
-    start = first_after(events, get(frame, F_CURSOR), get(frame, F_END), first - 1)
-    end = first_after(events, start, get(frame, F_END), last)
-    put(frame, F_CURSOR, start)
-    put(frame, F_END, end)
-    if end - start < get(row, X_LONG):
+    events = frame.list
+    start = first_after(events, frame.cursor, frame.end, first - 1)
+    end = first_after(events, start, frame.end, last)
+    frame.cursor = start
+    frame.end = end
+    if end - start < row.long:
         return
     i = d - 1
-    while get(node_row(m, i), VAR) != get(row, X_VAR):
+    while m.nodes[i].var != row.var:
         i -= 1
-    put(frame, F_LEAP, row)
-    put(frame, F_LEFT, get(get(row, X_LEFT), get(node_row(m, i), SEQ)))
+    frame.leap = int(row)
+    frame.left = row.left[m.nodes[i].seq]

@@ -15,13 +15,13 @@ from cerise.engines.nfa.machine import MAX
 from cerise.engines.nfa.matcher import too_many_matches
 from cerise.engines.nfa.program import Program
 from cerise.engines.nfa.tables import Memory
-from cerise.engines.rcep import desk as at
 from cerise.engines.rcep.plan import Plan
 from cerise.engines.rcep.prune import keep_near
+from cerise.engines.rcep.records import DEEPER, DONE, FULL, TOO_MANY
 from cerise.engines.rcep.stream import Recomputing, forget
-from cerise.engines.rcep.tables import Desk
 from cerise.engines.rcep.walk import follow_kept, recompute
 from cerise.engines.rcep.window import Piece
+from cerise.engines.rcep.workspace import WorkspaceMemory
 from cerise.kernels import formulas
 from cerise.pattern.query import Output
 from cerise.pattern.values import Fault
@@ -65,37 +65,39 @@ class RcepMatcher(Recomputing):
         self._within = None if within is None else int(str(within.size))  # nothing else leads to a trigger
         alone = query.output is Output.NON_OVERLAPPING
         limit = 1 if alone else query.limit or 0
-        self._desk = Desk(plan, options.limits, counts=program.counts_only, limit=limit, alone=alone)
-        self._desk.w[at.D_MOST] = MAX if program.counts_only else options.max_runs
+        self._space = WorkspaceMemory(
+            plan, options.limits, counts=program.counts_only, limit=limit, alone=alone
+        )
+        self._space.w.most = MAX if program.counts_only else options.max_runs
 
     def _wanted(self, piece: Piece, masks: Ints, first: int, last: int) -> Ints:
         """Return the variables that events fit, without those events that no trigger has in its window."""
         if self._within is None:
             return masks
         near = masks.copy()
-        keep_near(near, piece.points, first, last, int(self._desk.w[at.D_TRIGGERS]), self._within)
+        keep_near(near, piece.points, first, last, self._space.w.triggers, self._within)
         return near
 
     def _found(self, piece: Piece, masks: Ints, first: int, last: int) -> Iterator[Matches]:
         """Find the matches that some events complete, and yield them as they fill the room for them."""
         begun = time.perf_counter()
-        desk = self._desk
-        desk.lay(piece, masks, self._sides.keys(self._columns, masks, piece.fresh))
+        space = self._space
+        space.lay(piece, masks, self._sides.keys(self._columns, masks, piece.fresh))
         edge, back = self._formulas.edge, 0
         if self._mirror is not None:
             self._mirror.read(piece)
             edge, back = self._mirror.edge, self._mirror.memory.address
-        follow_kept(self._memory.address, desk.address, first)
-        desk.w[at.D_NEXT], desk.w[at.D_DEPTH] = first, -1
-        status, progress = at.FULL, Progress()
-        while status != at.DONE:
+        follow_kept(self._memory.address, space.address, first)
+        space.w.next, space.w.depth = first, -1
+        status, progress = FULL, Progress()
+        while status != DONE:
             with np.errstate(all="ignore"):
-                status = recompute(edge, self._memory.address, back, desk.address, last)
-            if status == at.TOO_MANY:
-                point = int(piece.points[desk.w[at.D_NEXT]])
+                status = recompute(edge, self._memory.address, back, space.address, last)
+            if status == TOO_MANY:
+                point = int(piece.points[space.w.next])
                 raise too_many_matches(self.program, self.options.max_runs, point)
-            progress.check((status, desk.w.tobytes(), desk.frames.tobytes(), self.report.reread_events))
-            if status == at.DEEPER:
+            progress.check((status, space.words.tobytes(), space.frames.tobytes(), self.report.reread_events))
+            if status == DEEPER:
                 self._deepen()
             self.report.matching_seconds += time.perf_counter() - begun
             yield from self._written()
@@ -106,46 +108,44 @@ class RcepMatcher(Recomputing):
 
     def _written(self) -> Iterator[Matches]:
         """Yield the matches written so far; none where it takes long, so that the caller has a say."""
-        desk, w = self._desk, self._desk.w
-        paused = w[at.D_TESTS] >= w[at.D_PATIENCE]
-        self.report.reread_events += int(w[at.D_TESTS])
-        self.report.most_runs = max(self.report.most_runs, int(w[at.D_DEEPEST]))
-        w[at.D_TESTS] = 0
+        space, w = self._space, self._space.w
+        paused = w.tests >= w.patience
+        self.report.reread_events += w.tests
+        self.report.most_runs = max(self.report.most_runs, w.deepest)
+        w.tests = 0
         if paused:
             yield from self._counted()
-        written = int(w[at.D_WRITTEN])
+        written = w.written
         if not (written or paused) or self.program.counts_only:
             return
         begun = time.perf_counter()
-        self.report.matched_events += int(desk.fill.sum())
+        self.report.matched_events += int(space.fill.sum())
         self.report.matches += written
-        found = self._window.retained.matches(desk.lengths[:written], desk.found, desk.fill)
-        desk.fill[:] = 0
-        w[at.D_WRITTEN] = 0
+        found = self._window.retained.matches(space.lengths[:written], space.found, space.fill)
+        space.fill[:] = 0
+        w.written = 0
         self.report.construction_seconds += time.perf_counter() - begun
         yield found
 
     def _bar_taken(self, piece: Piece) -> None:
         """Let no match start before the end of the last one, where matches may not overlap."""
-        if self._desk.w[at.D_ALONE]:
+        if self._space.w.alone:
             inside = piece.parts >= 0
-            floors = self._desk.floors[np.where(inside, piece.parts, 0)]
+            floors = self._space.floors[np.where(inside, piece.parts, 0)]
             piece.opens[inside & (np.arange(len(piece)) <= floors)] = 0
 
     def _deepen(self) -> None:
         """Make room for longer matches."""
-        memory, depth = (
-            self._mirror.memory if self._mirror else self._memory,
-            2 * int(self._desk.w[at.D_ROOM]),
-        )
-        memory.m.run_count = memory.m.node_count = int(self._desk.w[at.D_ROOM])
+        memory = self._mirror.memory if self._mirror else self._memory
+        depth = 2 * self._space.w.room
+        memory.m.run_count = memory.m.node_count = self._space.w.room
         memory.m.need = depth
         memory.make_room()
-        self._desk.deepen(depth)
+        self._space.deepen(depth)
 
     def _counted(self) -> Iterator[Matches]:
         if self.program.counts_only:
-            count = int(self._desk.w[at.D_COUNTED])
-            self._desk.w[at.D_COUNTED] = 0
+            count = self._space.w.counted
+            self._space.w.counted = 0
             self.report.matches += count
             yield Matches(self._window.retained.kept.slice(0, 0), {}, counted=count)

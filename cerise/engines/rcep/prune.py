@@ -10,59 +10,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.nfa.numbered import (
-    H_STARTS,
-    reaches,
-)
-from cerise.engines.rcep.desk import (
+from cerise.engines.nfa.machine import reaches
+from cerise.engines.nfa.records import Machine
+from cerise.engines.rcep.records import (
     AT_LEAST,
     AT_MOST,
-    D_ALIVE,
-    D_BY_RIGHT,
-    D_EDGES,
-    D_EVENTS,
-    D_FLOORS,
-    D_HAS,
-    D_JUDGED,
-    D_LISTS,
-    D_MASKS,
-    D_OPENS,
-    D_PARTS,
-    D_PLACES,
-    D_POINTS,
-    D_SLOT_COUNT,
-    D_SLOTS,
-    D_STAMP,
-    D_STAMPS,
-    D_VARS,
-    D_WAYS,
-    J_LEFT,
-    J_OP,
-    J_RIGHT,
-    J_WORDS,
-    L_BEST,
-    L_HAS,
-    L_LEFT,
-    L_OP,
-    L_RIGHT,
-    L_WORDS,
     NULL,
-    P_ACCEPTS,
-    P_BIT,
-    P_FIRST,
-    P_JUDGED,
-    P_JUDGED_END,
-    P_LAST,
-    P_LINKS,
-    P_RIGHT,
-    P_RIGHT_END,
-    P_TERMINAL,
-    P_VAR,
-    P_WORDS,
+    Judged,
+    Link,
+    Step,
+    Workspace,
     holds,
     list_start,
 )
-from cerise.kernels.jit import Ints, get, int64, kernel, put, void
+from cerise.kernels.jit import Ints, int64, kernel, void
+from cerise.kernels.records import Rows, Words
 
 
 @kernel(void(Ints, Ints, int64, int64, int64, int64))
@@ -127,98 +89,98 @@ def fill_lists(masks: Any, parts: Any, starts: Any, lists: Any, places: Any) -> 
 
 
 @kernel()
-def note_alive(slots: int, by_right: int, way: int, e: int) -> None:
+def note_alive(links: Rows[Link], by_right: Words, edge: Step, e: int) -> None:
     """Let the edges before an edge know the best value of the events that are alive on it."""
-    for i in range(get(way, P_RIGHT), get(way, P_RIGHT_END)):
-        slot = slots + 8 * L_WORDS * get(by_right, i)
-        value = get(get(slot, L_RIGHT), e)
+    for i in range(edge.right, edge.right_end):
+        link = links[by_right[i]]
+        value = link.right[e]
         if value == NULL:
             continue
-        best, op = get(slot, L_BEST), get(slot, L_OP)
-        if get(slot, L_HAS) == 0 or (value > best if op <= AT_MOST else value < best):
-            put(slot, L_BEST, value)
-            put(slot, L_HAS, 1)
+        best, op = link.best, link.op
+        if link.has == 0 or (value > best if op <= AT_MOST else value < best):
+            link.best = value
+            link.has = 1
 
 
 @kernel()
-def is_judged(judged: int, way: int, e: int, p: int) -> bool:
+def is_judged(judged: Rows[Judged], edge: Step, e: int, p: int) -> bool:
     """Whether an event passes all comparisons with the trigger."""
-    for i in range(get(way, P_JUDGED), get(way, P_JUDGED_END)):
-        test = judged + 8 * J_WORDS * i
-        if not holds(get(test, J_OP), get(get(test, J_LEFT), e), get(get(test, J_RIGHT), p)):
+    for i in range(edge.judged, edge.judged_end):
+        test = judged[i]
+        if not holds(test.op, test.left[e], test.right[p]):
             return False
     return True
 
 
 @kernel()
-def leads_on(has: int, slots: int, way: int, e: int) -> bool:
+def leads_on(has: Words, links: Rows[Link], edge: Step, e: int) -> bool:
     """Whether some later event is alive on an edge that follows, and linked to this one."""
-    links = get(way, P_LINKS)
-    for then in range(get(way, P_FIRST), get(way, P_LAST)):
-        if get(has, then) == 0:
+    link_to = edge.links
+    for then in range(edge.first, edge.last):
+        if has[then] == 0:
             continue
-        link = get(links, then)
-        if link < 0:
+        number = link_to[then]
+        if number < 0:
             return True
-        slot = slots + 8 * L_WORDS * link
-        if get(slot, L_HAS) == 0:
+        link = links[number]
+        if link.has == 0:
             continue
-        op, left = get(slot, L_OP), get(get(slot, L_LEFT), e)
-        if left != NULL and (op > AT_LEAST or holds(op, left, get(slot, L_BEST))):
+        op, left = link.op, link.left[e]
+        if left != NULL and (op > AT_LEAST or holds(op, left, link.best)):
             return True
     return False
 
 
 @kernel()
-def begin_with(w: int, p: int) -> None:
+def begin_with(w: Workspace, p: int) -> None:
     """Let nothing be alive but the trigger, on the edges that end there."""
-    ways, has, slots = get(w, D_WAYS), get(w, D_HAS), get(w, D_SLOTS)
-    for i in range(get(w, D_SLOT_COUNT)):
-        put(slots + 8 * L_WORDS * i, L_HAS, 0)
-    for j in range(get(w, D_EDGES)):
-        way = ways + 8 * P_WORDS * j
-        ends = get(way, P_ACCEPTS) and get(way, P_BIT) & get(get(w, D_MASKS), p)
-        put(has, j, 1 if ends else 0)
+    edges, has, links = w.edges, w.has, w.links
+    for i in range(w.link_count):
+        links[i].has = 0
+    for j in range(w.edge_count):
+        edge = edges[j]
+        ends = edge.accepts and edge.bit & w.masks[p]
+        has[j] = 1 if ends else 0
         if ends:
-            note_alive(slots, get(w, D_BY_RIGHT), way, p)
+            note_alive(links, w.by_right, edge, p)
 
 
 @kernel()
-def prune(m: int, w: int, p: int) -> int:
+def prune(m: Machine, w: Workspace, p: int) -> int:
     """Stamp the events that may be part of a match that event p completes.
 
     Returns:
         The earliest event that such a match may start with; -1: there is no such match.
     """
     begin_with(w, p)
-    ways, has, slots, by_right = get(w, D_WAYS), get(w, D_HAS), get(w, D_SLOTS), get(w, D_BY_RIGHT)
-    lists, points, masks = get(w, D_LISTS), get(w, D_POINTS), get(w, D_MASKS)
-    edges, count, part = get(w, D_EDGES), get(w, D_EVENTS), get(get(w, D_PARTS), p)
-    opens, stamps, judged, starts = get(w, D_OPENS), get(w, D_STAMPS), get(w, D_JUDGED), get(m, H_STARTS)
-    of_variables = get(w, D_ALIVE)
-    stamp = get(w, D_STAMP) + 1
-    put(w, D_STAMP, stamp)
-    point, floor, first = get(points, p), get(get(w, D_FLOORS), part), -1
-    for i in range(get(get(w, D_PLACES), p) - 1, list_start(w, get(w, D_VARS), part) - 1, -1):
-        e = get(lists, i)
-        if e <= floor or not reaches(m, get(points, e), point):
+    edges, has, links, by_right = w.edges, w.has, w.links, w.by_right
+    lists, points, masks = w.lists, w.points, w.masks
+    edge_count, count, part = w.edge_count, w.events, w.parts[p]
+    opens, stamps, judged, starts = w.opens, w.stamps, w.judged, m.starts
+    right_deep, of_variables = w.right_deep, w.alive
+    stamp = w.stamp + 1
+    w.stamp = stamp
+    point, floor, first = points[p], w.floors[part], -1
+    for i in range(w.positions[p] - 1, list_start(w, w.variables, part) - 1, -1):
+        e = lists[i]
+        if e <= floor or not reaches(m, points[e], point):
             break
-        mask, alive = get(masks, e), False
-        for j in range(edges):
-            way = ways + 8 * P_WORDS * j
-            if get(way, P_BIT) & mask == 0 or get(way, P_TERMINAL) or (j >= starts and get(opens, e) == 0):
+        mask, alive = masks[e], False
+        for j in range(edge_count):
+            edge = edges[j]
+            if edge.bit & mask == 0 or edge.terminal or (j >= starts and opens[e] == 0):
                 continue
-            if is_judged(judged, way, e, p) and leads_on(has, slots, way, e):
-                put(stamps, j * count + e, stamp)
+            if is_judged(judged, edge, e, p) and leads_on(has, links, edge, e):
+                stamps[j * count + e] = stamp
                 alive = True
         if not alive:
             continue
-        for j in range(edges):
-            if get(stamps, j * count + e) == stamp:
-                put(has, j, 1)
-                note_alive(slots, by_right, ways + 8 * P_WORDS * j, e)
-                if of_variables:
-                    put(of_variables, get(ways + 8 * P_WORDS * j, P_VAR) * count + e, stamp)
+        for j in range(edge_count):
+            if stamps[j * count + e] == stamp:
+                has[j] = 1
+                note_alive(links, by_right, edges[j], e)
+                if right_deep:
+                    of_variables[edges[j].var * count + e] = stamp
                 if j >= starts:
                     first = e
     return first

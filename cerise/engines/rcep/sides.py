@@ -12,9 +12,7 @@ import numpy.typing as npt
 from cerise.engines.nfa.columns import Columns
 from cerise.engines.nfa.formulas import Scope
 from cerise.engines.nfa.layout import Layout
-from cerise.engines.nfa.numbered import (
-    COL_FAULTS,
-)
+from cerise.engines.nfa.records import Chunk
 from cerise.engines.rcep.comparisons import Comparison, Side
 from cerise.kernels import formulas, jit
 from cerise.kernels.jit import boolean, kernel
@@ -28,7 +26,7 @@ INFINITY, NAN = 0x7FF << 52, 0xFFF << 51  # bits of doubles
 
 HEAD = f"""\
 def count_fault(cols) -> None:
-    store(cols + {8 * COL_FAULTS}, load(cols + {8 * COL_FAULTS}) + 1)
+    store(cols + {8 * Chunk.faults}, load(cols + {8 * Chunk.faults}) + 1)
 
 
 def edge(k, r, d, e, cols, nodes):
