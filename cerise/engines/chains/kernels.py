@@ -10,10 +10,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.chains import layout as at
 from cerise.engines.chains.numbers import add, any_above, carry, clear, is_zero, put_in, subtract, write
+from cerise.engines.chains.records import (
+    DONE,
+    EQUAL,
+    FEW,
+    FULL,
+    LANES,
+    LESS,
+    LESS_EQUAL,
+    LONGER,
+    MORE,
+    MORE_EQUAL,
+    PAUSED,
+    TRIGGER,
+    Counts,
+    Link,
+)  # fmt: skip
 from cerise.engines.chains.trees import place_of, plant
-from cerise.kernels.jit import Ints, get, int64, kernel, put
+from cerise.kernels.jit import Ints, int64, kernel
+from cerise.kernels.records import Words
 
 ENDLESS = 1 << 62
 
@@ -23,138 +39,138 @@ def holds(op: int, left: int, right: int) -> bool:
     """Whether a comparison of two ranks holds; null is below 0."""
     if left < 0 or right < 0:
         return False
-    if op == at.LESS:
+    if op == LESS:
         return left < right
-    if op == at.LESS_EQUAL:
+    if op == LESS_EQUAL:
         return left <= right
-    if op == at.MORE:
+    if op == MORE:
         return left > right
-    if op == at.MORE_EQUAL:
+    if op == MORE_EQUAL:
         return left >= right
-    return (left == right) == (op == at.EQUAL)
+    return (left == right) == (op == EQUAL)
 
 
 @kernel()
-def width_of(m: int, limbs: int) -> int:
+def width_of(m: Counts, limbs: int) -> int:
     """Return how many words of each row are in use: whole eights."""
-    return (limbs * get(m, at.P_LANES) + 7) & -8
+    return (limbs * m.lanes + 7) & -8
 
 
 # ---- the number of chains that end at a place
 
 
 @kernel()
-def open_gates(m: int, place: int, opening: int) -> int:
+def open_gates(m: Counts, place: int, opening: int) -> int:
     """Return, as bits, the lanes of a pass whose gates a place passes."""
-    low, high = get(m, at.P_LOW), get(m, at.P_HIGH)
+    low, high = m.low, m.high
     bits = (1 << (high - low)) - 1
-    layer = get(get(m, at.A_LAYER), place)
-    for gate in range(get(m, at.H_GATES)):
-        row = get(m, at.A_GATE) + 8 * at.GATE_WORDS * gate
-        if get(row, at.T_LAYER) != layer or get(row, at.T_OPENING) != opening:
+    layer = m.layer_of[place]
+    for gate in range(m.gate_count):
+        row = m.gates[gate]
+        if row.layer != layer or row.opening != opening:
             continue
-        left = get(get(m, at.A_GATE_LEFT), gate * get(m, at.H_COLUMNS) + place)
-        right = get(m, at.A_GATE_RIGHT) + 8 * gate * get(m, at.H_LANES)
+        left = m.gate_left[gate * m.columns + place]
+        right = m.gate_right[gate * m.lane_count :]
         for lane in range(low, high):
-            if not holds(get(row, at.T_OP), left, get(right, lane)):
+            if not holds(row.op, left, right[lane]):
                 bits &= -1 ^ (1 << (lane - low))
     return bits
 
 
 @kernel()
-def are_linked(m: int, link: int, source: int, target: int) -> bool:
+def are_linked(m: Counts, link: Link, source: int, target: int) -> bool:
     """Whether all tests of a link hold between a place and a later one, or a trigger."""
-    columns = get(m, at.H_COLUMNS)
-    for test in range(get(link, at.L_FROM), get(link, at.L_TO)):
-        left = get(get(m, at.A_TEST_LEFT), test * columns + source)
-        right = get(get(m, at.A_TEST_RIGHT), test * columns + target)
-        if not holds(get(get(m, at.A_TEST), test), left, right):
+    columns = m.columns
+    for test in range(link.tests, link.tests_end):
+        left = m.test_left[test * columns + source]
+        right = m.test_right[test * columns + target]
+        if not holds(m.tests[test], left, right):
             return False
     return True
 
 
 @kernel()
-def ask_trees(m: int, place: int, row: int) -> None:
+def ask_trees(m: Counts, place: int, row: Words) -> None:
     """Add to a row what trees tell of the places that may stand before a place."""
-    room, nodes, size = get(m, at.H_ROOM), get(m, at.A_NODES), 8 * get(m, at.H_WORDS)
-    for term in range(get(m, at.H_TERMS)):
-        here = term * room + place - get(m, at.P_START)
-        i, tree = get(get(m, at.A_ASK_I), here), get(get(m, at.A_ASK_AT), here) - 1
-        positive = get(get(m, at.A_SIGN), term) > 0
+    room, nodes, size = m.room, m.nodes, m.words
+    for term in range(m.terms):
+        here = term * room + place - m.start
+        i, tree = m.ask_i[here], m.ask_at[here] - 1
+        positive = m.signs[term] > 0
         while i > 0:
-            node = nodes + size * (tree + i)
+            node = nodes[size * (tree + i) :]
             if positive:
-                add(row, node, get(get(m, at.A_HELD), tree + i))
+                add(row, node, m.held[tree + i])
             else:
-                subtract(row, node, get(get(m, at.A_HELD), tree + i))
+                subtract(row, node, m.held[tree + i])
             i &= i - 1
 
 
 @kernel()
-def ask_links(m: int, place: int, row: int) -> None:
+def ask_links(m: Counts, place: int, row: Words) -> None:
     """Add to a row the numbers of the places that are linked to a place."""
-    layer, size = get(get(m, at.A_LAYER), place), 8 * get(m, at.H_WORDS)
-    for n in range(get(m, at.H_LINKS)):
-        link = get(m, at.A_LINK) + 8 * at.LINK_WORDS * n
-        if get(link, at.L_TARGET) == layer:
-            p = get(get(m, at.A_NEWEST), get(link, at.L_SOURCE))
-            while p >= get(m, at.P_FIRST):
-                n_row = p - get(m, at.P_START)
-                if get(get(m, at.A_FILLED), n_row) and are_linked(m, link, p, place):
-                    add(row, get(m, at.A_ROWS) + size * n_row, get(get(m, at.A_FILLED), n_row))
-                p = get(get(m, at.A_BEFORE), p)
+    layer, size = m.layer_of[place], m.words
+    for n in range(m.link_count):
+        link = m.links[n]
+        if link.target == layer:
+            p = m.newest[link.source]
+            while p >= m.pass_first:
+                n_row = p - m.start
+                if m.filled[n_row] and are_linked(m, link, p, place):
+                    add(row, m.rows[size * n_row :], m.filled[n_row])
+                p = m.before[p]
 
 
 @kernel()
-def begin(m: int, place: int, row: int) -> None:
+def begin(m: Counts, place: int, row: Words) -> None:
     """Add a chain that begins at a place, in the lanes where one may."""
-    if get(get(m, at.A_OPEN), place) == 0:
+    if m.opens[place] == 0:
         return
-    low = get(m, at.P_LOW)
+    low = m.low
     bits = open_gates(m, place, 1)
-    for lane in range(low, get(m, at.P_HIGH)):
-        if (bits >> (lane - low)) & 1 and place >= get(get(m, at.A_FIRST), lane):
-            put(row, lane - low, get(row, lane - low) + 1)
+    for lane in range(low, m.high):
+        if (bits >> (lane - low)) & 1 and place >= m.first[lane]:
+            row[lane - low] += 1
 
 
 @kernel()
-def count_place(m: int, place: int, row: int, limbs: int) -> int:
+def count_place(m: Counts, place: int, row: Words, limbs: int) -> int:
     """Write how many chains end at a place into a row.
 
     Returns:
         How many limbs the numbers of the pass have now; -1 where their words are too few.
     """
-    open_lanes, lanes, bits = open_gates(m, place, 0), get(m, at.P_LANES), get(m, at.H_BITS)
-    total, words = get(m, at.A_SPARE), get(m, at.H_WORDS)
+    open_lanes, lanes, bits = open_gates(m, place, 0), m.lanes, m.bits
+    total, words = m.spare, m.words
     clear(total, min(width_of(m, limbs) + 8, words))
     if open_lanes != 0:
         ask_trees(m, place, total)
         ask_links(m, place, total)
         begin(m, place, total)
-    for lane in range(get(m, at.P_HIGH) - get(m, at.P_LOW)):
+    for lane in range(m.high - m.low):
         if (open_lanes >> lane) & 1 == 0:
             for limb in range(limbs):
-                put(total, limb * lanes + lane, 0)
+                total[limb * lanes + lane] = 0
     if any_above(total, limbs - 1, lanes, bits):
         limbs += 1
-        if limbs * lanes > (words if lanes == 1 else min(words, get(m, at.H_WIDEST))):
+        if limbs * lanes > (words if lanes == 1 else min(words, m.widest)):
             return -1
     carry(row, total, limbs, lanes, bits)
     return limbs
 
 
 @kernel()
-def hand_on(m: int, place: int, row: int, width: int) -> None:
+def hand_on(m: Counts, place: int, row: Words, width: int) -> None:
     """Put the number of a place where later places ask for it."""
-    room, nodes, size = get(m, at.H_ROOM), get(m, at.A_NODES), 8 * get(m, at.H_WORDS)
-    for term in range(get(m, at.H_TERMS)):
-        here = term * room + place - get(m, at.P_START)
-        i = get(get(m, at.A_PUT_I), here)
+    room, nodes, size = m.room, m.nodes, m.words
+    for term in range(m.terms):
+        here = term * room + place - m.start
+        i = m.put_i[here]
         if i > 0:
-            end, tree = get(get(m, at.A_PUT_SIZE), here), get(get(m, at.A_PUT_AT), here) - 1
+            end, tree = m.put_size[here], m.put_at[here] - 1
             while i <= end:
-                put_in(nodes + size * (tree + i), row, get(get(m, at.A_HELD), tree + i), width)
-                put(get(m, at.A_HELD), tree + i, width)
+                put_in(nodes[size * (tree + i) :], row, m.held[tree + i], width)
+                m.held[tree + i] = width
                 i += i & -i
 
 
@@ -162,98 +178,98 @@ def hand_on(m: int, place: int, row: int, width: int) -> None:
 
 
 @kernel()
-def writes(m: int, who: int, place: int, row: int, limbs: int, lanes: int) -> bool:
+def writes(m: Counts, who: int, place: int, row: Words, limbs: int, lanes: int) -> bool:
     """Write the number of a row's first lane, unless there is no room."""
-    head, begun = get(m, at.G_HEADS), get(m, at.G_LIMBS)
-    if head >= get(m, at.H_HEADS_ROOM) or begun + limbs + 64 > get(m, at.H_LIMBS_ROOM):
+    head, begun = m.head_count, m.limb_count
+    if head >= m.heads_room or begun + limbs + 64 > m.limbs_room:
         return False
-    length = write(get(m, at.A_LIMBS) + 8 * begun, row, limbs, lanes, get(m, at.H_BITS))
+    length = write(m.limbs[begun:], row, limbs, lanes, m.bits)
     if length > 0:
-        entry = get(m, at.A_HEADS) + 8 * at.HEAD_WORDS * head
-        put(entry, at.E_WHO, who)
-        put(entry, at.E_PLACE, place)
-        put(entry, at.E_LIMBS, begun)
-        put(m, at.G_HEADS, head + 1)
-        put(m, at.G_LIMBS, begun + length)
+        entry = m.heads[head]
+        entry.who = who
+        entry.place = place
+        entry.limbs = begun
+        m.head_count = head + 1
+        m.limb_count = begun + length
     return True
 
 
 @kernel()
-def add_lane(target: int, row: int, limbs: int, lanes: int, sign: int) -> None:
+def add_lane(target: Words, row: Words, limbs: int, lanes: int, sign: int) -> None:
     """Add one lane of a row, or subtract it."""
     for limb in range(limbs):
-        put(target, limb, get(target, limb) + sign * get(row, limb * lanes))
+        target[limb] += sign * row[limb * lanes]
 
 
 @kernel()
-def read_trees(m: int, column: int, lane: int) -> None:
+def read_trees(m: Counts, column: int, lane: int) -> None:
     """Add to the spare row what trees tell of the places that may stand before a trigger, in one lane."""
-    size, columns, lanes = 8 * get(m, at.H_WORDS), get(m, at.H_COLUMNS), get(m, at.P_LANES)
-    for term in range(get(m, at.H_TERMS)):
-        low = get(get(m, at.A_FROM), term * columns + column)
+    size, columns, lanes = m.words, m.columns, m.lanes
+    for term in range(m.terms):
+        low = m.lows[term * columns + column]
         if low < 0:
             continue
-        keys, count = get(m, at.A_KEYS) + 8 * term * get(m, at.H_ROOM), get(get(m, at.A_KEY_COUNT), term)
+        keys, count = m.keys[term * m.room :], m.key_count[term]
         start = place_of(keys, count, low)
-        i = place_of(keys, count, get(get(m, at.A_TO), term * columns + column)) - start
-        tree = get(get(m, at.A_TREE), term) + start - 1
+        i = place_of(keys, count, m.highs[term * columns + column]) - start
+        tree = m.trees[term] + start - 1
         while i > 0:
-            node, limbs = get(m, at.A_NODES) + size * (tree + i), get(get(m, at.A_HELD), tree + i) // lanes
-            add_lane(get(m, at.A_SPARE), node + 8 * lane, limbs, lanes, get(get(m, at.A_SIGN), term))
+            node, limbs = m.nodes[size * (tree + i) + lane :], m.held[tree + i] // lanes
+            add_lane(m.spare, node, limbs, lanes, m.signs[term])
             i &= i - 1
 
 
 @kernel()
-def read_links(m: int, column: int, lane: int) -> None:
+def read_links(m: Counts, column: int, lane: int) -> None:
     """Add to the spare row the numbers of the places that are linked to a trigger, in one lane."""
-    size, rows, lanes = 8 * get(m, at.H_WORDS), get(m, at.A_ROWS) + 8 * lane, get(m, at.P_LANES)
-    for n in range(get(m, at.H_LINKS)):
-        link = get(m, at.A_LINK) + 8 * at.LINK_WORDS * n
-        if get(link, at.L_TARGET) == at.TRIGGER:
-            p = get(get(m, at.A_NEWEST), get(link, at.L_SOURCE))
-            while p >= get(m, at.P_FIRST):
+    size, rows, lanes = m.words, m.rows[lane:], m.lanes
+    for n in range(m.link_count):
+        link = m.links[n]
+        if link.target == TRIGGER:
+            p = m.newest[link.source]
+            while p >= m.pass_first:
                 if are_linked(m, link, p, column):
-                    n_row = p - get(m, at.P_START)
-                    limbs = get(get(m, at.A_FILLED), n_row) // lanes
-                    add_lane(get(m, at.A_SPARE), rows + size * n_row, limbs, lanes, 1)
-                p = get(get(m, at.A_BEFORE), p)
+                    n_row = p - m.start
+                    limbs = m.filled[n_row] // lanes
+                    add_lane(m.spare, rows[size * n_row :], limbs, lanes, 1)
+                p = m.before[p]
 
 
 @kernel()
-def read_until(m: int, place: int, limbs: int) -> int:
+def read_until(m: Counts, place: int, limbs: int) -> int:
     """Do all readings of a pass before a place.
 
     Returns:
         The place before which the next is to be done; -1 where there is no room to write.
     """
-    soonest, low = ENDLESS, get(m, at.P_LOW)
-    for lane in range(low, get(m, at.P_HIGH)):
-        reading, end = get(get(m, at.A_NEXT_READ), lane - low), get(get(m, at.A_READS), lane + 1)
-        while reading < end and get(get(m, at.A_STOP), reading) <= place:
-            clear(get(m, at.A_SPARE), width_of(m, limbs))
-            read_trees(m, get(get(m, at.A_TRIGGER), reading), lane - low)
-            read_links(m, get(get(m, at.A_TRIGGER), reading), lane - low)
-            if not writes(m, reading, -1, get(m, at.A_SPARE), limbs, 1):
+    soonest, low = ENDLESS, m.low
+    for lane in range(low, m.high):
+        reading, end = m.next_read[lane - low], m.reads[lane + 1]
+        while reading < end and m.stops[reading] <= place:
+            clear(m.spare, width_of(m, limbs))
+            read_trees(m, m.triggers[reading], lane - low)
+            read_links(m, m.triggers[reading], lane - low)
+            if not writes(m, reading, -1, m.spare, limbs, 1):
                 return -1
             reading += 1
-        put(get(m, at.A_NEXT_READ), lane - low, reading)
+        m.next_read[lane - low] = reading
         if reading < end:
-            soonest = min(soonest, get(get(m, at.A_STOP), reading))
+            soonest = min(soonest, m.stops[reading])
     return soonest
 
 
 @kernel()
-def shows(m: int) -> bool:
+def shows(m: Counts) -> bool:
     """Write the numbers of the places in layers that are asked for, unless there is no room."""
-    if get(m, at.H_SHOWN) == 0:
+    if m.shown == 0:
         return True
-    low, lanes = get(m, at.P_LOW), get(m, at.P_LANES)
-    for lane in range(low, get(m, at.P_HIGH)):
-        for p in range(get(get(m, at.A_FIRST), lane), get(get(m, at.A_LAST), lane)):
-            if (get(m, at.H_SHOWN) >> get(get(m, at.A_LAYER), p)) & 1:
-                n_row = p - get(m, at.P_START)
-                row = get(m, at.A_ROWS) + 8 * (get(m, at.H_WORDS) * n_row + lane - low)
-                if not writes(m, lane, p, row, get(get(m, at.A_FILLED), n_row) // lanes, lanes):
+    low, lanes = m.low, m.lanes
+    for lane in range(low, m.high):
+        for p in range(m.first[lane], m.last[lane]):
+            if (m.shown >> m.layer_of[p]) & 1:
+                n_row = p - m.start
+                row = m.rows[m.words * n_row + lane - low :]
+                if not writes(m, lane, p, row, m.filled[n_row] // lanes, lanes):
                     return False
     return True
 
@@ -262,125 +278,126 @@ def shows(m: int) -> bool:
 
 
 @kernel()
-def first_of(m: int, low: int, high: int) -> int:
+def first_of(m: Counts, low: int, high: int) -> int:
     """Return the first place of some lanes."""
-    first = get(get(m, at.A_FIRST), low)
+    first = m.first[low]
     for lane in range(low + 1, high):
-        first = min(first, get(get(m, at.A_FIRST), lane))
+        first = min(first, m.first[lane])
     return first
 
 
 @kernel()
-def last_of(m: int, low: int, high: int) -> int:
+def last_of(m: Counts, low: int, high: int) -> int:
     """Return the place after the last of some lanes."""
-    last = get(get(m, at.A_LAST), low)
+    last = m.last[low]
     for lane in range(low + 1, high):
-        last = max(last, get(get(m, at.A_LAST), lane))
+        last = max(last, m.last[lane])
     return last
 
 
 @kernel()
-def set_out(m: int, low: int, high: int, lanes: int) -> None:
+def set_out(m: Counts, low: int, high: int, lanes: int) -> None:
     """Begin a pass over the lanes from `low` to `high`."""
-    put(m, at.P_LOW, low)
-    put(m, at.P_HIGH, high)
-    put(m, at.P_LANES, lanes)
-    put(m, at.P_FIRST, first_of(m, low, high))
-    put(m, at.P_LAST, last_of(m, low, high))
-    for layer in range(get(m, at.H_LAYERS)):
-        put(get(m, at.A_NEWEST), layer, -1)
+    m.low = low
+    m.high = high
+    m.lanes = lanes
+    m.pass_first = first_of(m, low, high)
+    m.pass_last = last_of(m, low, high)
+    for layer in range(m.layers):
+        m.newest[layer] = -1
     for lane in range(low, high):
-        put(get(m, at.A_NEXT_READ), lane - low, get(get(m, at.A_READS), lane))
-    clear(get(m, at.A_HELD), get(m, at.G_NODES))
+        m.next_read[lane - low] = m.reads[lane]
+    clear(m.held, m.node_count)
 
 
 @kernel()
-def count_event(m: int, place: int, after: int, limbs: int) -> int:
+def count_event(m: Counts, place: int, after: int, limbs: int) -> int:
     """Count the chains that end at one event, at the places until `after`; return as `count_place` does."""
-    size, rows, filled = 8 * get(m, at.H_WORDS), get(m, at.A_ROWS), get(m, at.A_FILLED)
-    shift = get(m, at.P_START) if get(m, at.H_KEEPS) else place
+    size, rows, filled = m.words, m.rows, m.filled
+    shift = m.start if m.keeps else place
     for p in range(place, after):
-        row = rows + size * (p - shift)
+        row = rows[size * (p - shift) :]
         limbs = count_place(m, p, row, limbs)
         if limbs < 0:
             return limbs
-        put(filled, p - shift, 0 if is_zero(row, width_of(m, limbs)) else width_of(m, limbs))
+        filled[p - shift] = 0 if is_zero(row, width_of(m, limbs)) else width_of(m, limbs)
     for p in range(place, after):
-        if get(filled, p - shift):
-            hand_on(m, p, rows + size * (p - shift), get(filled, p - shift))
-        put(get(m, at.A_NEWEST), get(get(m, at.A_LAYER), p), p)
+        if filled[p - shift]:
+            hand_on(m, p, rows[size * (p - shift) :], filled[p - shift])
+        m.newest[m.layer_of[p]] = p
     return limbs
 
 
 @kernel()
-def count_lanes(m: int, low: int, high: int, lanes: int) -> int:
+def count_lanes(m: Counts, low: int, high: int, lanes: int) -> int:
     """Count in the lanes from `low` to `high` in one pass; return DONE, or why it is to be made again."""
     set_out(m, low, high, lanes)
-    heads, written, events = get(m, at.G_HEADS), get(m, at.G_LIMBS), get(m, at.A_EVENT)
-    limbs, place, last, why = 1, get(m, at.P_FIRST), get(m, at.P_LAST), at.DONE
+    heads, written, events = m.head_count, m.limb_count, m.event_of
+    limbs, place, last, why = 1, m.pass_first, m.pass_last, DONE
     soonest = read_until(m, place, limbs)
     while place < last and soonest >= 0:
         after = place + 1
-        while after < last and get(events, after) == get(events, place):
+        while after < last and events[after] == events[place]:
             after += 1
         limbs = count_event(m, place, after, limbs)
         if limbs < 0:
-            why = at.LONGER
+            why = LONGER
             break
         place = after
         if place >= soonest:
             soonest = read_until(m, place, limbs)
-    if why == at.DONE and (soonest < 0 or not shows(m)):
-        why = at.FULL
-    if why != at.DONE:
-        put(m, at.G_HEADS, heads)
-        put(m, at.G_LIMBS, written)
+    if why == DONE and (soonest < 0 or not shows(m)):
+        why = FULL
+    if why != DONE:
+        m.head_count = heads
+        m.limb_count = written
     return why
 
 
 @kernel()
-def count_block(m: int, low: int, high: int) -> int:
+def count_block(m: Counts, low: int, high: int) -> int:
     """Count in the lanes of a block, from where the last call stopped; return why this stops."""
-    if get(m, at.G_NARROW) == 0 and high - low >= at.FEW:
-        why = count_lanes(m, low, high, at.LANES)
-        if why != at.LONGER or get(m, at.H_WORDS) < get(m, at.H_WIDEST):
+    if m.narrow == 0 and high - low >= FEW:
+        why = count_lanes(m, low, high, LANES)
+        if why != LONGER or m.words < m.widest:
             return why
-        put(m, at.G_NARROW, 1)
-    for lane in range(low + get(m, at.G_LANE), high):
+        m.narrow = 1
+    for lane in range(low + m.lane, high):
         why = count_lanes(m, lane, lane + 1, 1)
-        if why != at.DONE:
+        if why != DONE:
             return why
-        put(m, at.G_LANE, lane + 1 - low)
-    return at.DONE
+        m.lane = lane + 1 - low
+    return DONE
 
 
 @kernel(int64(int64, Ints))
-def count_sections(m: int, keys: Any) -> int:
+def count_sections(counts: int, keys: Any) -> int:
     """Count section by section, from where the last call stopped; return why this one stops.
 
     Args:
-        m: the machine, see `layout`.
-        keys: the memory at A_KEYS.
+        counts: the memory of the kernels.
+        keys: its keys.
     """
+    m = Counts(counts)
     spent = 0
-    while get(m, at.G_SECTION) < get(m, at.H_SECTIONS):
-        section = get(m, at.A_SECTIONS) + 8 * get(m, at.G_SECTION)
-        if get(m, at.G_READY) == 0:
-            low, high = get(get(m, at.A_BLOCKS), get(section, 0)), get(get(m, at.A_BLOCKS), get(section, 1))
-            put(m, at.P_START, first_of(m, low, high))
-            plant(m, keys, get(m, at.P_START), last_of(m, low, high))
-            put(m, at.G_READY, 1)
-            put(m, at.G_NARROW, 0)
-        while get(m, at.G_BLOCK) < get(section, 1):
-            block = get(m, at.A_BLOCKS) + 8 * get(m, at.G_BLOCK)
-            why = count_block(m, get(block, 0), get(block, 1))
-            if why != at.DONE:
+    while m.section < m.section_count:
+        section = m.sections[m.section :]
+        if m.ready == 0:
+            low, high = m.blocks[section[0]], m.blocks[section[1]]
+            m.start = first_of(m, low, high)
+            plant(m, keys, m.start, last_of(m, low, high))
+            m.ready = 1
+            m.narrow = 0
+        while m.block < section[1]:
+            block = m.blocks[m.block :]
+            why = count_block(m, block[0], block[1])
+            if why != DONE:
                 return why
-            put(m, at.G_LANE, 0)
-            put(m, at.G_BLOCK, get(m, at.G_BLOCK) + 1)
-            spent += (get(m, at.P_LAST) - get(m, at.P_FIRST)) * (get(block, 1) - get(block, 0))
-            if spent > get(m, at.H_BUDGET):
-                return at.PAUSED
-        put(m, at.G_SECTION, get(m, at.G_SECTION) + 1)
-        put(m, at.G_READY, 0)
-    return at.DONE
+            m.lane = 0
+            m.block += 1
+            spent += (m.pass_last - m.pass_first) * (block[1] - block[0])
+            if spent > m.budget:
+                return PAUSED
+        m.section += 1
+        m.ready = 0
+    return DONE

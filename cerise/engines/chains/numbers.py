@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cerise.errors import PlanError
-from cerise.kernels.jit import get, kernel, put
+from cerise.kernels.jit import kernel
+from cerise.kernels.records import Words
 
 Ints = npt.NDArray[np.int64]
 Objects = npt.NDArray[np.object_]
@@ -47,102 +48,102 @@ def to_ints(limbs: Ints, starts: Ints, bits: int) -> Objects:
 
 
 @kernel()
-def add(target: int, source: int, width: int) -> None:
+def add(target: Words, source: Words, width: int) -> None:
     """Add a row to another; rows are whole eights of words."""
     if width < LONG:
         for w in range(0, width, 8):
-            add_eight(target + 8 * w, source + 8 * w)
+            add_eight(target[w:], source[w:])
     else:
         for w in range(width):
-            put(target, w, get(target, w) + get(source, w))
+            target[w] += source[w]
 
 
 @kernel()
-def add_eight(target: int, source: int) -> None:
+def add_eight(target: Words, source: Words) -> None:
     """Add eight words to others, without a loop."""
-    a, b, c, d = get(source, 0), get(source, 1), get(source, 2), get(source, 3)
-    e, f, g, h = get(source, 4), get(source, 5), get(source, 6), get(source, 7)
-    put(target, 0, a + get(target, 0))
-    put(target, 1, b + get(target, 1))
-    put(target, 2, c + get(target, 2))
-    put(target, 3, d + get(target, 3))
-    put(target, 4, e + get(target, 4))
-    put(target, 5, f + get(target, 5))
-    put(target, 6, g + get(target, 6))
-    put(target, 7, h + get(target, 7))
+    a, b, c, d = source[0], source[1], source[2], source[3]
+    e, f, g, h = source[4], source[5], source[6], source[7]
+    target[0] = a + target[0]
+    target[1] = b + target[1]
+    target[2] = c + target[2]
+    target[3] = d + target[3]
+    target[4] = e + target[4]
+    target[5] = f + target[5]
+    target[6] = g + target[6]
+    target[7] = h + target[7]
 
 
 @kernel()
-def put_in(target: int, source: int, held: int, width: int) -> None:
+def put_in(target: Words, source: Words, held: int, width: int) -> None:
     """Add a row to another of which only the first words are held; what lies above them is nothing."""
     add(target, source, held)
     if held < width:
         for w in range(held, width):
-            put(target, w, get(source, w))
+            target[w] = source[w]
 
 
 @kernel()
-def subtract(target: int, source: int, width: int) -> None:
+def subtract(target: Words, source: Words, width: int) -> None:
     """Subtract a row from another."""
     for w in range(width):
-        put(target, w, get(target, w) - get(source, w))
+        target[w] -= source[w]
 
 
 @kernel()
-def clear(target: int, width: int) -> None:
+def clear(target: Words, width: int) -> None:
     """Make a row 0."""
     for w in range(width):
-        put(target, w, 0)
+        target[w] = 0
 
 
 @kernel()
-def any_above(row: int, limb: int, lanes: int, bits: int) -> bool:
+def any_above(row: Words, limb: int, lanes: int, bits: int) -> bool:
     """Whether a limb of any lane, with what the one below it carries, is too large."""
     found, most = False, (1 << bits) - 1
     for lane in range(lanes):
-        word = get(row, limb * lanes + lane)
+        word = row[limb * lanes + lane]
         if limb > 0:
-            word += get(row, (limb - 1) * lanes + lane) >> bits
+            word += row[(limb - 1) * lanes + lane] >> bits
         found = found or word > most or word < -most
     return found
 
 
 @kernel()
-def carry(target: int, row: int, limbs: int, lanes: int, bits: int) -> None:
+def carry(target: Words, row: Words, limbs: int, lanes: int, bits: int) -> None:
     """Write a row, whole eights of words, with what is above the bits of each limb carried to the next.
 
     The highest limb keeps its sign.
     """
-    mask, top, below = (1 << bits) - 1, (limbs - 1) * lanes, row - 8 * lanes
+    mask, top = (1 << bits) - 1, (limbs - 1) * lanes
     if top == 0:
         mask = -1
     for w in range(lanes):
-        put(target, w, get(row, w) & mask)
+        target[w] = row[w] & mask
     for w in range(lanes, top):
-        put(target, w, (get(row, w) & mask) + (get(below, w) >> bits))
+        target[w] = (row[w] & mask) + (row[w - lanes] >> bits)
     for w in range(max(top, lanes), top + lanes):
-        put(target, w, get(row, w) + (get(below, w) >> bits))
+        target[w] = row[w] + (row[w - lanes] >> bits)
     for w in range(top + lanes, (top + lanes + 7) & -8):
-        put(target, w, 0)
+        target[w] = 0
 
 
 @kernel()
-def is_zero(row: int, width: int) -> bool:
+def is_zero(row: Words, width: int) -> bool:
     """Whether all words of a row are 0."""
     w = 0
-    while w < width and get(row, w) == 0:
+    while w < width and row[w] == 0:
         w += 1
     return w >= width
 
 
 @kernel()
-def write(target: int, row: int, limbs: int, lanes: int, bits: int) -> int:
+def write(target: Words, row: Words, limbs: int, lanes: int, bits: int) -> int:
     """Write the number of a row's first lane, with all carried; return its limbs without zeros at the top."""
     mask = (1 << bits) - 1
     over, length, limb = 0, 0, 0
     while limb < limbs or over > 0:
-        word = over + (get(row, limb * lanes) if limb < limbs else 0)
-        put(target, limb, word & mask)
+        word = over + (row[limb * lanes] if limb < limbs else 0)
+        target[limb] = word & mask
         over = word >> bits
         limb += 1
         if word & mask:

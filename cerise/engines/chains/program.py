@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cerise.engines.chains.layout import TRIGGER
 from cerise.engines.chains.model import FLIPPED, OPS, Chains, Compare, Ints, Step
+from cerise.engines.chains.records import TRIGGER
 from cerise.engines.chains.terms import Term, terms_and_links
 
 

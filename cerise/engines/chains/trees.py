@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.chains import layout as at
-from cerise.kernels.jit import Ints, get, kernel, put, void
+from cerise.engines.chains.records import LANES, Counts
+from cerise.kernels.jit import Ints, kernel, void
+from cerise.kernels.records import Words
 
 
 @kernel(void(Ints, Ints, Ints, Ints, Ints))
@@ -27,7 +28,7 @@ def cut(first: Any, last: Any, blocks: Any, sections: Any, sizes: Any) -> None:
     start, begun, end, far = 0, 0, 0, 0  # a block's first lane, a section's first place, the ends of both
     for lane in range(len(first)):
         own, joint = last[lane] - first[lane], max(end, last[lane]) - first[start]
-        if lane > 0 and lane - start < at.LANES and 4 * joint <= 4 * (end - first[start]) + 3 * own:
+        if lane > 0 and lane - start < LANES and 4 * joint <= 4 * (end - first[start]) + 3 * own:
             end = max(end, last[lane])
         else:
             blocks[count] = start = lane
@@ -44,12 +45,12 @@ def cut(first: Any, last: Any, blocks: Any, sections: Any, sizes: Any) -> None:
 
 
 @kernel()
-def place_of(keys: int, count: int, key: int) -> int:
+def place_of(keys: Words, count: int, key: int) -> int:
     """Return how many of some ascending words are below a word."""
     low, high = 0, count
     while low < high:
         middle = (low + high) >> 1
-        if get(keys, middle) < key:
+        if keys[middle] < key:
             low = middle + 1
         else:
             high = middle
@@ -57,12 +58,12 @@ def place_of(keys: int, count: int, key: int) -> int:
 
 
 @kernel()
-def gather_keys(m: int, keys: Any, term: int, first: int, last: int) -> int:
+def gather_keys(m: Counts, keys: Any, term: int, first: int, last: int) -> int:
     """Put the distinct keys of a term in order; return how many there are."""
-    base, source = term * get(m, at.H_ROOM), get(m, at.A_PUT) + 8 * term * get(m, at.H_COLUMNS)
+    base, source = term * m.room, m.puts[term * m.columns :]
     count = 0
     for p in range(first, last):
-        key = get(source, p)
+        key = source[p]
         if key >= 0 and (count == 0 or keys[base + count - 1] != key):
             keys[base + count] = key
             count += 1
@@ -76,49 +77,49 @@ def gather_keys(m: int, keys: Any, term: int, first: int, last: int) -> int:
 
 
 @kernel()
-def part_trees(m: int, keys: int, count: int, span: int) -> None:
+def part_trees(m: Counts, keys: Words, count: int, span: int) -> None:
     """Find out at which key the tree of each key begins, and how many keys it has."""
-    starts, sizes = get(m, at.A_STARTS), get(m, at.A_SIZES)
+    starts, sizes = m.starts, m.sizes
     start = 0
     for i in range(count):
-        if get(keys, i) // span != get(keys, start) // span:
+        if keys[i] // span != keys[start] // span:
             start = i
-        put(starts, i, start)
-        put(sizes, start, i - start + 1)
+        starts[i] = start
+        sizes[start] = i - start + 1
 
 
 @kernel()
-def set_places(m: int, term: int, first: int, last: int) -> None:
+def set_places(m: Counts, term: int, first: int, last: int) -> None:
     """Note where in which tree each place of a section puts its number, and where it asks for one."""
-    room, columns = get(m, at.H_ROOM), get(m, at.H_COLUMNS)
-    keys, count = get(m, at.A_KEYS) + 8 * term * room, get(get(m, at.A_KEY_COUNT), term)
-    tree, starts, sizes = get(get(m, at.A_TREE), term), get(m, at.A_STARTS), get(m, at.A_SIZES)
+    room, columns = m.room, m.columns
+    keys, count = m.keys[term * room :], m.key_count[term]
+    tree, starts, sizes = m.trees[term], m.starts, m.sizes
     for p in range(first, last):
         given, found = term * columns + p, term * room + p - first
-        key, low = get(get(m, at.A_PUT), given), get(get(m, at.A_FROM), given)
-        put(get(m, at.A_PUT_I), found, 0)
-        put(get(m, at.A_ASK_I), found, 0)
+        key, low = m.puts[given], m.lows[given]
+        m.put_i[found] = 0
+        m.ask_i[found] = 0
         if key >= 0:
             i = place_of(keys, count, key)
-            start = get(starts, i)
-            put(get(m, at.A_PUT_AT), found, tree + start)
-            put(get(m, at.A_PUT_I), found, i - start + 1)
-            put(get(m, at.A_PUT_SIZE), found, get(sizes, start))
+            start = starts[i]
+            m.put_at[found] = tree + start
+            m.put_i[found] = i - start + 1
+            m.put_size[found] = sizes[start]
         if low >= 0:
             start = place_of(keys, count, low) if low > 0 else 0
-            put(get(m, at.A_ASK_AT), found, tree + start)
-            put(get(m, at.A_ASK_I), found, place_of(keys, count, get(get(m, at.A_TO), given)) - start)
+            m.ask_at[found] = tree + start
+            m.ask_i[found] = place_of(keys, count, m.highs[given]) - start
 
 
 @kernel()
-def plant(m: int, keys: Any, first: int, last: int) -> None:
-    """Lay out the trees of a section, whose places are given; `keys` is the memory at A_KEYS."""
+def plant(m: Counts, keys: Any, first: int, last: int) -> None:
+    """Lay out the trees of a section, whose places are given; `keys` are those of the memory."""
     nodes = 0
-    for term in range(get(m, at.H_TERMS)):
+    for term in range(m.terms):
         count = gather_keys(m, keys, term, first, last)
-        part_trees(m, get(m, at.A_KEYS) + 8 * term * get(m, at.H_ROOM), count, get(get(m, at.A_SPAN), term))
-        put(get(m, at.A_KEY_COUNT), term, count)
-        put(get(m, at.A_TREE), term, nodes)
+        part_trees(m, m.keys[term * m.room :], count, m.spans[term])
+        m.key_count[term] = count
+        m.trees[term] = nodes
         set_places(m, term, first, last)
         nodes += count
-    put(m, at.G_NODES, nodes)
+    m.node_count = nodes
