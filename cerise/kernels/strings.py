@@ -7,6 +7,7 @@ for columns of few distinct strings.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from cerise.kernels.records import BYTES, Record, Rows, Words
 Ints = npt.NDArray[np.int64]
 LOW = 0xFFFFFFFF
 TRIES = 64  # multipliers that are tried
+KEPT = 256  # hashes that stay in memory
 
 
 class Literal(Record):
@@ -112,7 +114,7 @@ class Literals:
             before = heads.get((first, len(word)), 0)
             self._rows[number] = first, len(word), starts[number - 1], -1, BYTES * Literal.WORDS * before
             heads[first, len(word)] = number
-        self._slots, bits, multiplier = _without_collisions(heads)
+        self._slots, bits, multiplier = _without_collisions(tuple(heads.items()))
         self._words = np.zeros(LiteralTable.WORDS, np.int64)
         self._table = LiteralTable(self._words.ctypes.data)
         self._table.slots, self._table.bits = Words(self._slots.ctypes.data), bits
@@ -142,15 +144,20 @@ class Literals:
         code_strings(int(self._table), where, len(out), out.ctypes.data)
 
 
-def _without_collisions(heads: dict[tuple[int, int], int]) -> tuple[Ints, int, int]:
-    """Return a table from hash to row, the length of the hash and its multiplier; length 0: there is none."""
+@lru_cache(maxsize=KEPT)
+def _without_collisions(heads: tuple[tuple[tuple[int, int], int], ...]) -> tuple[Ints, int, int]:
+    """Return a table from hash to row, the length of the hash and its multiplier; length 0: there is none.
+
+    Args:
+        heads: the beginning and length of literals, with the first literal that has them.
+    """
     for bits in range(max(4, (4 * len(heads)).bit_length()), 15):
         rng = np.random.default_rng(bits)
         for multiplier in (int(each) | 1 for each in rng.integers(2**20, 2**31, TRIES)):
-            slots = [_slot(word, length, multiplier, bits) for word, length in heads]
+            slots = [_slot(word, length, multiplier, bits) for (word, length), _ in heads]
             if len(set(slots)) == len(slots):
                 table = np.zeros(1 << bits, np.int64)
-                table[slots] = [BYTES * Literal.WORDS * number for number in heads.values()]
+                table[slots] = [BYTES * Literal.WORDS * number for _, number in heads]
                 return table, bits, multiplier
     return np.zeros(1, np.int64), 0, 0
 
@@ -262,15 +269,15 @@ def move(table: int, old: int, count: int) -> None:
 
 
 class Interned:
-    """The strings that a column has, with their numbers from 1."""
+    """The strings that a column of so many rows has, with their numbers from 1."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: int) -> None:
         self._words = np.zeros(InternTable.WORDS, np.int64)
         self._table = InternTable(self._words.ctypes.data)
         self._entries = np.zeros((0, Entry.WORDS), np.int64)
         self._kept: list[pa.Buffer] = []  # what entries point into
         self.words: list[pa.Array] = []  # some at a time, in the order of their numbers
-        self._grow(BITS)
+        self._grow(min(BITS, (2 * rows + 1).bit_length()))
 
     def numbers(self, column: pa.Array, out: Ints) -> bool:
         """Write the numbers of the strings of a column, 0 where there is none; say whether there was room."""

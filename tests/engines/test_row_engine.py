@@ -12,7 +12,7 @@ from cerise.engines.limits import Limits
 from cerise.engines.reference.rows import find_rows
 from cerise.engines.rows import engine, instructions, records
 from cerise.engines.rows.prepare import prepare
-from cerise.engines.rows.program import why_not
+from cerise.engines.rows.program import compile_rows, why_not
 from cerise.engines.rows.run import run_rows
 from cerise.errors import PlanError, UnsupportedError
 from cerise.kernels.jit import COMPILED
@@ -274,6 +274,18 @@ def test_why_not(condition: str, reason: str) -> None:
     with pytest.raises(UnsupportedError, match="engine 'rows' cannot run this clause"):
         run_rows(bound, LETTERS, Options(engine="rows"))
     assert run_rows(bound, LETTERS, Options()).equals(run_reference(bound, LETTERS))
+
+
+def test_a_clause_is_compiled_once() -> None:
+    doubles = pa.table({"t": range(3), "x": [0.5, 1.5, 2.5]})
+    body = "PATTERN (A B) DEFINE B AS 1 / x > {}0.0"
+    plus, minus = body.format(""), body.format("-")
+    assert compile_rows(bound_of(doubles, plus)) is compile_rows(bound_of(doubles, plus))
+    assert compile_rows(bound_of(LETTERS, plus)) is not compile_rows(bound_of(doubles, plus))
+    assert compile_rows(bound_of(doubles, minus)) is not compile_rows(bound_of(doubles, plus))
+    by_hand = clause(seq(Label("A"), Label("B")), LETTERS)
+    assert compile_rows(by_hand) is compile_rows(by_hand)
+    assert compile_rows(clause(seq(Label("A"), Label("B")), LETTERS)) is not compile_rows(by_hand)
 
 
 def test_as_many_variables_as_there_are_bits() -> None:

@@ -85,7 +85,7 @@ def _numbered(column: pa.ChunkedArray, out: Ints) -> pa.Array:
     """Write a number, from 1, for each string, 0 for none; return the strings in that order."""
     from cerise.kernels.strings import Interned  # this brings numba
 
-    known, done = Interned(), 0
+    known, done = Interned(len(column)), 0
     if pa.types.is_string(column.type):
         for chunk in column.chunks:
             if not known.numbers(chunk, out[done : done + len(chunk)]):

@@ -23,6 +23,7 @@ from cerise.pattern.row_pattern import Extent, SkipTo
 
 REMEMBERED, FEW_KEYS = 3, 4  # further steps that it counts as to remember a place, and one for so many keys
 MOST_REMEMBERED = 1 << 28  # bytes
+ROWS_AT_FIRST = 16  # of a match, for each row that is searched from; there is room for more by need
 SKIPS = {
     SkipTo.PAST_LAST: at.PAST_LAST,
     SkipTo.NEXT: at.TO_NEXT,
@@ -72,7 +73,7 @@ class Search:
         partitions = _partitions(ground.offsets, part)
         longest = int(np.max(np.diff(ground.offsets[slice(partitions[0], partitions[1] + 1)]), initial=0))
         timeouts = bound.within is not None and bound.within.timeouts
-        sets = max(conditions.sets.values(), default=-1) + 1
+        sets, starts = max(conditions.sets.values(), default=-1) + 1, part[1] - part[0]
         self.ground, self.cols = ground, ground.values.words()
         self.formulas = formulas.load(conditions.source)
         self.words = np.zeros(Workspace.WORDS, np.int64)
@@ -89,8 +90,8 @@ class Search:
             "masks": ground.masks,
             "labels": np.zeros(longest + 1, np.int64),
             "cut": np.zeros(longest + 1 if timeouts else 1, np.int64),
-            "found": np.zeros((self.limits.row_matches, Found.WORDS), np.int64),
-            "found_labels": np.zeros(self.limits.match_rows, np.int64),
+            "found": np.zeros((min(self.limits.row_matches, starts + 1), Found.WORDS), np.int64),
+            "found_labels": np.zeros(min(self.limits.match_rows, ROWS_AT_FIRST * (starts + 1)), np.int64),
         }
         self.steps = Steps(options.max_steps, watch or Watch())
         self.filled = -1  # the row of the last search for which there was no room in the memo

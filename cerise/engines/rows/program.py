@@ -6,6 +6,7 @@ Numba is not imported here: a program is text and numbers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cerise.engines.rows.conditions import parted, write_conditions
 from cerise.engines.rows.instructions import Code, compile_pattern
@@ -13,6 +14,7 @@ from cerise.engines.rows.scope import Conditions, Unfit
 from cerise.pattern.row_pattern import BoundRows
 
 MOST_LABELS = 62
+KEPT = 256  # programs that stay in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +41,33 @@ class Program:
 
 
 def compile_rows(bound: BoundRows) -> Program:
-    """Return the program of a clause.
+    """Return the program of a clause; that of an equal clause of the same text, where there is one.
 
     Raises:
         Unfit: where this engine cannot run it.
     """
+    return _compiled(_Clause(bound))
+
+
+class _Clause:
+    """A clause as a key: equal clauses of different texts may differ in the sign of a zero."""
+
+    def __init__(self, bound: BoundRows) -> None:
+        self.bound = bound
+
+    def __hash__(self) -> int:
+        return hash(self.bound.text)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Clause):
+            return NotImplemented
+        one, two = self.bound, other.bound
+        return one is two or (one.text is not None and one.text == two.text and one == two)
+
+
+@lru_cache(maxsize=KEPT)
+def _compiled(clause: _Clause) -> Program:
+    bound = clause.bound
     if len(bound.labels) > MOST_LABELS:
         raise Unfit(f"it has more than {MOST_LABELS} variables")
     single, rest = parted(bound)
