@@ -66,8 +66,6 @@ class Search:
     def __init__(
         self, ground: Ground, part: tuple[int, int], options: Options, watch: Watch | None = None
     ) -> None:
-        from cerise.kernels import formulas  # this brings numba
-
         self.program, self.limits = ground.program, options.limits
         conditions, bound = self.program.conditions, self.program.bound
         partitions = _partitions(ground.offsets, part)
@@ -75,7 +73,7 @@ class Search:
         timeouts = bound.within is not None and bound.within.timeouts
         sets, starts = max(conditions.sets.values(), default=-1) + 1, part[1] - part[0]
         self.ground, self.cols = ground, ground.values.words()
-        self.formulas = formulas.load(conditions.source)
+        self.formulas = conditions.formulas
         self.words = np.zeros(Workspace.WORDS, np.int64)
         self.m = Workspace(self.words.ctypes.data)
         self.tables: dict[str, Any] = {

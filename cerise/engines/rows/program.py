@@ -26,12 +26,14 @@ class Program:
         code: its pattern.
         alone: what is asked of the row to be mapped alone; None: nothing.
         conditions: all else that is asked.
+        decided: the labels of which something is asked of the row to be mapped alone.
     """
 
     bound: BoundRows
     code: Code
     alone: Conditions | None
     conditions: Conditions
+    decided: frozenset[str]
 
     @property
     def needs(self) -> int:
@@ -72,7 +74,8 @@ def _compiled(clause: _Clause) -> Program:
         raise Unfit(f"it has more than {MOST_LABELS} variables")
     single, rest = parted(bound)
     alone = write_conditions(single) if single.conditions else None
-    return Program(bound, compile_pattern(bound.pattern), alone, write_conditions(rest))
+    decided = frozenset(each.label for each in single.conditions)
+    return Program(bound, compile_pattern(bound.pattern), alone, write_conditions(rest), decided)
 
 
 def why_not(bound: BoundRows) -> str | None:

@@ -17,7 +17,6 @@ from cerise.engines.limits import Limits
 from cerise.engines.reference import rows as reference
 from cerise.engines.results.row_matches import Ints, Masks, RowMatches, joined, unmatched_rows
 from cerise.engines.results.value_codes import partitions
-from cerise.engines.rows.conditions import parted
 from cerise.engines.rows.engine import ground_of, search
 from cerise.engines.rows.order import Ordered, Wanted, ordered
 from cerise.engines.rows.output import shown, shown_atoms, to_atoms, to_table
@@ -279,8 +278,9 @@ def _needed_alone(program: Program) -> list[str]:
     bound = program.bound
     if not bound.partition or bound.show is Show.UNMATCHED:
         return []
-    asked = {each.label for each in parted(bound)[0].conditions}
-    return [each for i, each in enumerate(bound.labels) if each in asked and (program.needs >> i) & 1]
+    return [
+        each for i, each in enumerate(bound.labels) if each in program.decided and (program.needs >> i) & 1
+    ]
 
 
 def _joined(bound: BoundRows, table: pa.Table, crew: Crew) -> pa.Table:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from cerise.engines.nfa.formulas import loaded, words
 from cerise.engines.results.context import COLUMNS, SCAN_NAMES, Context, column_name, text_name
@@ -22,6 +24,9 @@ from cerise.pattern.row_pattern import (
     RowAgg,
 )
 
+if TYPE_CHECKING:
+    from cerise.kernels.formulas import Formulas
+
 Members = frozenset[str]
 
 
@@ -29,7 +34,7 @@ class Unfit(Exception):
     """A clause that this engine cannot run; the message says why."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Conditions:
     """What a search asks of rows, as code, and what it must keep for that.
 
@@ -65,6 +70,13 @@ class Conditions:
     classes: bool = False
     numbered: bool = False
     from_start: bool = False
+
+    @cached_property
+    def formulas(self) -> Formulas:
+        """The generated module, loaded."""
+        from cerise.kernels import formulas  # this brings numba
+
+        return formulas.load(self.source)
 
 
 def is_here(each: Atom, label: str) -> bool:

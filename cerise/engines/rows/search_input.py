@@ -122,11 +122,10 @@ class Judge:
     """Tells which labels rows could have, as far as some conditions tell."""
 
     def __init__(self, conditions: Conditions, labels: int) -> None:
-        from cerise.engines.results.columns import Columns  # these bring numba
-        from cerise.kernels import formulas
+        from cerise.engines.results.columns import Columns  # this brings numba
 
         self._conditions, self._type = conditions, mask_type(labels)
-        self._formulas = formulas.load(conditions.source)
+        self._edge = conditions.formulas.edge
         self._columns = Columns(conditions.columns, conditions.texts, conditions.literal_only)
 
     def masks(self, rows: pa.Table) -> Masks:
@@ -137,7 +136,7 @@ class Judge:
             rows = rows.append_column(pa.field(each.name, each.type), computed(each, rows))
         values, count = self._columns.read(rows), len(rows)
         words, offsets, out = values.words(), np.array([0, count]), np.empty(count, np.int64)
-        judge_rows(self._formulas.edge, words.ctypes.data, offsets.ctypes.data, 0, 0, count, out.ctypes.data)
+        judge_rows(self._edge, words.ctypes.data, offsets.ctypes.data, 0, 0, count, out.ctypes.data)
         return out.astype(self._type)
 
 
@@ -203,16 +202,15 @@ def near_masks(
         out: the masks.
     """
     from cerise.engines.rows.search import judge_rows
-    from cerise.kernels import formulas
 
-    loaded = formulas.load(conditions.source)
+    edge = conditions.formulas.edge
 
     def judge(block: tuple[int, int]) -> None:
         start, stop = block
         told, found = words(), np.empty(stop - start, np.int64)
         partition = int(np.searchsorted(offsets, start, "right")) - 1
         judge_rows(
-            loaded.edge, told.ctypes.data, offsets.ctypes.data, partition, start, stop, found.ctypes.data
+            edge, told.ctypes.data, offsets.ctypes.data, partition, start, stop, found.ctypes.data
         )  # fmt: skip
         out[start:stop] &= found.astype(out.dtype)
 
