@@ -77,7 +77,7 @@ def look(matches: pa.Table, view: View | None, rows: int) -> Table:
     Without a view it is a table as any other: every column is shown as it is.
     """
     if view is None:
-        return _looked(matches.schema, zip(*_plain_columns(matches.slice(0, rows)), strict=True))
+        return _build_table(matches.schema, zip(*_plain_columns(matches.slice(0, rows)), strict=True))
     bound = any(map(_is_events, matches.schema.types))
     left_out = {"match_id", "last_time"} if bound else {"match_id"}
     view = view.without(matches.schema.names)
@@ -86,7 +86,7 @@ def look(matches: pa.Table, view: View | None, rows: int) -> Table:
         [_cell(row[field.name], field.type, view, _day(row.get("first_time"))) for field in chosen]
         for row in matches.slice(0, rows).to_pylist()
     )
-    return _looked(chosen, cells)
+    return _build_table(chosen, cells)
 
 
 def _plain_columns(table: pa.Table) -> Iterator[list[str]]:
@@ -94,7 +94,7 @@ def _plain_columns(table: pa.Table) -> Iterator[list[str]]:
     return ([plain(value) for value in column.to_pylist()] for column in table.columns)
 
 
-def _looked(fields: Iterable[pa.Field], rows: Iterable[Iterable[str]]) -> Table:
+def _build_table(fields: Iterable[pa.Field], rows: Iterable[Iterable[str]]) -> Table:
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for field in fields:
         shown.add_column(field.name, overflow="fold", justify="right" if _is_number(field.type) else "left")

@@ -115,7 +115,7 @@ def append(
     """
     from cerise.cli.store_actions import append_events
 
-    store = _opened(path, None)
+    store = _open(path, None)
     known, time = store.schema, store.settings.time
     written = timestamp_format or ("integer" if str(known.field(time).type).startswith("int") else None)
     names = inputs.names([columns or ""]) or (tuple(known.names) if no_header else ())
@@ -134,7 +134,7 @@ def info(path: StorePath, *, version: Version = None, at: At = None) -> None:
     """Say what is in a store: events, files, sizes, columns, and index files that cannot be used."""
     from cerise.cli.store_actions import show_info
 
-    store = _opened(path, at)
+    store = _open(path, at)
     typer.echo(show_info(store.info(version), store.schema))
 
 
@@ -174,7 +174,7 @@ def find(  # noqa: PLR0913  a command's options are its parameters
     asked = store_actions.StoreQuery(
         inputs.query_text(query), inputs.params(param or ()), engine, version, spark=spark, count=count
     )
-    store = _opened(path, at)
+    store = _open(path, at)
     if explain:
         typer.echo(store_actions.explain(store, asked))
         return
@@ -203,7 +203,7 @@ def candidates(  # noqa: PLR0913  a command's options are its parameters
 
     wanted = out.Wanted.of(form and form.value, output, limit_rows)
     text, values = inputs.query_text(query), inputs.params(param or ())
-    store = _opened(path, at)
+    store = _open(path, at)
     started = clock.perf_counter()
     with working("looking events up"):
         found = store.candidates_local(text, params=values or None, version=version)
@@ -218,7 +218,7 @@ def compact(path: StorePath) -> None:
     """Make few large files in stream order of fresh, small and overlapping ones; mend broken index files."""
     from cerise.cli.store_actions import say_count
 
-    store = _opened(path, None)
+    store = _open(path, None)
     before = store.info()
     with progressing("compacting") as progress:
         compacted = store.compact(progress)
@@ -253,7 +253,7 @@ def vacuum(
     """
     from cerise.cli.store_actions import say_count
 
-    removed = _opened(path, None).vacuum(hours)
+    removed = _open(path, None).vacuum(hours)
     typer.echo(f"{say_count(len(removed), 'file')} removed")
 
 
@@ -262,7 +262,7 @@ def verify(path: StorePath, *, at: At = None) -> None:
     """Check every file, checksum and index against the data; exit with 1 where something is wrong."""
     from cerise.cli.store_actions import say_count
 
-    store = _opened(path, at)
+    store = _open(path, at)
     with progressing("verifying") as progress:
         found = store.verify(progress)
     for each in found:
@@ -312,7 +312,7 @@ def index(  # noqa: PLR0913  a command's options are its parameters
 # ---- what the commands share
 
 
-def _opened(path: str, at: str | None) -> Store:
+def _open(path: str, at: str | None) -> Store:
     from cerise.indexed import Store
 
     return Store(path, index=at)

@@ -90,7 +90,7 @@ def _lives(rng: np.random.Generator, submitted: npt.NDArray[np.int64], first: in
     waits = _times(rng, np.full(len(of), WAITS_US), WAITS_SPREAD)
     brief = rng.random(len(of)) < BRIEF
     runs = _times(rng, np.where(brief, BRIEF_US, RUNS_US), np.where(brief, WAITS_SPREAD, RUNS_SPREAD))
-    ends = 2 + _drawn(rng, list(ENDS.values()), len(of))
+    ends = 2 + _draw_shares(rng, list(ENDS.values()), len(of))
     begun = submitted[of]
     return {
         "type": np.concatenate([np.zeros(len(of), np.int64), np.ones(len(of), np.int64), ends]),
@@ -107,13 +107,13 @@ def _jobs(rng: np.random.Generator, first: int) -> Columns:
     }
     return {
         "job_id": FIRST_ID + ID_STEP * (first + np.arange(JOBS)) + rng.integers(0, ID_STEP, JOBS),
-        "scheduling_class": _drawn(rng, CLASSES, JOBS).astype(np.int32),
-        "priority": np.array(list(PRIORITIES), np.int32)[_drawn(rng, list(PRIORITIES.values()), JOBS)],
+        "scheduling_class": _draw_shares(rng, CLASSES, JOBS).astype(np.int32),
+        "priority": np.array(list(PRIORITIES), np.int32)[_draw_shares(rng, list(PRIORITIES.values()), JOBS)],
         **shares,
     }
 
 
-def _drawn(rng: np.random.Generator, shares: Any, many: int) -> npt.NDArray[np.int64]:
+def _draw_shares(rng: np.random.Generator, shares: Any, many: int) -> npt.NDArray[np.int64]:
     """Return which of some choices, by their shares, each draw takes."""
     upto = np.cumsum(shares)
     found: npt.NDArray[np.int64] = np.searchsorted(upto[:-1], rng.random(many) * upto[-1], side="right")

@@ -46,7 +46,7 @@ def cut(draws: Iterator[pa.RecordBatch], wanted: Iterable[int]) -> Iterator[pa.R
             rest = rest.slice(piece.num_rows)
             missing -= piece.num_rows
             pieces.append(piece)
-        yield _joined(pieces)
+        yield _concat(pieces)
 
 
 def check(**counts: tuple[int, int]) -> None:
@@ -56,7 +56,7 @@ def check(**counts: tuple[int, int]) -> None:
             raise CeriseError(f"{name} is {value!r}", hint=f"give {name} as a whole number, {least} or more")
 
 
-def _joined(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _concat(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(pieces) == 1:
         return pieces[0]
     return pa.Table.from_batches(pieces).combine_chunks().to_batches()[0]

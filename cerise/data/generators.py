@@ -110,7 +110,7 @@ def write(  # noqa: PLR0913  the options of a writer, all but three with default
     parts = {part: list(sizes(rows, row_group)) for part, rows in _parts(target, events, files).items()}
     _refuse_to_replace(target, overwrite)
     try:
-        with _made_whole(target) as fresh:
+        with _replace_whole(target) as fresh:
             fresh_parts = {fresh / part: groups for part, groups in parts.items()}
             _write_parts(batches, fresh_parts, SCHEMAS[name], progress)
     except OSError as error:
@@ -153,7 +153,7 @@ def _refuse_to_replace(target: Path, overwrite: bool) -> None:
 
 
 @contextlib.contextmanager
-def _made_whole(target: Path) -> Iterator[Path]:
+def _replace_whole(target: Path) -> Iterator[Path]:
     """Give a hidden path to write to, which becomes the target if the body ends well and else goes away."""
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh, old = (target.with_name(f".{target.name}.{uuid.uuid4().hex}.{end}") for end in ("tmp", "old"))

@@ -50,7 +50,7 @@ def read(
     files = data_files(path)
     tables = [(file, _read(file, layout)) for file in files]
     typed = not any(suffix(file) in TEXT for file in files)
-    return _with_times(_joined(tables, typed=typed), times, written, typed=typed)
+    return _with_times(_concat(tables, typed=typed), times, written, typed=typed)
 
 
 def data_files(path: Path) -> list[Path]:
@@ -61,7 +61,7 @@ def data_files(path: Path) -> list[Path]:
         if path.exists():
             raise StoreError(f"{path} is not a regular file", hint="copy its content into a file first")
         raise StoreError(f"there is no file {path}", hint=_nearby(path))
-    held = sorted(each for each in _listed(path) if not each.name.startswith((".", "_")))
+    held = sorted(each for each in _list(path) if not each.name.startswith((".", "_")))
     if not held:
         raise StoreError(f"directory {path} holds no files", hint=f"known formats: {KNOWN}")
     for each in held:
@@ -77,8 +77,8 @@ def parquet_schema(files: Sequence[Path]) -> pa.Schema | None:
     """Return the columns that Parquet files share, without reading them; None if not all are Parquet."""
     if any(suffix(file) not in PARQUET for file in files):
         return None
-    empty = [(file, _guarded(file, lambda f: pq.read_schema(f).empty_table())) for file in files]
-    return _joined(empty, typed=True).schema
+    empty = [(file, _guard(file, lambda f: pq.read_schema(f).empty_table())) for file in files]
+    return _concat(empty, typed=True).schema
 
 
 def lake_columns(path: Path) -> pa.Schema | None:
@@ -96,7 +96,7 @@ def lake_columns(path: Path) -> pa.Schema | None:
     ]
     if not found or any(suffix(file) not in PARQUET for file in found):
         return None
-    return _guarded(found[0], lambda file: pq.read_schema(file).empty_table()).schema
+    return _guard(found[0], lambda file: pq.read_schema(file).empty_table()).schema
 
 
 def suffix(file: Path) -> str:
@@ -116,18 +116,18 @@ def _read_parquet(file: Path) -> pa.Table:
 def _read(file: Path, layout: Layout) -> pa.Table:
     kind = suffix(file)
     if kind in PARQUET:
-        table = _guarded(file, _read_parquet)
+        table = _guard(file, _read_parquet)
     elif kind in (".csv", ".tsv"):
-        table = _guarded(file, lambda f: read_csv(f, layout))
+        table = _guard(file, lambda f: read_csv(f, layout))
     elif kind in TEXT:
-        table = _guarded(file, lambda f: read_json(f, layout))
+        table = _guard(file, lambda f: read_json(f, layout))
     else:
         raise StoreError(f"unknown format: {file}", hint=f"known: {KNOWN}")
     _reject_twice(file, table.schema.names)
     return table
 
 
-def _guarded(file: Path, reader: Callable[[Path], pa.Table]) -> pa.Table:
+def _guard(file: Path, reader: Callable[[Path], pa.Table]) -> pa.Table:
     """Read a file, and say which one where it cannot be read."""
     try:
         return reader(file)
@@ -147,7 +147,7 @@ def _reject_twice(file: Path, names: Iterable[str]) -> None:
         )
 
 
-def _listed(path: Path) -> list[Path]:
+def _list(path: Path) -> list[Path]:
     try:
         return list(path.iterdir())
     except OSError as error:
@@ -158,13 +158,13 @@ def _nearby(path: Path) -> str | None:
     parent = path.parent
     if not parent.is_dir():
         return f"there is no directory {parent} either"
-    return did_you_mean(path.name, sorted(each.name for each in _listed(parent)))
+    return did_you_mean(path.name, sorted(each.name for each in _list(parent)))
 
 
 # ---- many files
 
 
-def _joined(tables: Sequence[tuple[Path, pa.Table]], *, typed: bool) -> pa.Table:
+def _concat(tables: Sequence[tuple[Path, pa.Table]], *, typed: bool) -> pa.Table:
     """Put tables one after another; all must have the same columns, in any order."""
     there = [(file, table) for file, table in tables if table.num_columns]
     if not there:
@@ -211,7 +211,7 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def _cast(table: pa.Table, schema: pa.Schema, file: Path) -> pa.Table:
-    return _guarded(file, lambda _: table.select(schema.names).cast(schema))
+    return _guard(file, lambda _: table.select(schema.names).cast(schema))
 
 
 def _with_times(table: pa.Table, times: Sequence[str], written: str | None, *, typed: bool) -> pa.Table:

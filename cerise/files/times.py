@@ -41,7 +41,7 @@ def understood(times: pa.ChunkedArray, name: str, written: str | None, *, typed:
     if pa.types.is_timestamp(times.type):
         return _in_microseconds(times)
     if _is_text(times.type):
-        return _recognised(_text(times), name)
+        return _recognise(_text(times), name)
     if pa.types.is_integer(times.type) and not typed and written is None:
         return _from_digits(times)
     return times
@@ -64,21 +64,21 @@ def _in_microseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _as_written(text: pa.ChunkedArray, name: str, written: str) -> pa.ChunkedArray:
-    parsed = _parsed(text, written)
+    parsed = _parse(text, written)
     if parsed is not None:
         return parsed
-    row = next(i for i in range(len(text)) if _parsed(text.slice(i, 1), written) is None)
+    row = next(i for i in range(len(text)) if _parse(text.slice(i, 1), written) is None)
     raise DataError(
         f"time column '{name}' holds {text[row].as_py()!r} in row {row}, which is not '{written}'"
     )
 
 
-def _recognised(text: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+def _recognise(text: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     for type_ in (MICROSECONDS, UTC):
         if (moments := _cast(text, type_)) is not None:
             return moments
     for written in YEAR_FIRST:
-        if (parsed := _parsed(text, written)) is not None:
+        if (parsed := _parse(text, written)) is not None:
             return parsed
     raise _not_understood(text, name)
 
@@ -120,11 +120,11 @@ def _from_digits(times: pa.ChunkedArray) -> pa.ChunkedArray:
     years = pc.min_max(pc.utf8_slice_codeunits(text, 0, 4))
     if not "1900" <= years["min"].as_py() <= years["max"].as_py() <= "2099":
         return times
-    parsed = _parsed(text, written)
+    parsed = _parse(text, written)
     return times if parsed is None else parsed
 
 
-def _parsed(text: pa.ChunkedArray, written: str) -> pa.ChunkedArray | None:
+def _parse(text: pa.ChunkedArray, written: str) -> pa.ChunkedArray | None:
     """Return text as timestamps, or None where some of it is not written so."""
     try:
         parsed = pc.strptime(text, format=written, unit="us")
@@ -149,7 +149,7 @@ def _on_calendar(text: str, written: str) -> bool:
 
 _READERS: tuple[Callable[[pa.ChunkedArray], pa.ChunkedArray | None], ...] = (
     *(partial(_cast, type_=type_) for type_ in (MICROSECONDS, UTC)),
-    *(partial(_parsed, written=written) for written in YEAR_FIRST),
+    *(partial(_parse, written=written) for written in YEAR_FIRST),
 )
 
 

@@ -122,7 +122,7 @@ def with_typed_nulls(expr: Expr) -> Expr:
         case Call(function, args) if function.lower() in FUNCTIONS and any(map(_only_nulls, args)):
             kind = Kind.STRING if FUNCTIONS[function.lower()] in (_text, _length) else Kind.FLOAT
             common = FUNCTIONS[function.lower()] in (_common, _choice)
-            return expr if common else replace(expr, args=tuple(_typed(arg, kind) for arg in args))
+            return expr if common else replace(expr, args=tuple(_cast_null(arg, kind) for arg in args))
     return expr
 
 
@@ -138,7 +138,7 @@ def _only_nulls(expr: Expr) -> bool:
     return False
 
 
-def _typed(expr: Expr, kind: Kind) -> Expr:
+def _cast_null(expr: Expr, kind: Kind) -> Expr:
     return Cast(expr, kind, expr.span) if _only_nulls(expr) else expr
 
 

@@ -78,7 +78,7 @@ def compiled(expr: Expr, on_fault: OnFault) -> Compiled:
             value_of = compiled(arg, on_fault)
             return lambda *scope: value_of(*scope) is None
         case In():
-            return _contained(expr, on_fault)
+            return _compile_in(expr, on_fault)
         case Like(arg, pattern):
             return _apply(like(pattern), [arg], on_fault)
         case Call("if"):
@@ -119,7 +119,7 @@ def _aggregate(agg: Agg, on_fault: OnFault) -> Compiled:
         if value_of is None:
             return events
         values = [value_of(columns, binding, {var: i}) for i in range(1, events + 1)]
-        return _guarded(summary, ([x for x in values if x is not None],), on_fault)
+        return _guard(summary, ([x for x in values if x is not None],), on_fault)
 
     return compute
 
@@ -139,7 +139,7 @@ def _binary(expr: Binary, on_fault: OnFault) -> Compiled:
     return _apply(INT_ARITHMETIC[expr.op], [expr.left, expr.right], on_fault)
 
 
-def _contained(expr: In, on_fault: OnFault) -> Compiled:
+def _compile_in(expr: In, on_fault: OnFault) -> Compiled:
     """Whether x = y1 OR x = y2 …, with the null rules that follow."""
     tests = [_binary(Binary("=", expr.arg, item), on_fault) for item in expr.items]
 
@@ -173,12 +173,12 @@ def _apply(function: Callable[..., Any], operands: list[Expr], on_fault: OnFault
 
     def compute(columns: Columns, binding: Binding, step: Step) -> Any:
         values = [arg(columns, binding, step) for arg in args]
-        return None if None in values else _guarded(function, values, on_fault)
+        return None if None in values else _guard(function, values, on_fault)
 
     return compute
 
 
-def _guarded(function: Callable[..., Any], values: Sequence[Any], on_fault: OnFault) -> Any:
+def _guard(function: Callable[..., Any], values: Sequence[Any], on_fault: OnFault) -> Any:
     try:
         return function(*values)
     except Fault as fault:

@@ -31,7 +31,7 @@ def output_columns(bound: Bound, names: Names) -> tuple[OutColumn, ...]:
         columns = (*_rows_of(returns.per, bound), *total_columns(returns, bound, names))
         _reject_twice(columns)
         return columns
-    chosen = _returned(returns, bound, names) if returns is not None else _bindings(bound)
+    chosen = _return_columns(returns, bound, names) if returns is not None else _bindings(bound)
     taken = {each.name for each in chosen}
     partition = [each for each in _partition(bound) if each.name not in taken or returns is None]
     columns = (*_standard(bound), *partition, *chosen)
@@ -82,7 +82,7 @@ def _events_of(name: str, var: Var, bound: Bound) -> OutColumn:
     return OutColumn(name, pa.list_(event) if many else event, var, many=many)
 
 
-def _returned(items: Iterable[Item], bound: Bound, names: Names) -> list[OutColumn]:
+def _return_columns(items: Iterable[Item], bound: Bound, names: Names) -> list[OutColumn]:
     return [_column(item, bound, names) for item in items]
 
 
@@ -91,7 +91,7 @@ def _column(item: Item, bound: Bound, names: Names) -> OutColumn:
         if each.var in names.negated:
             raise BindError(f"'{each.var}' is negated: there is no such event to return", span=each.span)
     if isinstance(item.expr, Attr):
-        plain = _passed_through if item.expr.path else _whole_event
+        plain = _pass_through if item.expr.path else _whole_event
         if (column := plain(item, item.expr, bound, names)) is not None:
             return column
     expr = resolve(item.expr, names)
@@ -106,7 +106,7 @@ def _whole_event(item: Item, attr: Attr, bound: Bound, _names: Names) -> OutColu
     return _events_of(item.name, named[0], bound) if named else None
 
 
-def _passed_through(item: Item, attr: Attr, bound: Bound, names: Names) -> OutColumn | None:
+def _pass_through(item: Item, attr: Attr, bound: Bound, names: Names) -> OutColumn | None:
     """A plain attribute keeps its own type, whatever it is; of every event of a Kleene variable, a list."""
     many = attr.var in names.kleene and attr.at is At.EVERY
     if attr.var not in names.variables or (many and attr.path[0].upper() == "LEN"):

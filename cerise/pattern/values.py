@@ -98,7 +98,7 @@ def _sqrt(x: float) -> float:
     return math.sqrt(x) if x >= 0 else math.nan
 
 
-def _rounded(function: Callable[[float], int]) -> Callable[[Any], int]:
+def _round_by(function: Callable[[float], int]) -> Callable[[Any], int]:
     def compute(x: Any) -> int:
         if isinstance(x, float) and not math.isfinite(x):
             raise Fault("not a finite number")
@@ -109,9 +109,9 @@ def _rounded(function: Callable[[float], int]) -> Callable[[Any], int]:
 
 STRICT_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": lambda x: fit(abs(x)) if isinstance(x, int) else abs(x),
-    "ceil": _rounded(math.ceil),
+    "ceil": _round_by(math.ceil),
     "exp": _exp,
-    "floor": _rounded(math.floor),
+    "floor": _round_by(math.floor),
     "length": len,
     "ln": _ln,
     "lower": str.lower,

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from cerise.errors import BindError, Span, UnsupportedError, did_you_mean
 from cerise.kinds import COMPUTABLE, NUMBERS, Kind
-from cerise.lang.match_recognize.columns import Rows, folded, stripped
+from cerise.lang.match_recognize.columns import Rows, fold_name, strip_parens
 from cerise.lang.match_recognize.expressions import Node
 from cerise.lang.match_recognize.translate import (
     Function,
@@ -108,7 +108,7 @@ def _atom_of_call(function: Function, node: Node, place: Place) -> Attr | None:
         found = _physical(function, node, place)
         return rows.atom(found, rows.kind(found.column))
     if function.name == "classifier":
-        members = rows.members(_classified(function, node, rows))
+        members = rows.members(_read_classifier(function, node, rows))
         return rows.atom(Nav(CLASSIFIER, members, final=place.final("", None)), Kind.STRING)
     if function.name in ("match_number", "match_status"):
         return _of_match(function, span, place)
@@ -136,7 +136,7 @@ def refuse(node: Node, place: Place) -> None:
     if isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
         raise UnsupportedError("IGNORE NULLS inside MATCH_RECOGNIZE", span=span)
     if isinstance(node, exp.WithinGroup | exp.Order):
-        raise _ordered(span)
+        raise _order_error(span)
     if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
         raise BindError("* outside count(…)", span=span, hint="name a column")
     if isinstance(node, exp.Placeholder | exp.Parameter):
@@ -174,7 +174,7 @@ def _refuse_correlation(query: Node, place: Place) -> None:
     for each in query.find_all(exp.Column):
         names = path_of(each) or ()
         known = place.rows.variables or {}
-        if len(names) > 1 and folded(names[0]) in known and names[0].this.lower() not in own:
+        if len(names) > 1 and fold_name(names[0]) in known and names[0].this.lower() not in own:
             raise UnsupportedError(
                 "a subquery that depends on rows of the match", span=place.rows.span(each),
                 hint="join the tables in a subquery before MATCH_RECOGNIZE",
@@ -187,7 +187,7 @@ def _refuse_correlation(query: Node, place: Place) -> None:
             )  # fmt: skip
 
 
-def _ordered(span: Span | None) -> UnsupportedError:
+def _order_error(span: Span | None) -> UnsupportedError:
     return UnsupportedError(
         "ORDER BY inside an aggregate", span=span, hint="values come in the order of the rows (M32)"
     )
@@ -219,7 +219,7 @@ def _arguments(function: Function, node: Node, place: Place, *, default: int) ->
         raise BindError(
             f"{title} takes an expression and a number of rows", span=span, hint=f"{title}(A.x, 1)"
         )
-    operand = stripped(function.args[0])
+    operand = strip_parens(function.args[0])
     if len(function.args) == 1:
         return operand, default
     offset = function.args[1]
@@ -252,7 +252,7 @@ def _operand(nodes: Sequence[Node], title: str, call: Node, place: Place) -> tup
 
 
 def _column(node: Node, title: str, place: Place, *, computed: bool) -> str:
-    node = stripped(node)
+    node = strip_parens(node)
     if is_classifier(node):
         return CLASSIFIER
     for each in inside(node):
@@ -284,9 +284,9 @@ def _variables(nodes: Sequence[Node], title: str, place: Place) -> list[str | No
         if isinstance(each, exp.Column):
             found.setdefault(_variable(each.args["table"], place.rows), each)
         elif function is not None and function.name == "classifier":
-            found.setdefault(_classified(function, each, place.rows), each)
+            found.setdefault(_read_classifier(function, each, place.rows), each)
         elif function is not None and function.name in SPECIAL - {"match_number", "match_status"}:
-            raise _nested(title, function, place.rows.span(each))
+            raise _nesting_error(title, function, place.rows.span(each))
         else:
             refuse(each, place)
     if len(found) > 1:
@@ -298,7 +298,7 @@ def _variables(nodes: Sequence[Node], title: str, place: Place) -> list[str | No
     return list(found)
 
 
-def _nested(title: str, inner: Function, span: Span | None) -> BindError:
+def _nesting_error(title: str, inner: Function, span: Span | None) -> BindError:
     name = inner.name.upper()
     if title.lower() in AGGREGATES or inner.name in AGGREGATES:
         hint = "aggregates and navigation do not nest in each other (M27)"
@@ -307,7 +307,7 @@ def _nested(title: str, inner: Function, span: Span | None) -> BindError:
     return BindError(f"{name} inside {title}", span=span, hint=hint)
 
 
-def _classified(function: Function, node: Node, rows: Rows) -> str | None:
+def _read_classifier(function: Function, node: Node, rows: Rows) -> str | None:
     if function.prefix:
         raise BindError(f"{function.prefix} before CLASSIFIER", span=rows.span(node))
     if not function.args:
@@ -320,11 +320,11 @@ def _classified(function: Function, node: Node, rows: Rows) -> str | None:
 
 def _variable(name: exp.Identifier, rows: Rows) -> str:
     variables = rows.variables or {}
-    if folded(name) not in variables:
+    if fold_name(name) not in variables:
         raise BindError(
             f"unknown variable '{name.this}'", span=rows.span(name), hint=did_you_mean(name.this, variables)
         )
-    return folded(name)
+    return fold_name(name)
 
 
 # ---- aggregates
@@ -367,7 +367,7 @@ def _plain_arguments(function: Function, span: Span | None) -> tuple[tuple[Node,
     if distinct:
         args = tuple(args[0].expressions)
     if any(isinstance(arg, exp.Order) for arg in args):
-        raise _ordered(span)
+        raise _order_error(span)
     return args, distinct
 
 

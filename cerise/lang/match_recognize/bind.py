@@ -19,10 +19,10 @@ from cerise.kinds import COMPUTABLE, INT64_MAX, TIMES, Kind
 from cerise.lang.match_recognize.atoms import SPECIAL, Place, atom_of, refuse_in_rows
 from cerise.lang.match_recognize.classifier import spread_labels
 from cerise.lang.match_recognize.clause import Given, Parts, Piece
-from cerise.lang.match_recognize.columns import Host, Rows, checked, stripped
+from cerise.lang.match_recognize.columns import Host, Rows, check_kind, strip_parens
 from cerise.lang.match_recognize.expressions import Node, parse_expression, parse_sql
 from cerise.lang.match_recognize.statement import Clause
-from cerise.lang.match_recognize.tokens import fold, placed, pointing_at
+from cerise.lang.match_recognize.tokens import add_span, fold, pointing_at
 from cerise.lang.match_recognize.translate import (
     Beyond,
     Nowhere,
@@ -69,7 +69,7 @@ def bind_rows(clause: Clause, columns: pa.Schema, host: Host | None = None) -> B
     try:
         return _bind(clause, columns, host)
     except CeriseError as error:
-        raise placed(error, clause.word).located(clause.text) from None
+        raise add_span(error, clause.word).located(clause.text) from None
     except RecursionError:
         raise BindError("an expression nests too deeply", span=clause.word, text=clause.text) from None
 
@@ -203,7 +203,7 @@ def _without_labels(tree: Node, place: Place) -> Node:
 
 def _bind_condition(tree: Node, place: Place, span: Span) -> Expr:
     expr = _term(tree, place)
-    kind = checked(expr)
+    kind = check_kind(expr)
     if kind not in (Kind.BOOL, Kind.NULL):
         raise BindError(
             f"the condition of {place.defines} is a value of kind {kind.value}", span=span,
@@ -233,7 +233,7 @@ def _check_operands(expr: Expr, rows: Rows, span: Span | None) -> None:
     for each in attributes(expr):
         if each.kind not in COMPUTABLE and expr is not each:
             raise Beyond(rows.opaque(each, span))
-    checked(expr)
+    check_kind(expr)
 
 
 def _by_spark(node: Node, place: Place, beyond: Beyond) -> Expr:
@@ -291,15 +291,15 @@ def _bind_measure(name: str, tree: Node, place: Place, span: Span) -> Measure:
         return column(found.path[0])
 
     sql = render(tree, place.rows.text, named)
-    return Measure(name, sql, _measured(tree, place), tuple(used), span)
+    return Measure(name, sql, _translate_measure(tree, place), tuple(used), span)
 
 
-def _measured(tree: Node, place: Place) -> Expr | None:
+def _translate_measure(tree: Node, place: Place) -> Expr | None:
     def term(node: Node) -> Expr:
         return atom_of(node, place) or convert(node, term, place.rows.span(node))
 
     try:
-        expr = term(stripped(tree))
+        expr = term(strip_parens(tree))
         if not isinstance(expr, Attr):
             _check_operands(expr, place.rows, None)
         return expr

@@ -13,7 +13,7 @@ from functools import reduce
 from sqlglot import exp
 
 from cerise.lang.match_recognize.atoms import AGGREGATES, LOGICAL, PHYSICAL, Place, variable_of
-from cerise.lang.match_recognize.columns import stripped
+from cerise.lang.match_recognize.columns import strip_parens
 from cerise.lang.match_recognize.expressions import Node
 from cerise.lang.match_recognize.translate import call, column, function_of, inside, is_classifier
 
@@ -35,10 +35,10 @@ def _spread(node: Node, place: Place) -> None:
     if known in LOGICAL or known in PHYSICAL:
         operand = _innermost(node)
         if _computes_label([operand]):
-            node.replace(_navigated(node, operand, place))
+            node.replace(_rewrite_navigation(node, operand, place))
     elif known in AGGREGATES:
         if known in TOGETHER and _computes_label(_arguments(node)) and not _is_distinct(node):
-            node.replace(_aggregated(node, known, place))
+            node.replace(_rewrite_aggregate(node, known, place))
     else:
         for child in list(node.iter_expressions()):
             _spread(child, place)
@@ -55,7 +55,7 @@ def _innermost(node: Node) -> Node:
     """Return what a navigation reads, inside of PREV(LAST(…)) too."""
     function = function_of(node)
     while function is not None and function.name in (*LOGICAL, *PHYSICAL) and function.args:
-        node = stripped(function.args[0])
+        node = strip_parens(function.args[0])
         function = function_of(node)
     return node
 
@@ -63,7 +63,10 @@ def _innermost(node: Node) -> Node:
 def _computes_label(nodes: Iterable[Node]) -> bool:
     """Whether CLASSIFIER() stands in one of some arguments, and is not all of it."""
     return any(
-        is_classifier(each) for node in nodes for each in inside(stripped(node)) if each is not stripped(node)
+        is_classifier(each)
+        for node in nodes
+        for each in inside(strip_parens(node))
+        if each is not strip_parens(node)
     )
 
 
@@ -71,7 +74,7 @@ def _is_distinct(node: Node) -> bool:
     return any(isinstance(each, exp.Distinct) for each in inside(node))
 
 
-def _navigated(node: Node, operand: Node, place: Place) -> Node:
+def _rewrite_navigation(node: Node, operand: Node, place: Place) -> Node:
     """CASE of the label found: each with the value that a row of that label has there."""
     var = variable_of([operand], "a navigation", place)
 
@@ -85,19 +88,19 @@ def _navigated(node: Node, operand: Node, place: Place) -> Node:
     names = [exp.to_identifier(var, quoted=True)] if var else []
     label = reading(call("classifier", *(exp.Column(this=name) for name in names)))
     ifs = [
-        exp.If(this=exp.Literal.string(each), true=reading(_labelled(operand, each, var, place)))
+        exp.If(this=exp.Literal.string(each), true=reading(_label(operand, each, var, place)))
         for each in _labels(place, var)
     ]
-    return exp.Case(this=label, ifs=ifs, default=reading(_labelled(operand, None, var, place)))
+    return exp.Case(this=label, ifs=ifs, default=reading(_label(operand, None, var, place)))
 
 
-def _aggregated(node: Node, name: str, place: Place) -> Node:
+def _rewrite_aggregate(node: Node, name: str, place: Place) -> Node:
     """The aggregates over the rows of each label, put together."""
     var = variable_of(_arguments(node), name.upper(), place)
     labels = _labels(place, var)
 
     def each_of(function: str) -> list[Node]:
-        return [_relabelled(node, function, each, place) for each in labels]
+        return [_relabel(node, function, each, place) for each in labels]
 
     if name == "count":
         return _total(each_of("count"))
@@ -115,21 +118,21 @@ def _total(parts: list[Node]) -> Node:
     return exp.Paren(this=reduce(lambda left, right: exp.Add(this=left, expression=right), parts))
 
 
-def _relabelled(node: Node, function: str, label: str, place: Place) -> Node:
+def _relabel(node: Node, function: str, label: str, place: Place) -> Node:
     """Return an aggregate, or another of the same argument, over the rows of one label."""
     copy = node.copy()
     whole = copy.this if isinstance(copy, exp.Filter) else copy
     found = function_of(whole)
     assert found is not None
-    args = [_labelled(arg, label, label, place) for arg in found.args]
+    args = [_label(arg, label, label, place) for arg in found.args]
     new = call(function, *args, prefix=found.prefix)
     if not isinstance(copy, exp.Filter):
         return new
-    where = exp.Where(this=_labelled(copy.expression.this, label, label, place))
+    where = exp.Where(this=_label(copy.expression.this, label, label, place))
     return exp.Filter(this=new, expression=where)
 
 
-def _labelled(node: Node, label: str | None, var: str | None, place: Place) -> Node:
+def _label(node: Node, label: str | None, var: str | None, place: Place) -> Node:
     """Return an expression of a row of one label; where it names no column, one that does all the same."""
     named = False
 
@@ -149,7 +152,7 @@ def _labelled(node: Node, label: str | None, var: str | None, place: Place) -> N
         named = True
         return column(*([var] if var else []), *ref.path)
 
-    found = _changed(node, change)
+    found = _change(node, change)
     if named:
         return found
     some = column(*([var] if var else []), place.rows.columns.names[0])
@@ -161,7 +164,7 @@ def _no_text() -> Node:
     return call("nullif", exp.Literal.string(""), exp.Literal.string(""))
 
 
-def _changed(node: Node, change: Callable[[Node], Node | None]) -> Node:
+def _change(node: Node, change: Callable[[Node], Node | None]) -> Node:
     root = exp.Paren(this=node.copy())
     waiting = [root.this]
     while waiting:

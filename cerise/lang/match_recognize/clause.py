@@ -169,10 +169,10 @@ def _partition(text: str, reader: Reader) -> dict[str, Any]:
 
 def _order_by(text: str, reader: Reader) -> dict[str, Any]:
     reader.take("ORDER", "BY")
-    return {"order": tuple(_ordered(text, item) for item in _items(reader, "a column"))}
+    return {"order": tuple(_order_item(text, item) for item in _items(reader, "a column"))}
 
 
-def _ordered(text: str, words: Words) -> OrderPart:
+def _order_item(text: str, words: Words) -> OrderPart:
     keys = [word.key for word in words]
     nulls = keys[-1] if len(keys) > 2 and keys[-2] == "NULLS" and keys[-1] in ("FIRST", "LAST") else None
     words = words[:-2] if nulls else words

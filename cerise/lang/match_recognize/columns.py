@@ -90,8 +90,8 @@ class Rows:
         if names is None:
             return None
         var: str | None = None
-        if len(names) > 1 and self.variables is not None and folded(names[0]) in self.variables:
-            var, names = folded(names[0]), names[1:]
+        if len(names) > 1 and self.variables is not None and fold_name(names[0]) in self.variables:
+            var, names = fold_name(names[0]), names[1:]
         elif len(names) > 1 and self._column(names[0]) is None:
             self._check_qualifier(names[0])
             names = names[1:]
@@ -147,7 +147,7 @@ class Rows:
         )
 
     def _unknown(self, name: exp.Identifier) -> BindError:
-        if self.variables is not None and folded(name) in self.variables:
+        if self.variables is not None and fold_name(name) in self.variables:
             hint = f"name a column of it: {name.this}.{next(iter(self.columns.names), 'x')}"
             return BindError(f"'{name.this}' is a variable, not a column", span=self.span(name), hint=hint)
         hint_ = did_you_mean(name.this, self.columns.names)
@@ -179,12 +179,12 @@ class Rows:
         Raises:
             UnsupportedError: where only Spark could compute it, and nobody is there to ask.
         """
-        node = stripped(node)
+        node = strip_parens(node)
         ref = self.find(node)
         if ref is not None and len(ref.path) == 1:
             return ref.path[0]
         sql = self.sql(node)
-        made = self._derived(node, ref, sql)
+        made = self._derive(node, ref, sql)
         kind = kind_of(made.expr) if made.expr is not None else None
         if computed and kind in _SPARK_NAMES and kind_of_type(made.type) not in COMPUTABLE:
             made = Derived("", f"CAST({sql} AS {_SPARK_NAMES[kind]})", made.expr, ARROW_OF[kind])
@@ -213,7 +213,7 @@ class Rows:
         """Return a column that is true in every row."""
         return self._keep(Derived("", "TRUE", self._expr(exp.true()), pa.bool_()))
 
-    def _derived(self, node: Node, ref: Ref | None, sql: str) -> Derived:
+    def _derive(self, node: Node, ref: Ref | None, sql: str) -> Derived:
         if ref is not None and ref.type is not None:
             return Derived("", sql, Attr("", ref.path, kind=kind_of_type(ref.type)), ref.type)
         try:
@@ -249,7 +249,7 @@ class Rows:
     def _expr(self, node: Node) -> Expr:
         """Return an expression of one row as Cerise computes it."""
         found = self._term(node)
-        checked(found)
+        check_kind(found)
         return found
 
     def _term(self, node: Node) -> Expr:
@@ -288,7 +288,7 @@ class Rows:
             self.atoms.popitem()
 
 
-def checked(expr: Expr) -> Kind:
+def check_kind(expr: Expr) -> Kind:
     """Return the kind of an expression.
 
     Raises:
@@ -308,14 +308,14 @@ def opaque(name: str, type_: pa.DataType | None, span: Span | None) -> BindError
     )  # fmt: skip
 
 
-def stripped(node: Node) -> Node:
+def strip_parens(node: Node) -> Node:
     """Return a node without parentheses around it."""
     while isinstance(node, exp.Paren):
         node = node.this
     return node
 
 
-def folded(name: exp.Identifier) -> str:
+def fold_name(name: exp.Identifier) -> str:
     """Return the variable that a name would mean (M22)."""
     return str(name.this) if name.args.get("quoted") else str(name.this).upper()
 

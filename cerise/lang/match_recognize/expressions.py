@@ -96,24 +96,24 @@ def _tokens(found: Sequence[Token], text: str, base: int) -> Iterator[Token]:
         key = _key(token)
         if closings:  # a subquery is Spark's
             closings += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
-            yield _moved(token, base)
+            yield _move(token, base)
         elif key in _PREFIXES and _is_prefix(found, i, base):
             prefix = key
         elif prefix or (_calls(found, i) and key and key not in _SYNTAX):
-            yield _moved(token, base, f"{MARK}{prefix}:{token.text}", TokenType.VAR)
+            yield _move(token, base, f"{MARK}{prefix}:{token.text}", TokenType.VAR)
             prefix = ""
         elif _type_at(found, i + 1) is TokenType.L_BRACKET and (
             key or token.token_type is TokenType.IDENTIFIER
         ):
-            yield _moved(token, base, f"{_COLUMN}{token.text}", TokenType.IDENTIFIER)
+            yield _move(token, base, f"{_COLUMN}{token.text}", TokenType.IDENTIFIER)
         elif text[base + token.start] == '"' and _is_name(found, i):
-            yield _moved(token, base, kind=TokenType.IDENTIFIER)
+            yield _move(token, base, kind=TokenType.IDENTIFIER)
         else:
-            yield _moved(token, base)
+            yield _move(token, base)
             closings = int(token.token_type is TokenType.L_PAREN and _key_at(found, i + 1) in QUERY)
 
 
-def _moved(token: Token, base: int, text: str | None = None, kind: TokenType | None = None) -> Token:
+def _move(token: Token, base: int, text: str | None = None, kind: TokenType | None = None) -> Token:
     return Token(
         kind or token.token_type, text or token.text, token.line, token.col, base + token.start,
         base + token.end, None,

@@ -105,11 +105,11 @@ class Statement:
         pieces.append(("SELECT * FROM ", None))
         pieces.extend(self._slice(source, names))
         pieces.append((closing.strip(), None))
-        return _joined(pieces, source.start)
+        return _concat(pieces, source.start)
 
     def rest(self, names: Mapping[int, str]) -> Cut:
         """Return the statement with every clause replaced by its view."""
-        return _joined(list(self._slice(Span(0, len(self.text)), names)))
+        return _concat(list(self._slice(Span(0, len(self.text)), names)))
 
     @cached_property
     def _in_order(self) -> list[Clause]:
@@ -126,7 +126,7 @@ class Statement:
         yield self.text[place : span.end], place
 
 
-def _joined(pieces: list[tuple[str, int | None]], last: int = 0) -> Cut:
+def _concat(pieces: list[tuple[str, int | None]], last: int = 0) -> Cut:
     """Put pieces together; a negative place is that of a clause which a name replaces."""
     sql, places = "", []
     for text, place in pieces:

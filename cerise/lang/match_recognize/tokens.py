@@ -65,7 +65,7 @@ def read_words(text: str) -> Words:
             place = _end_of_comment(text, place)
             continue
         if kind == "mark" and piece in _UNCLOSED:
-            raise _unclosed(_UNCLOSED[piece], piece, place, text)
+            raise _unclosed_error(_UNCLOSED[piece], piece, place, text)
         if kind != "space":
             key = piece.upper() if kind == "word" else piece if kind == "mark" else ""
             found.append(Word(kind, piece, place, key))
@@ -80,10 +80,10 @@ def _end_of_comment(text: str, start: int) -> int:
         depth += 1 if match.group() == "/*" else -1
         if depth == 0:
             return start + match.end()
-    raise _unclosed("comment", "*/", start, text)
+    raise _unclosed_error("comment", "*/", start, text)
 
 
-def _unclosed(what: str, closing: str, start: int, text: str) -> ParseError:
+def _unclosed_error(what: str, closing: str, start: int, text: str) -> ParseError:
     place = Span(start, len(text))
     return ParseError(f"the {what} is not closed", span=place, text=text, hint=f"close it with {closing}")
 
@@ -149,7 +149,7 @@ def misspelt(words: Words) -> ParseError | None:
     return None
 
 
-def placed(error: CeriseError, span: Span) -> CeriseError:
+def add_span(error: CeriseError, span: Span) -> CeriseError:
     """Return an error with a place, if it had none."""
     if error.span is not None:
         return error
@@ -162,7 +162,7 @@ def pointing_at(span: Span) -> Iterator[None]:
     try:
         yield
     except CeriseError as error:
-        raise placed(error, span) from None
+        raise add_span(error, span) from None
 
 
 class Reader:

@@ -189,10 +189,10 @@ def convert(node: Node, inner: Convert, span: Span | None) -> Expr:
     Raises:
         Beyond: where Cerise has nothing that means the same.
     """
-    return with_typed_nulls(_converted(node, inner, span))
+    return with_typed_nulls(_convert(node, inner, span))
 
 
-def _converted(node: Node, inner: Convert, span: Span | None) -> Expr:
+def _convert(node: Node, inner: Convert, span: Span | None) -> Expr:
     if (op := _BINARY.get(type(node))) is not None:
         return Binary(op, inner(node.this), inner(node.expression), span)
     if (function := function_of(node)) is not None:

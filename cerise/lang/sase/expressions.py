@@ -85,10 +85,10 @@ class Expressions(Transformer[Token, Any]):
 
     # ---- truth
     def either(self, meta: Any, children: list[Expr]) -> Expr:
-        return _joined("or", children, span_of(meta))
+        return _combine("or", children, span_of(meta))
 
     def both(self, meta: Any, children: list[Expr]) -> Expr:
-        return _joined("and", children, span_of(meta))
+        return _combine("and", children, span_of(meta))
 
     def negate(self, meta: Any, children: list[Expr]) -> Expr:
         return Unary("not", children[0], span_of(meta))
@@ -99,7 +99,7 @@ class Expressions(Transformer[Token, Any]):
             Binary(OPERATORS.get(children[i], str(children[i])), children[i - 1], children[i + 1], span)
             for i in range(1, len(children), 2)
         ]
-        return _joined("and", pairs, span)
+        return _combine("and", pairs, span)
 
     def same(self, meta: Any, children: list[Path]) -> Expr:
         return Same(children[0], span_of(meta))
@@ -285,7 +285,7 @@ def duration_us(number: Token, unit: Token) -> int:
     return int(exact)
 
 
-def _joined(op: str, parts: Sequence[Expr], span: Span) -> Expr:
+def _combine(op: str, parts: Sequence[Expr], span: Span) -> Expr:
     return reduce(lambda left, right: Binary(op, left, right, span), parts)
 
 

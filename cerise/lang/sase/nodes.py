@@ -71,17 +71,17 @@ class Nodes(Expressions):
 
     # ---- the pattern
     def seq(self, meta: Any, children: list[Any]) -> Node:
-        return _quantified(Seq(children[0]), children[1:], span_of(meta))
+        return _quantify(Seq(children[0]), children[1:], span_of(meta))
 
     def conj(self, meta: Any, children: list[Any]) -> Node:
-        return _quantified(And(children[0]), children[1:], span_of(meta))
+        return _quantify(And(children[0]), children[1:], span_of(meta))
 
     def disj(self, meta: Any, children: list[Any]) -> Node:
-        return _quantified(Or(children[0]), children[1:], span_of(meta))
+        return _quantify(Or(children[0]), children[1:], span_of(meta))
 
     def group(self, meta: Any, children: list[Any]) -> Node:
         items = children[0]
-        return _quantified(items[0] if len(items) == 1 else Seq(items), children[1:], span_of(meta))
+        return _quantify(items[0] if len(items) == 1 else Seq(items), children[1:], span_of(meta))
 
     def items(self, meta: Any, children: list[Node]) -> tuple[Node, ...]:
         return tuple(children)
@@ -243,10 +243,10 @@ def _event(var: Var, parts: Sequence[Any], span: Span) -> Node:
     if indexes and (not quants or quants[0].maybe):
         owner = var.type or "b"
         raise ParseError(f"'{var.name}[]' does not repeat", span=span, hint=f"write {owner}+ {var.name}[]")
-    return _quantified(var, quants, span)
+    return _quantify(var, quants, span)
 
 
-def _quantified(node: Node, quants: Sequence[Quant], span: Span) -> Node:
+def _quantify(node: Node, quants: Sequence[Quant], span: Span) -> Node:
     if not quants:
         return node
     (quant,) = quants

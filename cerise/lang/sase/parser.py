@@ -81,8 +81,8 @@ def _compose(queries: list[Query]) -> Query:
             )
         if query.into in named:
             raise ParseError(f"two queries write INTO '{query.into}'", hint="give each a name of its own")
-        named[query.into] = _sourced(query, named)
-    last = _sourced(queries[-1], named)
+        named[query.into] = _resolve_source(query, named)
+    last = _resolve_source(queries[-1], named)
     if unread := named.keys() - set(_sources(last)):
         raise ParseError(
             f"no query reads FROM {', '.join(map(repr, sorted(unread)))}",
@@ -91,7 +91,7 @@ def _compose(queries: list[Query]) -> Query:
     return last
 
 
-def _sourced(query: Query, named: Mapping[str, Query]) -> Query:
+def _resolve_source(query: Query, named: Mapping[str, Query]) -> Query:
     """Put the query that a name stands for in place of the name; other names are those of tables."""
     if not isinstance(query.source, str):
         return query
@@ -114,7 +114,7 @@ def _explain(error: UnexpectedInput, text: str) -> ParseError:
     start, found, expected = _place(error, text)
     if not text.strip():
         return ParseError("the query is empty", hint="start with PATTERN SEQ(…)")
-    if found and (wrong := _quoted(text, start)) is not None:
+    if found and (wrong := _quote_error(text, start)) is not None:
         return wrong
     problem = f"did not expect {found}" if found else "the query ends too early"
     return ParseError(
@@ -125,7 +125,7 @@ def _explain(error: UnexpectedInput, text: str) -> ParseError:
     )
 
 
-def _quoted(text: str, start: int) -> ParseError | None:
+def _quote_error(text: str, start: int) -> ParseError | None:
     """Return what is wrong with quotes at a place: they are not closed, or of the wrong kind."""
     if (closed := re.compile(r"'((?:[^']|'')*)'").match(text, start)) is not None:
         inside = closed.group(1).replace("''", "'")

@@ -19,7 +19,7 @@ KNOWN = "COUNT(*), COUNT(x), SUM(x), AVG(x), MIN(x), MAX(x)"
 
 def returned(items: list[Named], per: Per | None, span: Span) -> tuple[Return, str | None]:
     """Return what RETURN asks for, and the INTO name where it is written RETURN Name(…)."""
-    columns, into = _unwrapped(items)
+    columns, into = _unwrap(items)
     for value, _ in columns:
         plain(value)
     if per is None and not any(each == MATCHES for value, _ in columns for each in walk(value)):
@@ -28,7 +28,7 @@ def returned(items: list[Named], per: Per | None, span: Span) -> tuple[Return, s
     return Totals(totals, per or Per.ALL, span), into
 
 
-def _unwrapped(items: list[Named]) -> tuple[Sequence[Named], str | None]:
+def _unwrap(items: list[Named]) -> tuple[Sequence[Named], str | None]:
     """Return the columns, of RETURN Name(…) those inside, and the name."""
     value, name = items[0]
     if len(items) > 1 or name is not None or not isinstance(value, Call) or _is_function(value):

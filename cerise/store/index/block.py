@@ -82,7 +82,7 @@ def build(table: pa.Table, layout: Layout) -> Block:
     """
     table = _as_laid_out(table, layout)
     times = read_times(table, Schema(layout.columns, layout.time))
-    clusters = _clustered(table, layout, times)
+    clusters = _cluster(table, layout, times)
     coded = tuple(encode(raw_column(table, (name,)), name) for name in layout.attributes)
     lists = _lists(table, layout, times, clusters)
     step = _step(times)
@@ -121,7 +121,7 @@ def _cast(column: pa.ChunkedArray, type_: pa.DataType, name: str) -> pa.ChunkedA
         ) from error
 
 
-def _clustered(table: pa.Table, layout: Layout, times: Ints) -> _Clusters:
+def _cluster(table: pa.Table, layout: Layout, times: Ints) -> _Clusters:
     in_order = bool(np.all(times[1:] >= times[:-1]))
     order = np.arange(len(times)) if in_order else np.argsort(times, kind="stable")
     if layout.type is None:
@@ -204,7 +204,7 @@ def _written(lists: dict[str, Ints], columns: list[Any], parts: Parts, clusters:
     data = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint8)
     places = ends - parts.length
     for name, (frame, offset) in parts.lists.items():
-        pack(_framed(lists[name], frame, clusters), clusters.starts, frame.width, places + offset, data)
+        pack(_frame(lists[name], frame, clusters), clusters.starts, frame.width, places + offset, data)
     for (codes, valid), slices in zip(columns, parts.slices, strict=True):
         at = places + slices.offset
         if valid is not None:
@@ -218,7 +218,7 @@ def _written(lists: dict[str, Ints], columns: list[Any], parts: Parts, clusters:
     return data
 
 
-def _framed(values: Ints, frame: Frame, clusters: _Clusters) -> Ints:
+def _frame(values: Ints, frame: Frame, clusters: _Clusters) -> Ints:
     with np.errstate(over="ignore"):
         from_base = values - clusters.each(frame.base)
     steps = frame.step[frame.step != 1]

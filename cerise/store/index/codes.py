@@ -141,7 +141,7 @@ def _words(column: pa.Array, valid: Flags | None, name: str) -> Coded:
 def _whole(column: pa.Array, name: str) -> Ints:
     type_ = column.type
     if pa.types.is_decimal(type_):
-        return _unscaled(column)
+        return _unscale(column)
     if pa.types.is_null(type_):
         return np.zeros(len(column), np.int64)
     if pa.types.is_integer(type_):
@@ -153,7 +153,7 @@ def _whole(column: pa.Array, name: str) -> Ints:
     return np.array(column.fill_null(0) if column.null_count else column, np.int64)
 
 
-def _unscaled(column: pa.Array) -> Ints:
+def _unscale(column: pa.Array) -> Ints:
     """Return the digits of decimals, which fit into 64 bits."""
     size = column.type.byte_width
     data = np.frombuffer(column.buffers()[1], np.uint8)

@@ -140,7 +140,7 @@ class Index:
         for batch in self._values.batches(files):
             some = selection if len(batch) == len(np.unique(files)) else selection.kept(np.isin(files, batch))
             found.append(self._judged(some, intervals, batch))
-        return _merged(found)
+        return _merge(found)
 
     def _select(
         self, wanted: Wanted, within: Given | None, groups: npt.ArrayLike | None
@@ -178,7 +178,7 @@ class Index:
         self._judge(selection, jobs, parts, context)
         close_contexts(jobs, *intervals, context)
         self._count(selection, facts, parts)
-        return _gathered(jobs, context)
+        return _gather(jobs, context)
 
     def _judge(self, selection: Selection, jobs: Ints, parts: Parts, context: Ints) -> None:
         room = np.empty((3, (int(jobs[:, J_COUNT].max(initial=0)) + 63) >> 6), np.int64)
@@ -244,7 +244,7 @@ class Index:
         return self._values.numbers("append", places), arrival + rows
 
 
-def _gathered(jobs: Ints, context: Ints) -> Events:
+def _gather(jobs: Ints, context: Ints) -> Events:
     counts = np.zeros(len(jobs), np.int64)
     count_events(jobs, context, counts)
     times, places = np.empty((2, int(counts.sum())), np.int64)
@@ -252,7 +252,7 @@ def _gathered(jobs: Ints, context: Ints) -> Events:
     return Events(times, places)
 
 
-def _merged(found: Sequence[Events]) -> Events:
+def _merge(found: Sequence[Events]) -> Events:
     """Return the events of all, by time and, where times are equal, by place."""
     if not found:
         return Events(np.empty(0, np.int64), np.empty(0, np.int64))

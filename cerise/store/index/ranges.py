@@ -105,13 +105,13 @@ def intervals_of(tests: Sequence[Test], type_: pa.DataType) -> tuple[Ints, Ints]
         kept = [
             (max(low, start), min(high, end))
             for low, high in kept
-            for start, end in _joined(ranges)
+            for start, end in _concat(ranges)
             if max(low, start) <= min(high, end)
         ]
     return np.array([low for low, _ in kept], np.int64), np.array([high for _, high in kept], np.int64)
 
 
-def _joined(ranges: Sequence[Range]) -> list[Range]:
+def _concat(ranges: Sequence[Range]) -> list[Range]:
     """Return sorted ranges with those that overlap made one."""
     found: list[Range] = []
     for low, high in ranges:

@@ -132,8 +132,8 @@ class Synopsis:
         return Synopsis(
             self.layout,
             self.table_of_files.filter(pa.array(files)),
-            _renumbered(self.groups.filter(pa.array(groups)), "file", files),
-            _renumbered(self.clusters.filter(pa.array(clusters)), "group", groups),
+            _renumber(self.groups.filter(pa.array(groups)), "file", files),
+            _renumber(self.clusters.filter(pa.array(clusters)), "group", groups),
             self.types,
             self.sample.filter(pa.array(sampled)),
             (np.cumsum(files) - 1)[self.sampled[sampled]],
@@ -144,14 +144,14 @@ class Synopsis:
         files, groups, clusters = [self.table_of_files], [self.groups], [self._typed()]
         samples, sampled = [self.sample], [self.sampled]
         for file in fresh:
-            groups.append(_numbered(file.blocks, 0, "file", first_file))
-            clusters.append(_shifted(file.clusters, first_group))
+            groups.append(_number(file.blocks, 0, "file", first_file))
+            clusters.append(_shift(file.clusters, first_group))
             samples.append(file.directory.sample)
             sampled.append(np.full(len(file.directory.sample), first_file))
             files.append(_about(file))
             first_file, first_group = first_file + 1, first_group + len(file.blocks)
         coded, types = _coded(pa.concat_tables(clusters))
-        rows, numbers = _thinned(pa.concat_tables(samples), np.concatenate(sampled), first_file)
+        rows, numbers = _thin(pa.concat_tables(samples), np.concatenate(sampled), first_file)
         return Synopsis(
             self.layout, pa.concat_tables(files).combine_chunks(), pa.concat_tables(groups).combine_chunks(),
             coded, types, rows, numbers,
@@ -190,7 +190,7 @@ class Synopsis:
             BrokenIndex: it is damaged or of another format.
         """
         data = source if isinstance(source, pa.Buffer) else source.read_buffer()
-        held = _checked(data)
+        held = _check_columns(data)
         try:
             return cls._read(held)
         except UNREADABLE as error:
@@ -224,7 +224,7 @@ def _check_numbers(table: pa.Table, name: str, count: int) -> None:
         raise ValueError(f"a {name} is not there")
 
 
-def _checked(data: pa.Buffer) -> pa.Buffer:
+def _check_columns(data: pa.Buffer) -> pa.Buffer:
     """Return what a saved synopsis holds before its trailer."""
     if data.size < len(MAGIC) + TRAILER.size:
         raise BrokenIndex("the synopsis is cut off")
@@ -241,7 +241,7 @@ def _checked(data: pa.Buffer) -> pa.Buffer:
 
 def _empty(layout: Layout) -> Synopsis:
     groups = block_schema(layout).insert(0, pa.field("file", pa.int32())).empty_table()
-    clusters = _shifted(cluster_schema(layout).empty_table(), 0)
+    clusters = _shift(cluster_schema(layout).empty_table(), 0)
     coded, types = _coded(clusters)
     sample = sample_schema(layout).empty_table()
     return Synopsis(layout, FILES.empty_table(), groups, coded, types, sample, np.empty(0, np.int64))
@@ -253,11 +253,11 @@ def _about(file: IndexFile) -> pa.Table:
     return pa.table([[value] for value in values], schema=FILES)
 
 
-def _numbered(table: pa.Table, at: int, name: str, number: int) -> pa.Table:
+def _number(table: pa.Table, at: int, name: str, number: int) -> pa.Table:
     return table.add_column(at, name, pa.array(np.full(len(table), number, np.int32)))
 
 
-def _shifted(clusters: pa.Table, first: int) -> pa.Table:
+def _shift(clusters: pa.Table, first: int) -> pa.Table:
     """Return the clusters of a file with the numbers of groups over all files."""
     numbers = np.asarray(clusters.column("block").combine_chunks(), np.int32) + np.int32(first)
     return clusters.set_column(0, "group", pa.array(numbers, pa.int32()))
@@ -274,13 +274,13 @@ def _coded(clusters: pa.Table) -> tuple[pa.Table, pa.Array]:
     return clusters.set_column(1, "type", pa.array(codes)).combine_chunks(), types
 
 
-def _renumbered(table: pa.Table, name: str, kept: npt.NDArray[np.bool_]) -> pa.Table:
+def _renumber(table: pa.Table, name: str, kept: npt.NDArray[np.bool_]) -> pa.Table:
     """Return a table in which what is kept is counted anew."""
     numbers = (np.cumsum(kept) - 1)[np.asarray(table.column(name).combine_chunks())]
     return table.set_column(0, name, pa.array(numbers, pa.int32()))
 
 
-def _thinned(sample: pa.Table, files: Ints, count: int) -> tuple[pa.Table, Ints]:
+def _thin(sample: pa.Table, files: Ints, count: int) -> tuple[pa.Table, Ints]:
     """Return no more than the first few events drawn from each file, where there are many files."""
     most = max(SAMPLED // max(count, 1), 16)
     starts = np.searchsorted(files, np.arange(count))

@@ -92,7 +92,7 @@ def watched(source: Source, progress: Progress) -> Source:
     return source._replace(tables=tables())
 
 
-def regrouped(tables: Iterable[pa.Table], rows: int, size: int | None = None) -> Iterator[pa.Table]:
+def regroup(tables: Iterable[pa.Table], rows: int, size: int | None = None) -> Iterator[pa.Table]:
     """Yield the same rows in tables of so many rows; the last may have fewer, none is empty.
 
     Args:

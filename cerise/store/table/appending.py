@@ -19,7 +19,7 @@ import pyarrow as pa
 from cerise.events import EventBatch, Schema
 from cerise.files.delta import LoggedFile
 from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
-from cerise.store.table.append_sources import Source, regrouped
+from cerise.store.table.append_sources import Source, regroup
 from cerise.store.table.column_types import check
 from cerise.store.table.commits import Change, NotCommitted, Overtaken, commit
 from cerise.store.table.data_file import (
@@ -67,7 +67,7 @@ def append(source: Source, writing: Writing, waits: Sequence[float]) -> Appended
     now = own_snapshot(writing)
     number = append_number(now)
     settings = writing.settings
-    pieces = regrouped(source.tables, max(settings.file_rows, settings.pool_rows), LARGEST)
+    pieces = regroup(source.tables, max(settings.file_rows, settings.pool_rows), LARGEST)
     first = deque(islice(pieces, 2))
     if not first:
         assert now.version is not None
@@ -75,7 +75,7 @@ def append(source: Source, writing: Writing, waits: Sequence[float]) -> Appended
     if len(first) == 1 and len(first[0]) < settings.pool_rows:
         written = write_piece(first[0], writing, Part(number, 0, 0), fresh=True)
         return _commit_small(written, now, number, waits)
-    every = _written(chain(_emptied(first), pieces), writing, number)
+    every = _write_pieces(chain(_emptied(first), pieces), writing, number)
     return Appended(commit_pieces(every, writing, waits), True)
 
 
@@ -106,7 +106,7 @@ def commit_pieces(
         raise
 
 
-def _written(pieces: Iterable[pa.Table], writing: Writing, number: int) -> list[Written]:
+def _write_pieces(pieces: Iterable[pa.Table], writing: Writing, number: int) -> list[Written]:
     """Write the pieces of an append, two at a time; where one fails, none is left."""
     done: list[Written] = []
     waiting: deque[Future[Written]] = deque()

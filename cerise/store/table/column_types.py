@@ -134,7 +134,7 @@ def fitted(table: pa.Table, columns: pa.Schema, time: str, first: int) -> pa.Tab
     return pa.table(fits, schema=plain)
 
 
-def completed(table: pa.Table, columns: pa.Schema) -> pa.Table:
+def complete(table: pa.Table, columns: pa.Schema) -> pa.Table:
     """Return events of an older file in the columns of the table: those that others have added are null."""
     for each in columns:
         if each.name not in table.column_names:

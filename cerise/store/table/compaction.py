@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from cerise.files.delta import LoggedFile
 from cerise.files.folder import attempting
-from cerise.store.table.append_sources import regrouped
+from cerise.store.table.append_sources import regroup
 from cerise.store.table.appending import append_number, commit_pieces
 from cerise.store.table.commits import Crowded, Overtaken
 from cerise.store.table.data_file import (
@@ -25,7 +25,7 @@ from cerise.store.table.data_file import (
     write_file,
     write_its_index,
 )
-from cerise.store.table.merging import merged, span
+from cerise.store.table.merging import merge, span
 from cerise.store.table.settings import BLOCKS_PER_FILE
 from cerise.store.table.snapshot import Snapshot, own_snapshot
 from cerise.store.table.synopses import mend_synopsis, unsound
@@ -145,7 +145,7 @@ def _rewrite(run: Sequence[LoggedFile], now: Snapshot, waits: Sequence[float]) -
     newest = newest_append(each.path for each in run)
     written: list[Written] = []
     try:
-        for groups in _files(merged(run, writing), writing):
+        for groups in _files(merge(run, writing), writing):
             name = data_name(newest, len(written), made=made)
             again = partial(read_file, writing, name)  # not all of it need be in memory
             written.append(write_file(groups, writing, name, again=again, new=False))
@@ -157,6 +157,6 @@ def _rewrite(run: Sequence[LoggedFile], now: Snapshot, waits: Sequence[float]) -
 
 def _files(events: Iterable[pa.Table], writing: Writing) -> Iterator[Iterator[pa.Table]]:
     """Yield the row groups of each file that a stream of events becomes; each must be read to its end."""
-    groups = regrouped(events, writing.settings.block_rows)
+    groups = regroup(events, writing.settings.block_rows)
     while (first := next(groups, None)) is not None:
         yield chain([first], islice(groups, BLOCKS_PER_FILE - 1))

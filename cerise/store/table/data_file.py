@@ -25,7 +25,7 @@ from cerise.files.delta import LoggedFile
 from cerise.files.folder import Folder, attempting, milliseconds
 from cerise.store.index.file import DataFile, write_index
 from cerise.store.index.layout import SEQUENCE
-from cerise.store.table.column_types import check, completed, fitted
+from cerise.store.table.column_types import check, complete, fitted
 from cerise.store.table.failpoints import reached
 from cerise.store.table.settings import SEQUENCE_FIELD, Settings, index_name
 from cerise.store.table.statistics import statistics
@@ -218,7 +218,7 @@ def read_file(writing: Writing, name: str, size: int | None = None) -> Iterator[
         with Folder.of(writing.root).reading(name) as source:
             file = opened_parquet(source, name, read_tail(source, name, Expected(size, name)))
             for i in range(file.num_row_groups):
-                yield completed(file.read_row_group(i, use_threads=False), writing.columns)
+                yield complete(file.read_row_group(i, use_threads=False), writing.columns)
     except (pa.ArrowException, OSError) as error:
         raise StoreError(
             f"cannot read {name} in {writing.root}: {error}", hint="verify() tells what else is damaged"

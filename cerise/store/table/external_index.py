@@ -100,7 +100,7 @@ def index_folder(folder: Folder, index_dir: str | Path | None) -> Folder:
 
 def opened(folder: Folder, index: Folder, decided: Settings) -> Writing:
     """Return a table of others as it is now: where it is and its columns."""
-    columns = _held(folder, None).columns
+    columns = _list_files(folder, None).columns
     if folder.is_file:
         return Writing(folder.parent.root, index.root, columns, decided, only=folder.name)
     return Writing(folder.root, index.root, columns, decided)
@@ -109,7 +109,7 @@ def opened(folder: Folder, index: Folder, decided: Settings) -> Writing:
 def snapshot(writing: Writing, version: int | None = None) -> Snapshot:
     """Return the files of a table of others, in the order of arrival: by name."""
     folder = Folder.of(writing.root)
-    held = _held(folder if writing.only is None else folder.inside(writing.only), version)
+    held = _list_files(folder if writing.only is None else folder.inside(writing.only), version)
     key = _key(writing)
     files = [replace(each, index=_index_name(each, key)) for each in held.files]
     return Snapshot(replace(writing, columns=held.columns), held.number, tuple(files))
@@ -124,7 +124,7 @@ class _Held(NamedTuple):
     columns: pa.Schema
 
 
-def _held(folder: Folder, version: int | None) -> _Held:
+def _list_files(folder: Folder, version: int | None) -> _Held:
     try:
         is_delta = not folder.is_file and folder.holds(LOG)
         return _of_delta(folder, version) if is_delta else _of_parquet(folder, version)

@@ -15,7 +15,7 @@ from cerise.files.checksums import opened_parquet, read_tail
 from cerise.files.delta import LoggedFile
 from cerise.files.folder import Folder
 from cerise.store.table.appending import in_stream_order
-from cerise.store.table.column_types import completed
+from cerise.store.table.column_types import complete
 from cerise.store.table.data_file import Writing
 
 LEAST_ROWS = 1024  # of a file that are read at once
@@ -38,7 +38,7 @@ class _Input:
             batch = next(self._batches, None)
             if batch is None:
                 return None
-            table = completed(pa.Table.from_batches([batch]), self._writing.columns)
+            table = complete(pa.Table.from_batches([batch]), self._writing.columns)
         return table, read_times(table, self._writing.settings.roles(self._writing.columns))
 
     @contextmanager
@@ -55,7 +55,7 @@ class _Input:
         self._source.close()
 
 
-def merged(files: Sequence[LoggedFile], writing: Writing) -> Iterator[pa.Table]:
+def merge(files: Sequence[LoggedFile], writing: Writing) -> Iterator[pa.Table]:
     """Yield the events of files in stream order.
 
     A file is open from when the stream reaches its first event to its last. Of each open file some rows are

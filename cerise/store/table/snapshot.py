@@ -56,10 +56,10 @@ class Snapshot:
 def own_snapshot(writing: Writing, version: int | None = None) -> Snapshot:
     """Return a version of a table that Cerise writes; the newest by default."""
     found = delta.version_of(writing.root, version, writing.settings.time)
-    files = [_described(each) for each in sorted(found.files, key=lambda each: each.path)]
+    files = [_describe(each) for each in sorted(found.files, key=lambda each: each.path)]
     return Snapshot(writing, found.number, tuple(files))
 
 
-def _described(file: LoggedFile) -> LoggedFile:
+def _describe(file: LoggedFile) -> LoggedFile:
     ours = is_ours(file.path)
     return replace(file, ours=ours, index=index_name(file.path) if ours and not is_fresh(file.path) else None)

@@ -52,11 +52,13 @@ def indexed(now: Snapshot) -> Indexed:
     usable = {folder.path(str(each.index)): each for each in now.sealed if each.path not in broken}
     synopsis = _covering(now, folder, usable, there)
     covered = {each.path for each in synopsis.files}
-    opened = _opened((each for path, each in usable.items() if path not in covered), now, folder, broken)
+    opened = _open_indexes(
+        (each for path, each in usable.items() if path not in covered), now, folder, broken
+    )
     synopsis = synopsis.extended(opened)
     if not _in_order(synopsis, now):
         rest = (usable[each.path] for each in synopsis.files)
-        synopsis = _empty(now).extended(_opened(sorted(rest, key=now.files.index), now, folder, broken))
+        synopsis = _empty(now).extended(_open_indexes(sorted(rest, key=now.files.index), now, folder, broken))
     plain = tuple(each for each in now.files if each.index is None or each.path in broken)
     return Indexed(synopsis, plain, broken)
 
@@ -94,7 +96,7 @@ def unsound(now: Snapshot) -> dict[str, str]:
     return found
 
 
-def _opened(
+def _open_indexes(
     files: Iterable[LoggedFile], now: Snapshot, folder: Folder, broken: dict[str, str]
 ) -> list[IndexFile]:
     """Return index files; those that cannot be used become broken."""
@@ -151,10 +153,10 @@ def read(folder: Folder, name: str) -> Synopsis:
         OSError: it is gone.
     """
     with folder.inside(FOLDER).reading(name) as source:
-        return _moved(Synopsis.load(source), "", folder.path(""))
+        return _move(Synopsis.load(source), "", folder.path(""))
 
 
-def _moved(synopsis: Synopsis, old: str, new: str) -> Synopsis:
+def _move(synopsis: Synopsis, old: str, new: str) -> Synopsis:
     """Return a synopsis whose index files are in another folder: saved, it knows no folder but its own."""
     files = synopsis.table_of_files
     paths = [f"{new}{path[len(old) :]}" for path in files.column("index").to_pylist()]
@@ -214,7 +216,7 @@ def _is_sound(folder: Folder, name: str) -> bool:
 def save(now: Snapshot, folder: Folder) -> None:
     """Save the synopsis of a version."""
     sink = pa.BufferOutputStream()
-    _moved(indexed(now).synopsis, folder.path(""), "").save(sink)
+    _move(indexed(now).synopsis, folder.path(""), "").save(sink)
     reached("about to save the synopsis")
     folder.inside(FOLDER).put(f"{now.version or 0:020d}", sink.getvalue().to_pybytes())
     reached("synopsis saved")

@@ -78,16 +78,16 @@ def _synopses(now: Snapshot) -> Iterator[Finding]:
 
 def _of_file(now: Snapshot, file: LoggedFile, arrived: _Arrived, *, index: bool) -> Iterator[Finding]:
     try:
-        yield from _checked(now, file, arrived, index=index)
+        yield from _check(now, file, arrived, index=index)
     except (CeriseError, pa.ArrowException, OSError) as error:
         problem = error.problem if isinstance(error, CeriseError) else str(error)
         yield Finding(file.path, f"it cannot be read: {problem}")
 
 
-def _checked(now: Snapshot, file: LoggedFile, arrived: _Arrived, *, index: bool) -> Iterator[Finding]:
+def _check(now: Snapshot, file: LoggedFile, arrived: _Arrived, *, index: bool) -> Iterator[Finding]:
     held = None
     try:
-        held = _opened_index(now, file) if index else None
+        held = _open_index(now, file) if index else None
     except BrokenIndex as error:
         yield Finding(file.path, f"its index cannot be used: {error.problem}")
     rows, before = 0, None
@@ -151,7 +151,7 @@ class _Arrived:
 # ---- index and data
 
 
-def _opened_index(now: Snapshot, file: LoggedFile) -> Index:
+def _open_index(now: Snapshot, file: LoggedFile) -> Index:
     assert file.index is not None
     folder = Folder.of(now.writing.index_root)
     held = IndexFile(folder.system, folder.path(file.index))

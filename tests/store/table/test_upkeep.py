@@ -21,7 +21,7 @@ from cerise.store.table.commits import Overtaken
 from cerise.store.table.compaction import worth_rewriting
 from cerise.store.table.data_file import Writing, data_name, is_fresh, write_file
 from cerise.store.table.event_table import EventTable
-from cerise.store.table.merging import merged
+from cerise.store.table.merging import merge
 from cerise.store.table.settings import Settings
 from cerise.store.table.snapshot import Snapshot
 from tests.event_tables import create, events, held, ids, litter, rows_of
@@ -92,7 +92,7 @@ def test_merging_holds_few_rows(table: EventTable, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("cerise.store.table.merging.LEAST_ROWS", 2)
     for number in range(6):
         table.append(events([6 * n + number for n in range(30)], 100 * number))
-    pieces = [piece["t"].to_pylist() for piece in merged(table.snapshot().files, table.writing)]
+    pieces = [piece["t"].to_pylist() for piece in merge(table.snapshot().files, table.writing)]
     assert [each for piece in pieces for each in piece] == list(range(180))
     assert max(map(len, pieces)) <= 2 * 6
 
