@@ -24,8 +24,8 @@ from cerise.errors import CeriseWarning
 
 PACKAGE = Path(__file__).parents[1]
 SOURCES = (
-    "kernels", "engines/nfa", "engines/rows", "engines/results", "engines/rcep", "engines/chains",
-    "store/index",
+    "kernels", "engines/automaton", "engines/nfa", "engines/rows", "engines/results", "engines/rcep",
+    "engines/chains", "store/index",
 )  # fmt: skip
 ROOT = 0  # the user who may do everything anyway
 MOST_LINKS = 40  # in one path; a file system follows no more

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from cerise.engines.automaton import state
 from cerise.engines.base import Matcher, Matches, Options
 from cerise.engines.choose import ENGINES
 from cerise.engines.identity import match_ids
-from cerise.engines.nfa import state
 from cerise.errors import DataError
 from cerise.events import EventBatch, Schema
 from cerise.lang.sase import parse

@@ -34,9 +34,10 @@ with warnings.catch_warnings(record=True) as caught:
         len(cerise.find(events, sys.argv[1], time="t", type="type", engine=engine))
         for engine in ("nfa", "nfa-merge", "nfa-backtrack")
     ]
-    from cerise.engines.nfa import backtrack, basic, choosing, expand, upkeep
+    from cerise.engines.automaton import window
+    from cerise.engines.nfa import backtrack, enumerate as enumerating, expire, match_order, step
     from cerise.kernels import arrays
-modules = (arrays, backtrack, basic, choosing, expand, upkeep)
+modules = (arrays, window, backtrack, step, match_order, enumerating, expire)
 kernels = {
     f"{kernel.py_func.__module__}.{kernel.__name__}": kernel
     for module in modules for kernel in vars(module).values()
@@ -379,7 +380,7 @@ def test_a_copy_of_the_same_sources_has_the_same_name(fingerprint: Callable[[], 
 
 
 @pytest.mark.parametrize(
-    "source", ["kernels/values.py", "kernels/jit.py", "engines/nfa/basic.py", "engines/nfa/layout.py"]
+    "source", ["kernels/values.py", "kernels/jit.py", "engines/nfa/step.py", "engines/automaton/layout.py"]
 )
 def test_a_change_of_any_kernel_source_changes_the_name(fingerprint: Callable[[], str], source: str) -> None:
     before = fingerprint()

@@ -11,23 +11,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cerise.engines.nfa.basic import CONTIGUOUS, TILL_ANY, TILL_NEXT, enabled_edges
-from cerise.engines.nfa.choosing import keep_best, move_match
+from cerise.engines.automaton.memory import Memory
+from cerise.engines.automaton.records import Machine
+from cerise.engines.automaton.window import (
+    deadline_of,
+    reaches,
+)
 from cerise.engines.nfa.machine import (
     BARRED,
     bind_event,
-    deadline_of,
     free_list,
     free_run,
     keep_candidates,
     postpone,
     push,
-    reaches,
     record,
     vetoed_now,
-)  # fmt: skip
-from cerise.engines.nfa.records import Machine
-from cerise.engines.nfa.tables import Memory
+)
+from cerise.engines.nfa.match_order import keep_best, move_match
+from cerise.engines.nfa.step import CONTIGUOUS, TILL_ANY, TILL_NEXT, enabled_edges
 from cerise.kernels.jit import Ints, ask, boolean, int64, kernel, void
 from cerise.kernels.records import Words
 

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.engines.nfa.layout import JOIN, MERGED_NODE_WORDS, NODE_WORDS
-from cerise.engines.nfa.records import Join, Match, Node
+from cerise.engines.automaton.layout import JOIN, MERGED_NODE_WORDS, NODE_WORDS
+from cerise.engines.automaton.records import Join, Match, Node
 
 Ints = npt.NDArray[np.int64]
 Binding = dict[str, tuple[int, ...]]

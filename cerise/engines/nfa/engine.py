@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cerise.engines.automaton.derived import Mixed
+from cerise.engines.automaton.program import Program, Unfit, program_of
 from cerise.engines.base import Matcher, Options
 from cerise.engines.nfa.compressed import Compressed
-from cerise.engines.nfa.derived import Mixed
-from cerise.engines.nfa.draw import draw, nondeterminism, run_bound
-from cerise.engines.nfa.program import Program, Unfit, compile_program
+from cerise.engines.nfa.explain import draw, nondeterminism, run_bound
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Strategy
@@ -58,12 +57,6 @@ class Nfa:
         if self.merging and program.why_not_merging:
             said["merging"] = f"off: {program.why_not_merging}"
         return said
-
-
-@functools.lru_cache(maxsize=64)
-def program_of(bound: Bound, *, merging: bool) -> Program:
-    """Return the program of a query, written once."""
-    return compile_program(bound, merging=merging)
 
 
 def gains_by_merging(bound: Bound) -> str | None:

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.nfa.layout import JOIN
-from cerise.engines.nfa.records import Join, Machine
-from cerise.engines.nfa.rows import BETWEEN, LEADING
+from cerise.engines.automaton.layout import BETWEEN, COUNTING, JOIN, LEADING
+from cerise.engines.automaton.records import Join, Machine
+from cerise.engines.automaton.window import MAX, NEVER, since_when, until
 from cerise.kernels.jit import ask, kernel
 
-MAX = 2**63 - 1
-NEVER = -(2**63)
 BARRED = 1 << 62  # in an event's mask: no match may start with it
-COUNTING = 2  # in Machine.merges: merge, and count the matches of a node
 
 
 # ---- runs
@@ -89,43 +86,6 @@ def unlink(m: Machine, at: int, before: int, after: int) -> None:
     else:
         m.runs[before].next = after
     queue.length -= 1
-
-
-@kernel()
-def deadline_of(m: Machine, point: int) -> int:
-    """Return the last point, in time or in position, that a run opened at a point may reach (§5)."""
-    within, slide = m.within, m.slide
-    if within < 0:
-        return MAX
-    if slide == 0:
-        return until(m, point)
-    left = within - 1 - point % slide  # to the end of the last window that begins at the point or before
-    if left < 0:
-        return NEVER
-    return MAX if point > MAX - left else point + left
-
-
-@kernel()
-def reaches(m: Machine, point: int, later: int) -> bool:
-    """Whether one window holds a point and a later one, or the same: SLIDE may leave gaps (S5.3)."""
-    slide = m.slide
-    if slide > 0 and point % slide >= m.within:
-        return False  # the least of all times may be in a gap, and NEVER is not before it
-    return deadline_of(m, point) >= later
-
-
-@kernel()
-def until(m: Machine, point: int) -> int:
-    """Return the last point that is within w of a point, whatever SLIDE says (S6.2–S6.4)."""
-    within = m.within
-    return MAX if point > MAX - within else point + within - m.by_position
-
-
-@kernel()
-def since_when(m: Machine, point: int) -> int:
-    """Return the first point that is within w of a point, whatever SLIDE says (S6.2–S6.4)."""
-    within = m.within
-    return NEVER if point < NEVER + within else point - within + m.by_position
 
 
 # ---- the shared buffer [SASE08 §5.1]

@@ -9,19 +9,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cerise.engines.automaton import state
+from cerise.engines.automaton.columns import Columns, Partitions
+from cerise.engines.automaton.layout import JOIN
+from cerise.engines.automaton.memory import Memory
+from cerise.engines.automaton.program import WAYS_OUT, Program, too_many_matches
+from cerise.engines.automaton.records import Machine, Match, Node
+from cerise.engines.automaton.retained import Retained
+from cerise.engines.automaton.window import number_in_partition
 from cerise.engines.base import Matches, Options, Report
 from cerise.engines.limits import Progress
-from cerise.engines.nfa import backtrack, basic, state, upkeep
-from cerise.engines.nfa.choosing import limited
-from cerise.engines.nfa.columns import Columns, Partitions
+from cerise.engines.nfa import backtrack, expire, step
 from cerise.engines.nfa.compressed import Buffer, Compressed, reachable
-from cerise.engines.nfa.expand import X_DEPTH, X_MATCH, X_WORDS, expand
-from cerise.engines.nfa.layout import JOIN
+from cerise.engines.nfa.enumerate import X_DEPTH, X_MATCH, X_WORDS, expand
 from cerise.engines.nfa.machine import BARRED
-from cerise.engines.nfa.program import Program
-from cerise.engines.nfa.records import Machine, Match, Node
-from cerise.engines.nfa.retained import Retained
-from cerise.engines.nfa.tables import Memory
+from cerise.engines.nfa.match_order import limited
 from cerise.errors import DataError, PlanError
 from cerise.events import EventBatch
 from cerise.kernels import formulas
@@ -29,7 +31,6 @@ from cerise.pattern.show import show
 from cerise.pattern.values import Fault
 
 Ints = npt.NDArray[np.int64]
-WAYS_OUT = "ask for RETURN COUNT(*), use cerise.compressed, shorten WITHIN, add predicates"
 
 
 class NfaMatcher:
@@ -41,7 +42,7 @@ class NfaMatcher:
         self.limits = options.limits
         self.report = Report()
         self.backtracking = backtracking
-        self._advance: Callable[..., int] = backtrack.retrace if backtracking else basic.advance
+        self._advance: Callable[..., int] = backtrack.retrace if backtracking else step.advance
         self._formulas = formulas.load(program.source)
         self._mask, self._zeros, self._positions = np.zeros((3, self.limits.chunk_events), np.int64)
         self._nothing = Retained.empty(program.bound).kept
@@ -229,7 +230,7 @@ class NfaMatcher:
         if not self.program.by_position:
             return np.ascontiguousarray(events.times[start : start + len(part)])
         points = self._positions[: len(part)]
-        upkeep.number_in_partition(part, points, self._memory.counts)
+        number_in_partition(part, points, self._memory.counts)
         return points
 
     def _points_now(self) -> Ints:
@@ -247,8 +248,14 @@ class NfaMatcher:
             self._collect()
             self._tidy_at["runs"] = max(self.limits.pool_rows, 2 * m.live)
         if m.cand_count > self._tidy_at["cands"]:
-            self._memory.forget_candidates(self._points_now())
+            self._forget_candidates()
             self._tidy_at["cands"] = max(self.limits.pool_rows, 2 * m.cand_count)
+
+    def _forget_candidates(self) -> None:
+        """Let go of the candidates that can veto nothing any more."""
+        kept = np.empty_like(self._memory.cands)
+        expire.forget_candidates(self._memory.address, len(self._memory.counts), self._points_now(), kept)
+        self._memory.keep_candidates(kept)
 
     def _forget_partitions(self) -> None:
         """Let go of the partitions that hold nothing, where they have become many.
@@ -259,7 +266,7 @@ class NfaMatcher:
         if len(self._partitions) <= self._tidy_at["partitions"] or slides:
             return
         if self._memory.m.kinds:
-            self._memory.forget_candidates(self._points_now())
+            self._forget_candidates()
         busy = self._memory.busy()
         self._partitions.keep(busy)
         self._memory.keep_partitions(busy)
@@ -268,11 +275,11 @@ class NfaMatcher:
 
     def _sweep(self, *, over: bool) -> None:
         self._memory.make_room(matches=self._memory.m.live)
-        upkeep.sweep(self._memory.address, self._memory.lists, self._points_now(), int(over))
+        expire.sweep(self._memory.address, self._memory.lists, self._points_now(), int(over))
 
     def _collect(self) -> None:
         if self._memory.m.keeps_nodes:
-            upkeep.collect(self._memory.address, self._memory.lists, self._points_now())
+            expire.collect(self._memory.address, self._memory.lists, self._points_now())
             self._tidy_at["nodes"] = max(self.limits.pool_rows, 2 * self._memory.m.node_count)
             self._retained.prune(self._held())
 
@@ -383,16 +390,6 @@ class NfaMatcher:
             f"time {batch.times[event]}: more than {self.options.max_runs}, of the query\n{query}",
             hint=f"{WAYS_OUT}, use skip_till_next_match, or raise Options(max_runs=…)",
         )
-
-
-def too_many_matches(program: Program, count: int, point: int) -> PlanError:
-    """Return the error for an event that completes more matches than one can mean."""
-    unit = "position" if program.by_position else "time"
-    return PlanError(
-        f"one event, at {unit} {point}, completes more than {count} matches of the query\n"
-        f"{show(program.bound.query)}",
-        hint=f"{WAYS_OUT}, add LIMIT n PER EVENT, or raise Options(max_runs=…)",
-    )
 
 
 _COUNTERS = {

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.nfa.machine import reaches
-from cerise.engines.nfa.records import Machine
+from cerise.engines.automaton.records import Machine
+from cerise.engines.automaton.window import (
+    reaches,
+)
 from cerise.engines.rcep.leaps import leap_back, prepare_leaps
 from cerise.engines.rcep.records import (
     DEEPER,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cerise.engines.nfa.automaton import Edge
+from cerise.engines.automaton.automaton import Edge
 from cerise.kinds import Kind
 from cerise.pattern.check import kind_of
 from cerise.pattern.expr import COMPARISONS, Agg, At, Attr, Binary, Expr, Index, attributes, rebuild, walk

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from cerise.engines.nfa.automaton import Automaton, Edge
+from cerise.engines.automaton.automaton import Automaton, Edge
 from cerise.engines.rcep.comparisons import Comparison, comparison_of
 from cerise.pattern.expr import Binary, Expr, In, IsNull, Like
 

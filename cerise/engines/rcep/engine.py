@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cerise.engines.automaton.derived import Mixed
+from cerise.engines.automaton.program import Unfit
 from cerise.engines.base import Matcher, Options
-from cerise.engines.nfa.derived import Mixed
-from cerise.engines.nfa.program import Unfit
 from cerise.engines.rcep.draw import draw, draw_layers
 from cerise.engines.rcep.layers import layers_for
 from cerise.engines.rcep.plan import Joins, plan_of

@@ -7,7 +7,7 @@ up a subset with all that contain it, the walk is faster.
 
 from __future__ import annotations
 
-from cerise.engines.nfa.records import Machine
+from cerise.engines.automaton.records import Machine
 from cerise.engines.rcep.records import (
     DEEPER,
     DONE,

@@ -11,8 +11,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field, replace
 
-from cerise.engines.nfa.automaton import Automaton
-from cerise.engines.nfa.program import Unfit
+from cerise.engines.automaton.automaton import Automaton
+from cerise.engines.automaton.program import Unfit
 from cerise.engines.rcep.comparisons import TRANSITIVE, Comparison, Side, comparison_of, is_sequence
 from cerise.engines.rcep.plan import plan_of
 from cerise.pattern.bound import Bound

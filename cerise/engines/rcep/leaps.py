@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from cerise.engines.nfa.records import Machine
+from cerise.engines.automaton.records import Machine
 from cerise.engines.rcep.records import (
     AT_MOST,
     NULL,

@@ -8,13 +8,17 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
+from cerise.engines.automaton.columns import Columns
+from cerise.engines.automaton.memory import Memory
+from cerise.engines.automaton.program import (
+    Program,
+    too_many_matches,
+)
+from cerise.engines.automaton.window import (
+    MAX,
+)
 from cerise.engines.base import Matches, Options
 from cerise.engines.limits import Progress
-from cerise.engines.nfa.columns import Columns
-from cerise.engines.nfa.machine import MAX
-from cerise.engines.nfa.matcher import too_many_matches
-from cerise.engines.nfa.program import Program
-from cerise.engines.nfa.tables import Memory
 from cerise.engines.rcep.plan import Plan
 from cerise.engines.rcep.prune import keep_near
 from cerise.engines.rcep.records import DEEPER, DONE, FULL, TOO_MANY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cerise.engines.nfa.program import Unfit
+from cerise.engines.automaton.program import Unfit
 from cerise.engines.rcep.comparisons import is_sequence
 from cerise.pattern.bound import Bound, Branch, Conjunct
 from cerise.pattern.expr import Agg, At, Attr, Expr, Index, attributes, outside_aggregates, rebuild, walk

@@ -6,9 +6,12 @@ import functools
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from cerise.engines.nfa.automaton import Automaton, looks_ahead
-from cerise.engines.nfa.engine import program_of
-from cerise.engines.nfa.program import Program, Unfit
+from cerise.engines.automaton.automaton import Automaton, looks_ahead
+from cerise.engines.automaton.program import (
+    Program,
+    Unfit,
+    program_of,
+)
 from cerise.engines.rcep.comparisons import (
     TRANSITIVE,
     Comparison,

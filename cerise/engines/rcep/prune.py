@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.nfa.machine import reaches
-from cerise.engines.nfa.records import Machine
+from cerise.engines.automaton.records import Machine
+from cerise.engines.automaton.window import (
+    reaches,
+)
 from cerise.engines.rcep.records import (
     AT_LEAST,
     AT_MOST,

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cerise.engines.nfa.columns import Columns
-from cerise.engines.nfa.formulas import Scope
-from cerise.engines.nfa.layout import Layout
-from cerise.engines.nfa.records import Chunk
+from cerise.engines.automaton.columns import Columns
+from cerise.engines.automaton.formulas import Scope
+from cerise.engines.automaton.layout import Layout
+from cerise.engines.automaton.records import Chunk
 from cerise.engines.rcep.comparisons import Comparison, Side
 from cerise.kernels import formulas, jit
 from cerise.kernels.jit import boolean, kernel

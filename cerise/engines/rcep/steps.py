@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.nfa.records import Machine
+from cerise.engines.automaton.records import Machine
 from cerise.engines.rcep.records import (
     Frame,
     Workspace,

@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from cerise.engines.automaton import state
+from cerise.engines.automaton.columns import Columns
 from cerise.engines.base import Finding, Options, Report
-from cerise.engines.nfa import state
-from cerise.engines.nfa.columns import Columns
 from cerise.engines.rcep.comparisons import Comparison
 from cerise.engines.rcep.plan import Plan
 from cerise.engines.rcep.sides import Sides

@@ -10,9 +10,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.nfa.machine import NEVER, reaches, since_when, until
-from cerise.engines.nfa.records import Machine
-from cerise.engines.nfa.rows import BETWEEN, LEADING
+from cerise.engines.automaton.layout import BETWEEN, LEADING
+from cerise.engines.automaton.records import Machine
+from cerise.engines.automaton.window import (
+    NEVER,
+    reaches,
+    since_when,
+    until,
+)
 from cerise.engines.rcep.back import walk_back
 from cerise.engines.rcep.free import write_subsets
 from cerise.engines.rcep.leaps import leap, prepare_leaps

@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.engines.nfa import state, upkeep
-from cerise.engines.nfa.columns import Partitions
-from cerise.engines.nfa.program import Program
-from cerise.engines.nfa.retained import Retained
+from cerise.engines.automaton import state
+from cerise.engines.automaton.columns import Partitions
+from cerise.engines.automaton.program import Program
+from cerise.engines.automaton.retained import Retained
+from cerise.engines.automaton.window import number_in_partition
 from cerise.events import EventBatch
 
 Ints = npt.NDArray[np.int64]
@@ -101,7 +102,7 @@ class Window:
             more = 2 * len(self._partitions) - len(self._counts)
             self._counts = np.concatenate([self._counts, np.zeros(more, np.int64)])
         points = np.zeros(len(fresh), np.int64)
-        upkeep.number_in_partition(np.ascontiguousarray(parts), points, self._counts)
+        number_in_partition(np.ascontiguousarray(parts), points, self._counts)
         return points
 
     def keep(self, piece: Piece, fits: Marks, windows: int) -> Marks:

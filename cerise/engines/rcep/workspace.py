@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from cerise.engines.automaton.layout import Tables
+from cerise.engines.automaton.records import Branch, Edge, State
 from cerise.engines.limits import Limits
-from cerise.engines.nfa.records import Branch, Edge, State
-from cerise.engines.nfa.rows import Tables
 from cerise.engines.rcep.leaps import extremes
 from cerise.engines.rcep.plan import Plan
 from cerise.engines.rcep.prune import fill_lists

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cerise.engines.nfa.columns import null_bits, numbers
+from cerise.engines.automaton.columns import null_bits, numbers
 from cerise.engines.results.context import COLUMNS, Context
 from cerise.engines.results.row_matches import Ints
 from cerise.engines.threads import ALONE, Crew, taken

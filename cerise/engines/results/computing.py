@@ -10,9 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cerise.engines.nfa.derived import computes_text
-from cerise.engines.nfa.formulas import loaded, words
-from cerise.engines.nfa.texts import compared_with_literals
+from cerise.engines.automaton.derived import compared_with_literals, computes_text
+from cerise.engines.automaton.formulas import loaded, words
 from cerise.engines.results.columns import Columns
 from cerise.engines.results.context import COLUMNS, HEAD, SCAN_NAMES, Context, column_name, text_name
 from cerise.engines.threads import room

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cerise.engines.nfa.formulas import words
+from cerise.engines.automaton.formulas import words
 from cerise.kernels.records import Record
 
 

@@ -11,9 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import reduce
 
-from cerise.engines.nfa.derived import computes_text
-from cerise.engines.nfa.formulas import words
-from cerise.engines.nfa.texts import compared_with_literals
+from cerise.engines.automaton.derived import compared_with_literals, computes_text
+from cerise.engines.automaton.formulas import words
 from cerise.engines.results.context import COLUMNS, HEAD, SCAN_NAMES, Context, column_name, text_name
 from cerise.engines.rows.records import FITS, FROM_END, FROM_START, REGISTER
 from cerise.engines.rows.running_aggregates import Fold, fold_of

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from cerise.engines.nfa.formulas import loaded, words
+from cerise.engines.automaton.formulas import loaded, words
 from cerise.engines.results.context import COLUMNS, SCAN_NAMES, Context, column_name, text_name
 from cerise.engines.rows.running_aggregates import Fold
 from cerise.kernels.predicates import NEVER, Value, Writer, either

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.engines.nfa.program import Program
+from cerise.engines.automaton.program import Program
 from cerise.errors import DataError
 from cerise.events import EventBatch
 from cerise.pattern.show import show

@@ -5,11 +5,25 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from cerise.engines.automaton.layout import (
+    COUNTING,
+)
+from cerise.engines.automaton.program import Program
+from cerise.engines.automaton.records import (
+    Branch,
+    Candidate,
+    Edge,
+    Machine,
+    Match,
+    Negated,
+    Run,
+    RunList,
+    State,
+)
+from cerise.engines.automaton.window import (
+    MAX,
+)
 from cerise.engines.base import Options
-from cerise.engines.nfa import upkeep
-from cerise.engines.nfa.machine import COUNTING, MAX
-from cerise.engines.nfa.program import Program
-from cerise.engines.nfa.records import Branch, Candidate, Edge, Machine, Match, Negated, Run, RunList, State
 from cerise.kernels.records import number
 from cerise.kinds import Kind
 from cerise.pattern.query import Output
@@ -118,10 +132,8 @@ class Memory:
         self.cands = _with_room(self.cands, self.m.cand_count, events * self.m.kinds)
         self._tell()
 
-    def forget_candidates(self, now: Ints) -> None:
-        """Let go of the candidates that can veto nothing any more."""
-        kept = np.empty_like(self.cands)
-        upkeep.forget_candidates(self.address, len(self.counts), now, kept)
+    def keep_candidates(self, kept: Ints) -> None:
+        """Take another table of candidates in the place of this one."""
         self.cands = kept
         self._tell()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.nfa.layout import JOIN
-from cerise.engines.nfa.records import Join, Machine
+from cerise.engines.automaton.layout import JOIN
+from cerise.engines.automaton.records import Join, Machine
 from cerise.kernels.jit import Ints, Table, int64, kernel
 
 # where an expansion stands: which match, how deep its path and its stack, whether that path is to be written

@@ -5,19 +5,21 @@ Nothing here is compiled yet, and numba is not imported: a program is text and n
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 
-from cerise.engines.nfa import texts
-from cerise.engines.nfa.automaton import Automaton, build, looks_ahead
-from cerise.engines.nfa.derived import Derived, plain
-from cerise.engines.nfa.layout import COUNTED_NODE_WORDS, MERGED_NODE_WORDS, NODE_WORDS, Layout
-from cerise.engines.nfa.rows import Tables
-from cerise.engines.nfa.writer import ModuleWriter
+from cerise.engines.automaton.automaton import Automaton, build, looks_ahead
+from cerise.engines.automaton.codegen import ModuleWriter
+from cerise.engines.automaton.derived import Derived, need_order, only_literals, plain
+from cerise.engines.automaton.layout import COUNTED_NODE_WORDS, MERGED_NODE_WORDS, NODE_WORDS, Layout, Tables
+from cerise.errors import PlanError
 from cerise.events import Path
 from cerise.pattern.bound import Bound, Branch, Conjunct
 from cerise.pattern.query import Output, Strategy, Unit
+from cerise.pattern.show import show
 
 MAX_FORMULAS = 1000
+WAYS_OUT = "ask for RETURN COUNT(*), use cerise.compressed, shorten WITHIN, add predicates"
 
 
 class Unfit(Exception):
@@ -70,6 +72,12 @@ class Program:
         return self.bound.query.counts_only
 
 
+@functools.lru_cache(maxsize=64)
+def program_of(bound: Bound, *, merging: bool) -> Program:
+    """Return the program of a query, written once."""
+    return compile_program(bound, merging=merging)
+
+
 def compile_program(bound: Bound, *, merging: bool) -> Program:
     """Return the program of a query.
 
@@ -105,7 +113,7 @@ def compile_program(bound: Bound, *, merging: bool) -> Program:
         raise Unfit(too_wide or "it has more than 62 variables")
     return Program(
         bound, tuple(automata), source, writer.layout, writer.rows.tables(), derived,
-        texts.need_order(branches), texts.only_literals(branches), merges,
+        need_order(branches), only_literals(branches), merges,
         why_not if merging else None, writer.history,
     )  # fmt: skip
 
@@ -132,4 +140,14 @@ def _derive(branch: Branch, derived: dict[Path, Derived]) -> Branch:
         branch,
         conjuncts=tuple(map(change, branch.conjuncts)),
         negations=tuple(replace(n, tests=tuple(map(change, n.tests))) for n in branch.negations),
+    )
+
+
+def too_many_matches(program: Program, count: int, point: int) -> PlanError:
+    """Return the error for an event that completes more matches than one can mean."""
+    unit = "position" if program.by_position else "time"
+    return PlanError(
+        f"one event, at {unit} {point}, completes more than {count} matches of the query\n"
+        f"{show(program.bound.query)}",
+        hint=f"{WAYS_OUT}, add LIMIT n PER EVENT, or raise Options(max_runs=…)",
     )

@@ -9,9 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from cerise.engines.nfa.layout import JOIN
-from cerise.engines.nfa.machine import MAX, NEVER, free_run, record, unlink
-from cerise.engines.nfa.records import Candidate, Join, Machine
+from cerise.engines.automaton.layout import JOIN
+from cerise.engines.automaton.records import Candidate, Join, Machine
+from cerise.engines.automaton.window import (
+    MAX,
+    NEVER,
+)
+from cerise.engines.nfa.machine import (
+    free_run,
+    record,
+    unlink,
+)
 from cerise.kernels.jit import Ints, Table, int64, kernel, void
 
 PREV = Candidate.prev
@@ -143,12 +151,3 @@ def forget_candidates(machine: int, partitions: int, now: Any, kept: Any) -> Non
         heads[at] = used + length - 1 if length else -1
         used += length
     m.cand_count = used
-
-
-@kernel(void(Ints, Ints, Ints))
-def number_in_partition(part: Any, points: Any, counts: Any) -> None:
-    """Write the position of each event in its partition, and count on."""
-    for e in range(len(part)):
-        if part[e] >= 0:
-            points[e] = counts[part[e]]
-            counts[part[e]] += 1

@@ -1,15 +1,19 @@
-"""Which values the words without a name of runs, nodes and candidates are, for one query."""
+"""The layout of one query: its automaton as tables, and the values in the words without a name."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cerise.engines.nfa.records import Candidate, Node, Run
+import numpy as np
+import numpy.typing as npt
+
+from cerise.engines.automaton.records import Branch, Candidate, Edge, Negated, Negation, Node, Run, State
 from cerise.events import Path
 from cerise.kinds import Kind
 from cerise.pattern.expr import Agg
 
 JOIN = -1  # as the variable of a node that is a join
+COUNTING = 2  # in Machine.merges: merge, and count the matches of a node
 NODE_WORDS, MERGED_NODE_WORDS, COUNTED_NODE_WORDS = Node.most, Node.least, Node.WORDS
 
 MAX_BITS = 62
@@ -106,3 +110,47 @@ class Layout:
             if count > MAX_BITS:
                 return f"it has {count} {what}, more than {MAX_BITS}"
         return None
+
+
+Ints = npt.NDArray[np.int64]
+
+# the range of a negation
+BETWEEN, LEADING, ANYWHERE, TRAILING = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """An automaton as numbers."""
+
+    edges: Ints
+    states: Ints
+    starts: tuple[int, int]
+    slots: Ints
+    branches: Ints
+    negations: Ints
+    negated: Ints
+
+
+@dataclass(slots=True)
+class Rows:
+    """The tables while they are written."""
+
+    edges: list[list[int]] = field(default_factory=list)
+    states: list[list[int]] = field(default_factory=list)
+    starts: tuple[int, int] = (0, 0)
+    slots: list[int] = field(default_factory=list)
+    branches: list[list[int]] = field(default_factory=list)
+    negations: list[list[int]] = field(default_factory=list)
+    negated: list[list[int]] = field(default_factory=list)
+
+    def tables(self) -> Tables:
+        """Return them as arrays."""
+        return Tables(
+            _table(self.edges, Edge.WORDS), _table(self.states, State.WORDS), self.starts,
+            np.array(self.slots, np.int64), _table(self.branches, Branch.WORDS),
+            _table(self.negations, Negation.WORDS), _table(self.negated, Negated.WORDS),
+        )  # fmt: skip
+
+
+def _table(rows: list[list[int]], width: int) -> Ints:
+    return np.array(rows, np.int64).reshape(len(rows), width)

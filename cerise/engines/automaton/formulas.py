@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from cerise.engines.nfa.automaton import Bounds, Check, Edge, Test
-from cerise.engines.nfa.layout import Field, Key, Layout, Slot
-from cerise.engines.nfa.records import Candidate, Chunk, Node, Run
+from cerise.engines.automaton.automaton import Bounds, Check, Edge, Test
+from cerise.engines.automaton.layout import Field, Key, Layout, Slot
+from cerise.engines.automaton.records import Candidate, Chunk, Node, Run
 from cerise.kernels.predicates import NEVER, Value, Writer, _guarded, better, either, truth, value
 from cerise.kinds import Kind
 from cerise.pattern.check import kind_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cerise.engines.nfa.records import Machine, Match
+from cerise.engines.automaton.records import Machine, Match
 from cerise.kernels.jit import Ints, int64, kernel
 
 MATCH_WORDS = Match.WORDS

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.nfa.choosing import keep_best
+from cerise.engines.automaton.records import Machine
+from cerise.engines.automaton.window import (
+    deadline_of,
+    reaches,
+)
 from cerise.engines.nfa.machine import (
     BARRED,
     bind_event,
-    deadline_of,
     free_list,
     free_run,
     keep_candidates,
     new_join,
     push,
-    reaches,
     record,
     unlink,
     vetoed_now,
-)  # fmt: skip
-from cerise.engines.nfa.records import Machine
+)
+from cerise.engines.nfa.match_order import keep_best
 from cerise.kernels.jit import ask, int64, kernel
 from cerise.kernels.records import Words
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cerise.engines.nfa.automaton import Automaton, Check, Edge
+from cerise.engines.automaton.automaton import Automaton, Check, Edge
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import And, Strategy, Unit, walk_nodes
 from cerise.pattern.show import show_expr

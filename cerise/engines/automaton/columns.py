@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cerise.engines.nfa.program import Program
-from cerise.engines.nfa.records import Chunk
+from cerise.engines.automaton.program import Program
+from cerise.engines.automaton.records import Chunk
 from cerise.events import EventBatch, Path
 from cerise.kernels.strings import Literals
 from cerise.kinds import Kind
