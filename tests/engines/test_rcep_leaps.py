@@ -11,8 +11,8 @@ import pytest
 from cerise.engines.base import Options
 from cerise.engines.choose import ENGINES
 from cerise.engines.limits import Limits
-from cerise.engines.rcep.leaps import NONE, extremes
 from cerise.engines.rcep.records import LESS, MORE, NULL
+from cerise.engines.rcep.skip_index import NONE, extremes
 from cerise.events import EventBatch, Schema
 from cerise.lang.sase import parse
 from cerise.pattern.bind import bind

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from cerise.engines.base import Options
+from cerise.engines.rcep.keys import NULL, Keys
 from cerise.engines.rcep.matcher import RcepMatcher
 from cerise.engines.rcep.plan import plan_of
-from cerise.engines.rcep.sides import NULL, Keys
 from cerise.events import EventBatch, Schema
 from cerise.kinds import INT64_MAX, INT64_MIN
 from cerise.lang.sase import parse

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cerise.engines.automaton.derived import Mixed
 from cerise.engines.automaton.program import Unfit
 from cerise.engines.base import Matcher, Options
-from cerise.engines.rcep.draw import draw, draw_layers
+from cerise.engines.rcep.explain import draw, draw_layers
 from cerise.engines.rcep.layers import layers_for
 from cerise.engines.rcep.plan import Joins, plan_of
 from cerise.pattern.bound import Bound

@@ -19,11 +19,11 @@ from cerise.engines.automaton.window import (
 )
 from cerise.engines.base import Matches, Options
 from cerise.engines.limits import Progress
+from cerise.engines.rcep.left_deep import follow_kept, recompute
 from cerise.engines.rcep.plan import Plan
 from cerise.engines.rcep.prune import keep_near
 from cerise.engines.rcep.records import DEEPER, DONE, FULL, TOO_MANY
 from cerise.engines.rcep.stream import Recomputing, forget
-from cerise.engines.rcep.walk import follow_kept, recompute
 from cerise.engines.rcep.window import Piece
 from cerise.engines.rcep.workspace import WorkspaceMemory
 from cerise.kernels import formulas

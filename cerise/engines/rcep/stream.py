@@ -14,8 +14,8 @@ from cerise.engines.automaton import state
 from cerise.engines.automaton.columns import Columns
 from cerise.engines.base import Finding, Options, Report
 from cerise.engines.rcep.comparisons import Comparison
+from cerise.engines.rcep.keys import Sides
 from cerise.engines.rcep.plan import Plan
-from cerise.engines.rcep.sides import Sides
 from cerise.engines.rcep.window import Piece, Window
 from cerise.errors import DataError
 from cerise.events import EventBatch

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from cerise.engines.automaton.layout import Tables
 from cerise.engines.automaton.records import Branch, Edge, State
 from cerise.engines.limits import Limits
-from cerise.engines.rcep.leaps import extremes
+from cerise.engines.rcep.keys import Keys
 from cerise.engines.rcep.plan import Plan
 from cerise.engines.rcep.prune import fill_lists
 from cerise.engines.rcep.records import (
@@ -22,7 +22,7 @@ from cerise.engines.rcep.records import (
     Step,
     Workspace,
 )
-from cerise.engines.rcep.sides import Keys
+from cerise.engines.rcep.skip_index import extremes
 from cerise.engines.rcep.window import Piece
 from cerise.kernels.records import number
 

@@ -18,9 +18,15 @@ from cerise.engines.automaton.window import (
     since_when,
     until,
 )
-from cerise.engines.rcep.back import walk_back
-from cerise.engines.rcep.free import write_subsets
-from cerise.engines.rcep.leaps import leap, prepare_leaps
+from cerise.engines.rcep.join_steps import (
+    begin_frame,
+    bind,
+    has_room,
+    lay_list,
+    next_edge,
+    passes,
+    write_match,
+)
 from cerise.engines.rcep.prune import prune
 from cerise.engines.rcep.records import (
     DEEPER,
@@ -33,15 +39,9 @@ from cerise.engines.rcep.records import (
     first_after,
     list_start,
 )
-from cerise.engines.rcep.steps import (
-    begin_frame,
-    bind,
-    has_room,
-    lay_list,
-    next_edge,
-    passes,
-    write_match,
-)
+from cerise.engines.rcep.right_deep import walk_back
+from cerise.engines.rcep.skip_index import leap, prepare_leaps
+from cerise.engines.rcep.subsets import write_subsets
 from cerise.kernels.jit import ask, int64, kernel, void
 
 # ---- negation (§6)

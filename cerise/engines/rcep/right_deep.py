@@ -13,7 +13,15 @@ from cerise.engines.automaton.records import Machine
 from cerise.engines.automaton.window import (
     reaches,
 )
-from cerise.engines.rcep.leaps import leap_back, prepare_leaps
+from cerise.engines.rcep.join_steps import (
+    begin_frame,
+    bind,
+    has_room,
+    lay_list,
+    next_edge,
+    passes,
+    write_match,
+)
 from cerise.engines.rcep.records import (
     DEEPER,
     DONE,
@@ -24,15 +32,7 @@ from cerise.engines.rcep.records import (
     Workspace,
     first_after,
 )
-from cerise.engines.rcep.steps import (
-    begin_frame,
-    bind,
-    has_room,
-    lay_list,
-    next_edge,
-    passes,
-    write_match,
-)
+from cerise.engines.rcep.skip_index import leap_back, prepare_leaps
 from cerise.kernels.jit import ask, kernel
 
 

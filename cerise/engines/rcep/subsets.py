@@ -8,6 +8,7 @@ up a subset with all that contain it, the walk is faster.
 from __future__ import annotations
 
 from cerise.engines.automaton.records import Machine
+from cerise.engines.rcep.join_steps import has_room
 from cerise.engines.rcep.records import (
     DEEPER,
     DONE,
@@ -16,7 +17,6 @@ from cerise.engines.rcep.records import (
     Workspace,
     first_after,
 )
-from cerise.engines.rcep.steps import has_room
 from cerise.kernels.jit import kernel
 from cerise.kernels.records import Words
 
