@@ -25,7 +25,7 @@ from cerise.errors import CeriseWarning
 PACKAGE = Path(__file__).parents[1]
 SOURCES = (
     "kernels", "engines/automaton", "engines/nfa", "engines/rows", "engines/results", "engines/rcep",
-    "engines/chains", "store/index",
+    "engines/counting", "store/index",
 )  # fmt: skip
 ROOT = 0  # the user who may do everything anyway
 MOST_LINKS = 40  # in one path; a file system follows no more

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cerise.engines.chains.counts import count, standings, work
-from cerise.engines.chains.lanes import anchors_of, gates_of, shared, views_of
-from cerise.engines.chains.machine import Room
-from cerise.engines.chains.model import OPS, AnchorTest, Chains, Compare, End, Ints, Layer, Step
-from cerise.engines.chains.numbers import limb_bits, to_ints
-from cerise.engines.chains.program import placed
+from cerise.engines.counting.bigint import limb_bits, to_ints
+from cerise.engines.counting.counters import anchors_of, gates_of, shared, views_of
+from cerise.engines.counting.counts import count, standings, work
+from cerise.engines.counting.machine import Room
+from cerise.engines.counting.model import OPS, AnchorTest, Chains, Compare, End, Ints, Layer, Step
+from cerise.engines.counting.program import placed
 from cerise.errors import PlanError
 from cerise.kernels import jit
 

@@ -1,6 +1,6 @@
 """One run at a time [SASE08 §5.2.3]: it goes on until it ends, all that split off are postponed on a stack.
 
-A run that reaches the end of the chunk waits in its state's list, as with `basic`, until there are more
+A run that reaches the end of the chunk waits in its state's list, as with `step`, until there are more
 events; so matches come as early and state is as small as there.
 """
 
@@ -235,7 +235,7 @@ def retrace(
     first_of: int,
     seq0: int,
 ) -> int:
-    """Move all runs over a chunk, one run after another; as `basic.advance`.
+    """Move all runs over a chunk, one run after another; as `step.advance`.
 
     Where only matches that do not overlap are wanted, each partition is gone through on its own: `m.cursor`
     is the event at which the next run opens, `m.best` the event that completes the first match so far; what

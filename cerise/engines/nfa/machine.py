@@ -1,7 +1,7 @@
 """A matcher's state in memory, and the small steps that all kernels share.
 
 Kernels are given the address of one record, the machine: passing arrays around would cost more than the work.
-Nothing here grows a table; `basic` and `backtrack` ask for room before they move a run.
+Nothing here grows a table; `step` and `backtrack` ask for room before they move a run.
 """
 
 from __future__ import annotations

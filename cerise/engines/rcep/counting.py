@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from cerise.engines.base import Finding, Matches, Options, Tally
-from cerise.engines.chains.counts import count, standings
-from cerise.engines.chains.machine import Room
-from cerise.engines.chains.model import AnchorTest, Chains, Compare, End, Layer, Step
+from cerise.engines.counting.counts import count, standings
+from cerise.engines.counting.machine import Room
+from cerise.engines.counting.model import AnchorTest, Chains, Compare, End, Layer, Step
 from cerise.engines.rcep.comparisons import Comparison
+from cerise.engines.rcep.keys import Keys
 from cerise.engines.rcep.layers import Layers, layers_for, places_of_argument
 from cerise.engines.rcep.plan import Plan
-from cerise.engines.rcep.sides import Keys
 from cerise.engines.rcep.stream import Recomputing
 from cerise.engines.rcep.window import Piece
 from cerise.engines.totals.groups import LEAST, first_window, starts_early, too_early

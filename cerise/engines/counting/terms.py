@@ -13,7 +13,7 @@ from itertools import chain, combinations
 
 import numpy as np
 
-from cerise.engines.chains.model import Bools, Compare, Ints, Step
+from cerise.engines.counting.model import Bools, Compare, Ints, Step
 
 ORDERED = ("<", "<=", ">", ">=")
 MANY = 1 << 30

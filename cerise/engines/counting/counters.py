@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cerise.engines.chains.model import Bools, Chains, Compare, Floats, Ints
-from cerise.engines.chains.program import Gate, Places
+from cerise.engines.counting.model import Bools, Chains, Compare, Floats, Ints
+from cerise.engines.counting.program import Gate, Places
 
 COMPARED = {
     "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "=": np.equal,

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cerise.engines.chains.kernels import count_sections
-from cerise.engines.chains.lanes import Lanes
-from cerise.engines.chains.model import OPS, Ints
-from cerise.engines.chains.numbers import Objects, limb_bits, to_ints
-from cerise.engines.chains.program import Program
-from cerise.engines.chains.records import DONE, FULL, LANES, LONGER, PAUSED, Counts, Head
-from cerise.engines.chains.trees import cut
+from cerise.engines.counting.bigint import Objects, limb_bits, to_ints
+from cerise.engines.counting.counters import Lanes
+from cerise.engines.counting.kernels import count_sections
+from cerise.engines.counting.model import OPS, Ints
+from cerise.engines.counting.program import Program
+from cerise.engines.counting.records import DONE, FULL, LANES, LONGER, PAUSED, Counts, Head
+from cerise.engines.counting.trees import cut
 from cerise.engines.limits import Progress
 from cerise.kernels.records import number
 

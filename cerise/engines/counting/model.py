@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from cerise.engines.chains.records import EQUAL, LESS, LESS_EQUAL, MORE, MORE_EQUAL, UNEQUAL
+from cerise.engines.counting.records import EQUAL, LESS, LESS_EQUAL, MORE, MORE_EQUAL, UNEQUAL
 from cerise.errors import PlanError
 
 Ints = npt.NDArray[np.int64]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.chains.records import LANES, Counts
+from cerise.engines.counting.records import LANES, Counts
 from cerise.kernels.jit import Ints, kernel, void
 from cerise.kernels.records import Words
 

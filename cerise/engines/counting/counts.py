@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cerise.engines.chains.lanes import (
+from cerise.engines.counting.bigint import Objects
+from cerise.engines.counting.counters import (
     Anchor,
     Views,
     anchors_of,
@@ -17,11 +18,10 @@ from cerise.engines.chains.lanes import (
     shared,
     views_of,
 )
-from cerise.engines.chains.machine import ROOM, Machine, Room
-from cerise.engines.chains.model import Chains, Floats, Ints
-from cerise.engines.chains.numbers import Objects
-from cerise.engines.chains.program import Gate, Places, Program, placed, program_of
-from cerise.engines.chains.terms import terms_and_links
+from cerise.engines.counting.machine import ROOM, Machine, Room
+from cerise.engines.counting.model import Chains, Floats, Ints
+from cerise.engines.counting.program import Gate, Places, Program, placed, program_of
+from cerise.engines.counting.terms import terms_and_links
 
 LANE_STEPS = 200  # that a lane takes, however few its places
 

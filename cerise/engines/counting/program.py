@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cerise.engines.chains.model import FLIPPED, OPS, Chains, Compare, Ints, Step
-from cerise.engines.chains.records import TRIGGER
-from cerise.engines.chains.terms import Term, terms_and_links
+from cerise.engines.counting.model import FLIPPED, OPS, Chains, Compare, Ints, Step
+from cerise.engines.counting.records import TRIGGER
+from cerise.engines.counting.terms import Term, terms_and_links
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.chains.numbers import add, any_above, carry, clear, is_zero, put_in, subtract, write
-from cerise.engines.chains.records import (
+from cerise.engines.counting.bigint import add, any_above, carry, clear, is_zero, put_in, subtract, write
+from cerise.engines.counting.records import (
     DONE,
     EQUAL,
     FEW,
@@ -27,7 +27,7 @@ from cerise.engines.chains.records import (
     Counts,
     Link,
 )  # fmt: skip
-from cerise.engines.chains.trees import place_of, plant
+from cerise.engines.counting.trees import place_of, plant
 from cerise.kernels.jit import Ints, int64, kernel
 from cerise.kernels.records import Words
 
