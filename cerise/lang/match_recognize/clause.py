@@ -106,10 +106,10 @@ def parse_parts(text: str, words: Words, span: Span) -> Parts:
     Args:
         text: the whole statement.
         words: those between the parentheses.
-        span: the place of the parentheses, for what is missing.
+        span: the position of the parentheses, for what is missing.
 
     Raises:
-        ParseError: with the place and a hint.
+        ParseError: with the position and a hint.
     """
     found: dict[str, Any] = {}
     for rank, part in _sections(words):
@@ -209,7 +209,7 @@ def _rows(_text: str, reader: Reader) -> dict[str, Any]:
         else:
             reader.take("SHOW", "EMPTY", "MATCHES")
     else:
-        reader.place = 2
+        reader.position = 2
         raise reader.error("expected ONE ROW PER MATCH or ALL ROWS PER MATCH")
     options = "after ALL ROWS PER MATCH: SHOW EMPTY MATCHES, OMIT EMPTY MATCHES or WITH UNMATCHED ROWS"
     _finish(reader, f"expected {ORDER[4]}, PATTERN, or {options}")
@@ -219,7 +219,7 @@ def _rows(_text: str, reader: Reader) -> dict[str, Any]:
 def _skip(_text: str, reader: Reader) -> dict[str, Any]:
     ways = "PAST LAST ROW, TO NEXT ROW, TO FIRST v, TO LAST v or TO v"
     if not reader.take("AFTER", "MATCH", "SKIP"):
-        reader.place = 2
+        reader.position = 2
         raise reader.error("expected AFTER MATCH SKIP", hint=ways)
     if reader.take("PAST", "LAST", "ROW"):
         part = SkipPart(SkipTo.PAST_LAST)
@@ -248,7 +248,7 @@ def _pattern(text: str, reader: Reader) -> dict[str, Any]:
     if closing is None:
         raise ParseError("the pattern is not closed", span=reader.rest[0].span, hint="close it with )")
     span = Span(reader.rest[0].end, reader.rest[closing].start)
-    reader.place += closing + 1
+    reader.position += closing + 1
     _finish(reader, "expected WITHIN, SUBSET or DEFINE")
     return {"pattern": parse_pattern(text, span)}
 

@@ -31,11 +31,11 @@ class Scope:
     start: int
     end: int
 
-    def visible(self, place: int) -> tuple[Cte, ...]:
-        """Return the items that can be named at a place."""
-        if not self.start <= place < self.end:
+    def visible(self, position: int) -> tuple[Cte, ...]:
+        """Return the items that can be named at a position."""
+        if not self.start <= position < self.end:
             return ()
-        return tuple(item for item in self.items if item.span.end <= place)
+        return tuple(item for item in self.items if item.span.end <= position)
 
 
 def find_scopes(words: Words, partners: Mapping[int, int], end: int) -> tuple[Scope, ...]:

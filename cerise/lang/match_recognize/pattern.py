@@ -36,10 +36,10 @@ def parse_pattern(text: str, span: Span) -> RowPattern:
 
     Args:
         text: the whole statement.
-        span: the place of the pattern in it.
+        span: the position of the pattern in it.
 
     Raises:
-        ParseError: with the place in the statement and a hint.
+        ParseError: with the position in the statement and a hint.
     """
     try:
         tree = _parser().parse(text[span.start : span.end])
@@ -65,7 +65,7 @@ def _parser() -> Lark:
 
 @v_args(meta=True)
 class _Nodes(Transformer[Token, Any]):
-    """Builds patterns bottom-up; places count from the start of the statement."""
+    """Builds patterns bottom-up; positions count from the start of the statement."""
 
     def __init__(self, base: int) -> None:
         super().__init__()
@@ -109,13 +109,15 @@ class _Nodes(Transformer[Token, Any]):
         return Excluded(children[0])
 
     def quantified(self, _meta: Any, children: list[Any]) -> RowPattern:
-        item, ((low, high), reluctant, place) = children
+        item, ((low, high), reluctant, position) = children
         if high is not None and high < 1:
             hint = "leave the part out, or give a greater number"
-            raise BindError("the upper bound of a quantifier is at least 1", span=place, hint=hint)
+            raise BindError("the upper bound of a quantifier is at least 1", span=position, hint=hint)
         if high is not None and low > high:
             hint = f"write {{{high},{low}}}"
-            raise BindError(f"the lower bound {low} is above the upper bound {high}", span=place, hint=hint)
+            raise BindError(
+                f"the lower bound {low} is above the upper bound {high}", span=position, hint=hint
+            )
         return Quantified(item, low, high, reluctant)
 
     def quantifier(self, meta: Any, children: list[Any]) -> tuple[_Range, bool, Span]:
@@ -144,18 +146,20 @@ class _Nodes(Transformer[Token, Any]):
 def _explain(error: UnexpectedInput, text: str, span: Span) -> ParseError:
     """Turn the parser's error into one for people."""
     expected: set[str] = set()
-    place, found = span.end, ""
+    position, found = span.end, ""
     match error:
         case UnexpectedToken(token=token):
             expected = set(error.accepts or error.expected)
             if token.type != "$END":
-                place, found = span.start + (token.start_pos or 0), str(token)
+                position, found = span.start + (token.start_pos or 0), str(token)
         case UnexpectedCharacters():
             expected = set(error.allowed or ())
-            place = span.start + (error.pos_in_stream or 0)
-            found = text[place]
+            position = span.start + (error.pos_in_stream or 0)
+            found = text[position]
     problem = f"did not expect '{found}' in the pattern" if found else "the pattern ends too early"
-    return ParseError(problem, span=Span(place, place + max(1, len(found))), hint=_hint(found, expected))
+    return ParseError(
+        problem, span=Span(position, position + max(1, len(found))), hint=_hint(found, expected)
+    )
 
 
 def _hint(found: str, expected: set[str]) -> str | None:

@@ -117,25 +117,25 @@ class Statement:
 
     def _slice(self, span: Span, names: Mapping[int, str]) -> Iterator[tuple[str, int | None]]:
         """Yield the text of a span, with the outermost clauses in it replaced."""
-        place = span.start
+        position = span.start
         for clause in self._in_order:
-            if place <= clause.span.start and clause.span.end <= span.end:
-                yield self.text[place : clause.span.start], place
+            if position <= clause.span.start and clause.span.end <= span.end:
+                yield self.text[position : clause.span.start], position
                 yield names[clause.index], -clause.span.start - 1
-                place = clause.span.end
-        yield self.text[place : span.end], place
+                position = clause.span.end
+        yield self.text[position : span.end], position
 
 
 def _concat(pieces: list[tuple[str, int | None]], last: int = 0) -> Cut:
-    """Put pieces together; a negative place is that of a clause which a name replaces."""
-    sql, places = "", []
-    for text, place in pieces:
+    """Put pieces together; a negative position is that of a clause which a name replaces."""
+    sql, positions = "", []
+    for text, position in pieces:
         if text:
-            kept = place is not None and place >= 0
-            last = last if place is None else place if kept else -place - 1
-            places.append((len(sql), last, kept))
+            kept = position is not None and position >= 0
+            last = last if position is None else position if kept else -position - 1
+            positions.append((len(sql), last, kept))
         sql += text
-    return Cut(sql, tuple(places))
+    return Cut(sql, tuple(positions))
 
 
 @lru_cache(maxsize=KEPT)
@@ -167,7 +167,7 @@ def parse_statement(text: str, dialect: str = "standard") -> Statement:
         dialect: whose defaults clauses have: 'standard' or 'flink' (M3, M42).
 
     Raises:
-        ParseError: with the place and a hint.
+        ParseError: with the position and a hint.
     """
     refuse_surrogates(text, ParseError, "the statement")
     if dialect not in DIALECTS:

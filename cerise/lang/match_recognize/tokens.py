@@ -1,4 +1,4 @@
-"""The words of an SQL text with their places: enough to cut clauses out without reading the rest of it."""
+"""The words of an SQL text with their positions: enough to cut clauses out without reading the rest of it."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ def read_words(text: str) -> Words:
     Raises:
         ParseError: where a string, a name or a comment is not closed.
     """
-    found, place = [], 0
-    while match := _LEXER.match(text, place):
+    found, position = [], 0
+    while match := _LEXER.match(text, position):
         kind, piece = str(match.lastgroup), match.group()
         if kind == "comment":
-            place = _end_of_comment(text, place)
+            position = _end_of_comment(text, position)
             continue
         if kind == "mark" and piece in _UNCLOSED:
-            raise _unclosed_error(_UNCLOSED[piece], piece, place, text)
+            raise _unclosed_error(_UNCLOSED[piece], piece, position, text)
         if kind != "space":
             key = piece.upper() if kind == "word" else piece if kind == "mark" else ""
-            found.append(Word(kind, piece, place, key))
-        place = match.end()
+            found.append(Word(kind, piece, position, key))
+        position = match.end()
     return tuple(found)
 
 
@@ -84,8 +84,8 @@ def _end_of_comment(text: str, start: int) -> int:
 
 
 def _unclosed_error(what: str, closing: str, start: int, text: str) -> ParseError:
-    place = Span(start, len(text))
-    return ParseError(f"the {what} is not closed", span=place, text=text, hint=f"close it with {closing}")
+    position = Span(start, len(text))
+    return ParseError(f"the {what} is not closed", span=position, text=text, hint=f"close it with {closing}")
 
 
 def pair_brackets(words: Words) -> dict[int, int]:
@@ -118,7 +118,7 @@ def split_at_commas(words: Words) -> list[Words]:
 
 
 def span_of_words(words: Words) -> Span:
-    """Return the place of words that stand side by side."""
+    """Return the position of words that stand side by side."""
     return Span(words[0].start, words[-1].end)
 
 
@@ -150,7 +150,7 @@ def misspelt(words: Words) -> ParseError | None:
 
 
 def add_span(error: CeriseError, span: Span) -> CeriseError:
-    """Return an error with a place, if it had none."""
+    """Return an error with a position, if it had none."""
     if error.span is not None:
         return error
     return type(error)(error.problem, span=span, text=error.text, hint=error.hint)
@@ -158,7 +158,7 @@ def add_span(error: CeriseError, span: Span) -> CeriseError:
 
 @contextmanager
 def pointing_at(span: Span) -> Iterator[None]:
-    """Give errors without a place that of the expression they are about."""
+    """Give errors without a position that of the expression they are about."""
     try:
         yield
     except CeriseError as error:
@@ -170,25 +170,25 @@ class Reader:
 
     def __init__(self, words: Words, end: int) -> None:
         self.words = words
-        self.place = 0
+        self.position = 0
         self.end = end  # where the text goes on after the last word
 
     @property
     def rest(self) -> Words:
         """The words still to be read."""
-        return self.words[self.place :]
+        return self.words[self.position :]
 
     def take(self, *keys: str) -> bool:
         """Read some keywords if they are next."""
         found = tuple(word.key for word in self.rest[: len(keys)]) == keys
-        self.place += len(keys) if found else 0
+        self.position += len(keys) if found else 0
         return found
 
     def name(self, what: str) -> Name:
         found = name_of(self.rest[0]) if self.rest else None
         if found is None:
             raise self.error(f"expected {what}")
-        self.place += 1
+        self.position += 1
         return found
 
     def error(self, expected: str, hint: str | None = None) -> ParseError:

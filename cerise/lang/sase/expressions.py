@@ -229,12 +229,12 @@ def check_like(pattern: Any, span: Span | None) -> None:
 
 
 def span_of(meta: Any) -> Span:
-    """Return the place of a rule."""
+    """Return the position of a rule."""
     return Span(0, 0) if meta.empty else Span(meta.start_pos, meta.end_pos)
 
 
 def token_span(token: Token) -> Span:
-    """Return the place of a token."""
+    """Return the position of a token."""
     return Span(token.start_pos or 0, token.end_pos or 0)
 
 

@@ -134,7 +134,7 @@ class Nodes(Expressions):
     def at_most(self, meta: Any, children: list[Token]) -> Quant:
         return _bounds(0, whole(children[0]), span_of(meta))
 
-    # ---- the clauses: each is a list of (field of Query, value, place)
+    # ---- the clauses: each is a list of (field of Query, value, position)
     def source(self, meta: Any, children: list[Name]) -> list[Clause]:
         return [("source", children[0].text, span_of(meta))]
 

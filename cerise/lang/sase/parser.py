@@ -45,7 +45,7 @@ def parse(text: str) -> Query:
         The last query; queries it reads FROM are its `source`.
 
     Raises:
-        ParseError: with the place and a hint.
+        ParseError: with the position and a hint.
     """
     refuse_surrogates(text, ParseError, "the query")
     try:
@@ -126,7 +126,7 @@ def _explain(error: UnexpectedInput, text: str) -> ParseError:
 
 
 def _quote_error(text: str, start: int) -> ParseError | None:
-    """Return what is wrong with quotes at a place: they are not closed, or of the wrong kind."""
+    """Return what is wrong with quotes at a position: they are not closed, or of the wrong kind."""
     if (closed := re.compile(r"'((?:[^']|'')*)'").match(text, start)) is not None:
         inside = closed.group(1).replace("''", "'")
         return ParseError(
@@ -135,9 +135,9 @@ def _quote_error(text: str, start: int) -> ParseError | None:
         )  # fmt: skip
     for opening, closing, what in (("'", "'", "string"), ('"', '"', "name"), ("/*", "*/", "comment")):
         if text.startswith(opening, start):
-            place = Span(start, len(text))
+            position = Span(start, len(text))
             return ParseError(
-                f"the {what} is not closed", span=place, text=text, hint=f"close it with {closing}"
+                f"the {what} is not closed", span=position, text=text, hint=f"close it with {closing}"
             )
     return None
 
@@ -155,8 +155,8 @@ def _place(error: UnexpectedInput, text: str) -> tuple[int, str | None, set[str]
         case UnexpectedToken(token=token):
             return token.start_pos or 0, f"'{token}'", set(error.accepts or error.expected)
         case UnexpectedCharacters():
-            place = error.pos_in_stream or 0
-            return place, f"'{text[place]}'", set(error.allowed or ())
+            position = error.pos_in_stream or 0
+            return position, f"'{text[position]}'", set(error.allowed or ())
         case UnexpectedEOF():
             return len(text.rstrip()), None, set(error.expected)
     return 0, None, set()
