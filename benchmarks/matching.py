@@ -27,7 +27,7 @@ import json, sys, time
 started = time.perf_counter()
 import cerise, pyarrow.parquet as pq
 path, query, roles, engine = json.loads(sys.argv[1])
-found = cerise.find(pq.read_table(path), query, **roles, engine=engine)
+found = cerise.find(pq.read_table(path), query, **roles, options=cerise.Options(engine=engine))
 print(json.dumps([time.perf_counter() - started, found.column("match_id").to_pylist()]))
 """
 CACHE = "from cerise.kernels.cache import directory; print(directory())"
@@ -129,7 +129,7 @@ def new_query(work: Work) -> Callable[[], Any]:
     import cerise
 
     table, numbers = pa.Table.from_batches(streams.batches(work["data"])), count()
-    given = roles(work) | {"engine": work["options"].get("engine")}
+    given = roles(work) | {"options": cerise.Options(engine=work["options"].get("engine"))}
 
     def call(_keep: Any = folder) -> Any:
         number = next(numbers)

@@ -32,7 +32,7 @@ def lake_count(work: Work) -> Callable[[], int]:
 
     session(work)
     given = roles(work) | {"options": _options(work)}
-    return lambda: cerise.count(work["path"], work["query"]["text"], **given)
+    return lambda: cerise.count(work["path"], work["query"]["text"], **given, spark=True)
 
 
 def lake_write(work: Work) -> Callable[[], Path]:
@@ -46,7 +46,7 @@ def lake_write(work: Work) -> Callable[[], Path]:
 
     def call(_keep: Any = folder) -> Path:
         path = next(paths)
-        cerise.find(work["path"], work["query"]["text"], **given).write.parquet(str(path))
+        cerise.find(work["path"], work["query"]["text"], **given, spark=True).write.parquet(str(path))
         return path
 
     return call
@@ -55,10 +55,11 @@ def lake_write(work: Work) -> Callable[[], Path]:
 def scan(work: Work) -> Callable[[], int]:
     """Read, in as many tasks, the columns and row groups that counting the matches reads; with pyarrow."""
     spark = session(work)
-    given, plan = _planned(work, work["path"], counting=True)
-    portions = [_places(plan.reading, groups) for groups in _groups(plan.way)]
-    time = given.bounds[0].schema.time if work["options"].get("sort") else None
-    return only_read(spark, portions, plan.reading.reads, plan.reading.coded, time)
+    asked, plan = _planned(work, work["path"], counting=True)
+    reading = plan.access.reading
+    portions = [_row_groups(reading, groups) for groups in _groups(plan)]
+    time = asked.bounds[0].schema.time if work["options"].get("sort") else None
+    return only_read(spark, portions, reading.reads, reading.coded, time)
 
 
 def only_read(
@@ -85,18 +86,8 @@ def frame(work: Work) -> Callable[[], Any]:
 
 def hand_over(work: Work) -> Callable[[], int]:
     """Bring to Python the rows and columns of a cached DataFrame that the query needs, and count them."""
-    from cerise.plan.filters import as_sql
-    from cerise.spark.frames import quoted
-    from cerise.spark.planner import needs_of
-
-    events = _cached(work)
-    given, plan = _planned(work, events, counting=work["options"].get("count", False))
-    for path in given.bounds[0].not_null:
-        events = events.where(f"{quoted(path)} IS NOT NULL")
-    if plan.needed is not None:
-        paths = {test.path for tests in plan.needed for test in tests}
-        events = events.where(as_sql(plan.needed, {path: quoted(path) for path in paths}))
-    rows = events.select(*(quoted((name,)) for name in needs_of(given.bounds)))
+    asked, _ = _planned(work, _cached(work), counting=work["options"].get("count", False))
+    rows = asked.source.hand_over(asked.questions.needs)
     return lambda: _sum(rows.mapInArrow(_by_value(_count), "rows long"))
 
 
@@ -179,21 +170,27 @@ def _options(work: Work) -> Any:
 
 def _planned(work: Work, events: Any, *, counting: bool) -> tuple[Any, Any]:
     """Return the query with its events, and how its matches would be found, or counted."""
-    from cerise.given import Given, Roles, parse
     from cerise.pattern.query import Count
-    from cerise.spark.batch import plan_of
+    from cerise.run.find import decide
+    from cerise.sources import How, Roles, ask, parse
 
     query = parse(work["query"]["text"])
     if counting:
         query = replace(query, returns=Count())
-    given = Given.of(events, query, Roles(**roles(work)), _options(work))
-    return given, plan_of(given.events, given.bounds, given.options)
+    how = How(_options(work), spark=True if isinstance(events, str) else None)
+    asked = ask(events, query, Roles(**roles(work)), how)
+    return asked, decide(asked.source, asked.questions, asked.options, asked.runner)
 
 
-def _groups(way: Any) -> list[Sequence[Any]]:
+def _groups(plan: Any) -> list[Sequence[Any]]:
     """Return the row groups of each task that reads."""
-    return [groups for _, groups in way.slices] if hasattr(way, "slices") else list(way.reads)
+    access = plan.access
+    if not hasattr(plan, "slices"):
+        return list(access.portions(6))
+    if plan.slices == (None,):
+        return [access.groups]
+    return [[access.groups[i] for i in each.reads] for each in plan.slices]
 
 
-def _places(reading: Any, groups: Iterable[Any]) -> list[tuple[str, int]]:
+def _row_groups(reading: Any, groups: Iterable[Any]) -> list[tuple[str, int]]:
     return [(reading.files[each.file].path, each.number) for each in groups]

@@ -167,7 +167,7 @@ def _finder(work: Work) -> Callable[[], Any]:
 
     session(work)
     options = _options(work)
-    return lambda: cerise.find(work["path"], work["query"]["text"], options=options)
+    return lambda: cerise.find(work["path"], work["query"]["text"], options=options, spark=True)
 
 
 def _options(work: Work) -> Any:

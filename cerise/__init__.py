@@ -17,12 +17,27 @@
 The names below are imported when first used, so that `import cerise` costs nothing.
 """
 
+# ruff: noqa: F401  type checkers read the imports below
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cerise.api import compressed, count, explain, find, parse, run, schema, show, sql
+    from cerise.api import (
+        Found,
+        compressed,
+        count,
+        explain,
+        explain_misses,
+        find,
+        parse,
+        profile,
+        schema,
+        sql,
+    )
     from cerise.engines.base import Options
+    from cerise.engines.limits import Limits
+    from cerise.engines.nfa.compressed import Compressed
     from cerise.errors import (
         BindError,
         CeriseError,
@@ -33,45 +48,32 @@ if TYPE_CHECKING:
         StoreError,
         UnsupportedError,
     )
-    from cerise.indexed import Store, index
-    from cerise.lang.builder import all_of, any_of, i, many, maybe, no, param, seq, var
-    from cerise.misses import explain_misses
+    from cerise.event_store import Store, index
     from cerise.pattern.query import Query
+    from cerise.run.report import Report
     from cerise.spark.progress import progress
     from cerise.spark.session import session
 
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
-    "cerise.api": (
-        "compressed", "count", "explain", "find", "parse", "run", "schema", "show", "sql",
-    ),
-    "cerise.engines.base": ("Options",),
-    "cerise.errors": (
-        "BindError", "CeriseError", "CeriseWarning", "DataError", "ParseError", "PlanError", "StoreError",
-        "UnsupportedError",
-    ),
-    "cerise.indexed": ("Store", "index"),
-    "cerise.lang.builder": ("all_of", "any_of", "i", "many", "maybe", "no", "param", "seq", "var"),
-    "cerise.misses": ("explain_misses",),
-    "cerise.pattern.query": ("Query",),
-    "cerise.spark.progress": ("progress",),
-    "cerise.spark.session": ("session",),
+    "BindError": "errors", "CeriseError": "errors", "CeriseWarning": "errors",
+    "Compressed": "engines.nfa.compressed", "DataError": "errors", "Found": "api", "Limits": "engines.limits",
+    "Options": "engines.base", "ParseError": "errors", "PlanError": "errors", "Query": "pattern.query",
+    "Report": "run.report", "Store": "event_store", "StoreError": "errors", "UnsupportedError": "errors",
+    "compressed": "api", "count": "api", "explain": "api", "explain_misses": "api", "find": "api",
+    "index": "event_store", "parse": "api", "profile": "api", "progress": "spark.progress", "schema": "api",
+    "session": "spark.session", "sql": "api",
 }  # fmt: skip
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [
-    "BindError", "CeriseError", "CeriseWarning", "DataError", "Options", "ParseError", "PlanError",
-    "Query", "Store", "StoreError", "UnsupportedError", "all_of", "any_of", "compressed", "count",
-    "explain", "explain_misses", "find", "i", "index", "many", "maybe", "no", "param", "parse",
-    "progress", "run", "schema", "seq", "session", "show", "sql", "var",
-]  # fmt: skip
+__all__ = [*_HOMES]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME_OF:
-        return getattr(import_module(_HOME_OF[name]), name)
-    raise AttributeError(f"module 'cerise' has no attribute '{name}'")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'cerise' has no attribute '{name}'")
+    globals()[name] = value = getattr(import_module(f"cerise.{_HOMES[name]}"), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,57 +1,114 @@
-"""The verbs, each a short pipeline: bind the query to the events, choose how, run. Read this first."""
+"""The verbs, each a short pipeline: bind the query to the events, plan, run. Read this first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cerise.engines import nfa
-from cerise.engines.base import Options, Report
-from cerise.engines.choose import choose, reasons
+from cerise.engines.base import Options
+from cerise.engines.misses.report import Misses
 from cerise.engines.nfa.compressed import Compressed
-from cerise.engines.progress import drawn
-from cerise.engines.rows.run import explained as explained_rows
-from cerise.engines.rows.run import run_rows
-from cerise.engines.run import absent_types, run_several
-from cerise.engines.run import run as run_here
-from cerise.errors import UnsupportedError, memory_bounds, warn
+from cerise.errors import UnsupportedError, did_you_mean, memory_bounds, warn
 from cerise.events import EventBatch
-from cerise.given import (
+from cerise.pattern.query import Query, Total, Totals, negated
+from cerise.run import explain as plans
+from cerise.run import find as flow
+from cerise.run.find import HERE, Found, TableSource
+from cerise.run.question import Questions
+from cerise.run.row_search import Rows
+from cerise.run.sase_search import Sase
+from cerise.run.why_not import WhyNot
+from cerise.sources import (
     AnyQuery,
+    Asked,
     Columns,
-    Given,
-    GivenRows,
+    EventView,
+    How,
     Params,
     Roles,
-    asks_sql,
-    one,
+    SchemaSource,
+    ask,
+    is_sql,
+    only,
     parse,
+    reject_roles,
     reject_schema,
     require_session,
 )
-from cerise.pattern.bound import Bound
-from cerise.pattern.query import Query, Total, Totals
-from cerise.pattern.show import show as show_query
-from cerise.plan.explain import describe, plan_facts
 
-LOOKED_THROUGH = 100_000  # of more events the types are looked at only where there is no match
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LOOKED_THROUGH = 100_000  # events: the types of more are looked at only where there is no match
 
 __all__ = [
     "Found",
     "compressed",
     "count",
     "explain",
+    "explain_misses",
     "find",
     "parse",
-    "run",
+    "profile",
     "schema",
-    "show",
     "sql",
 ]
+
+
+class Keywords(TypedDict, total=False):
+    """The keywords that all verbs take; `find` explains them."""
+
+    time: str | None
+    type: str | None
+    key: Columns
+    order: Columns
+    params: Params | None
+    options: Options | None
+    version: int | None
+    dialect: str
+
+
+@overload
+def find(
+    events: pa.Table | pa.RecordBatch | str | Path | EventView,
+    query: AnyQuery | Sequence[AnyQuery],
+    *,
+    spark: None = None,
+    **keywords: Unpack[Keywords],
+) -> pa.Table: ...
+
+
+@overload
+def find(
+    events: str | Path | EventView,
+    query: AnyQuery | Sequence[AnyQuery],
+    *,
+    spark: SparkSession | bool,
+    **keywords: Unpack[Keywords],
+) -> DataFrame: ...
+
+
+@overload
+def find(
+    events: DataFrame, query: AnyQuery | Sequence[AnyQuery], **keywords: Unpack[Keywords]
+) -> DataFrame: ...
+
+
+@overload
+def find(
+    events: Any,
+    query: AnyQuery | Sequence[AnyQuery],
+    *,
+    spark: SparkSession | bool | None = None,
+    **keywords: Unpack[Keywords],
+) -> Any: ...
 
 
 def find(
@@ -63,54 +120,106 @@ def find(
     key: Columns = (),
     order: Columns = (),
     params: Params | None = None,
-    engine: str | None = None,
     options: Options | None = None,
     version: int | None = None,
     dialect: str = "standard",
+    spark: Any = None,
 ) -> Any:
     """Find the matches of a query in events.
 
     Args:
-        events: a Spark DataFrame; a path to Parquet files or a Delta table, which Spark's tasks read
-            themselves; or any table that speaks Arrow (pyarrow, pandas, Polars, DuckDB), in process.
+        events: a table that speaks Arrow (pyarrow, pandas, Polars, DuckDB); a path to Parquet files or a
+            Delta table; a `Store`; or a Spark DataFrame.
         query: SASE+ text, or a query written in Python; or a list of queries, which are looked for in one
             pass, their matches tagged in a column `query`: by the INTO name, else by number from 1.
-            Or SQL, `SELECT * FROM events MATCH_RECOGNIZE (…)`, which says itself what follows here.
-        time: the column that says when an event happened: timestamp, date or integer.
+            Or SQL, `SELECT * FROM events MATCH_RECOGNIZE (…)`, which names time, keys and order itself.
+        time: the column that says when an event happened: timestamp, date or integer. A store knows it, and
+            its type, key and order.
         type: the column that says what kind of event it is, where the pattern names types.
         key: columns that partition the events, as PARTITION BY in the query.
         order: columns that break ties between events of equal time. Without them ties are broken by the
             order of the rows, or in a Spark DataFrame by a hash of the values that the query reads.
         params: values for the query's `:name` parameters.
-        engine: the engine to use; Cerise chooses by default.
-        options: how to run; see `Options`.
-        version: which version of a Delta table; the newest by default.
-        dialect: of SQL, as in `sql`.
+        options: how to run, the engine among it; see `Options`.
+        version: which version of a Delta table or store; the newest by default.
+        dialect: whose defaults SQL has, as in `sql`.
+        spark: a Spark session whose tasks read a path or a store; True is the session there is, or a new
+            one. By default this process reads them.
 
     Returns:
-        A lazy Spark DataFrame for a Spark DataFrame or a path, else a pyarrow Table; `schema` tells its
-        columns.
+        A pyarrow Table; a lazy Spark DataFrame for a DataFrame, or where `spark` is given.
 
     Raises:
         ParseError, BindError: the query is wrong, or does not fit the events.
         StoreError: the files cannot be read.
+
+    Example:
+        >>> events = pa.table({"t": [1, 2, 3], "kind": ["A", "B", "B"]})
+        >>> found = find(events, "PATTERN SEQ(A a, B b) WITHIN 5", time="t", type="kind")
+        >>> found["last_time"].to_pylist()
+        [2]
     """
-    roles = Roles(time, type, key, order, params)
-    if asks_sql(query, roles, dialect):
-        given = GivenRows.of(events, str(query), options, engine, version, dialect)
-        return _matched(given, noted=False).matches
-    return _found(Given.of(events, query, roles, options, engine, version), noted=False).matches
+    how = How(options or Options(), version, dialect, spark)
+    return _found(ask(events, query, Roles(time, type, key, order, params), how), noted=False).matches
 
 
-def _matched(given: GivenRows, *, noted: bool) -> Found:
-    if isinstance(given.events, pa.Table):
-        report = Report()
-        with memory_bounds(), drawn("matching") as progress:
-            matches = run_rows(given.bound, given.events, given.options, report, progress)
-        return Found(matches, report if noted else None)
-    from cerise.spark import rows
+def profile(
+    events: Any,
+    query: AnyQuery | Sequence[AnyQuery],
+    *,
+    time: str | None = None,
+    type: str | None = None,
+    key: Columns = (),
+    order: Columns = (),
+    params: Params | None = None,
+    options: Options | None = None,
+    version: int | None = None,
+    dialect: str = "standard",
+    spark: Any = None,
+) -> Found:
+    """Find the matches of a query, and keep account of the work. Takes the arguments of `find`.
 
-    return Found(*rows.found(given.events, given.bound, given.options, noted=noted))
+    Returns:
+        `matches`, as `find` returns them; and `report`, the figures. On Spark nothing has run yet, and the
+        report fills with the first action on the matches.
+
+    Example:
+        >>> events = pa.table({"t": [1, 2, 3], "kind": ["A", "B", "B"]})
+        >>> profile(events, "PATTERN SEQ(A a, B b)", time="t", type="kind").report.figures["matches"]
+        1
+    """
+    how = How(options or Options(), version, dialect, spark)
+    return _found(ask(events, query, Roles(time, type, key, order, params), how), noted=True)
+
+
+def _found(asked: Asked, *, noted: bool) -> Found:
+    reject_schema(asked.source)
+    asked.warn()
+    table = asked.source.table if isinstance(asked.source, TableSource) else None
+    later = table is not None and len(table) > LOOKED_THROUGH and not asked.options.strict
+    if table is not None and not later:
+        warn(_absent(asked, table), strict=asked.options.strict)
+    found = flow.find(asked.source, asked.questions, asked.options, asked.runner, noted=noted)
+    if later and not found.report.figures.get("matches"):
+        warn(_absent(asked, table), strict=asked.options.strict)
+    return found
+
+
+def _absent(asked: Asked, table: pa.Table) -> list[str]:
+    """Say which types that the patterns ask for no event has."""
+    said = []
+    for bound in asked.bounds:
+        column = bound.schema.type
+        if column is None or bound.source is not None or not len(table):
+            continue
+        there = sorted(
+            {str(each) for each in pc.unique(table.column(column)).to_pylist() if each is not None}
+        )
+        absent = negated(bound.query.pattern)
+        types = dict.fromkeys(var.type for var in bound.variables if var.type and var.name not in absent)
+        lacking = (each for each in types if each not in there)
+        said += [f"no event has type '{each}': {did_you_mean(each, there)}" for each in lacking]
+    return said
 
 
 def sql(spark: Any, text: str, *, dialect: str = "standard", options: Options | None = None) -> Any:
@@ -134,33 +243,6 @@ def sql(spark: Any, text: str, *, dialect: str = "standard", options: Options | 
     return statements.sql(spark, text, dialect, options or Options())
 
 
-def run(
-    events: Any,
-    query: AnyQuery | Sequence[AnyQuery],
-    *,
-    time: str | None = None,
-    type: str | None = None,
-    key: Columns = (),
-    order: Columns = (),
-    params: Params | None = None,
-    engine: str | None = None,
-    options: Options | None = None,
-    version: int | None = None,
-    dialect: str = "standard",
-) -> Found:
-    """Find the matches of a query, and keep account of what is done. Takes what `find` takes.
-
-    Returns:
-        `matches`, what `find` returns; and `report`, the figures. On Spark nothing has run yet, and the
-        report fills with the first action on the matches.
-    """
-    roles = Roles(time, type, key, order, params)
-    if asks_sql(query, roles, dialect):
-        given = GivenRows.of(events, str(query), options, engine, version, dialect)
-        return _matched(given, noted=True)
-    return _found(Given.of(events, query, roles, options, engine, version), noted=True)
-
-
 def count(
     events: Any,
     query: AnyQuery,
@@ -170,65 +252,38 @@ def count(
     key: Columns = (),
     order: Columns = (),
     params: Params | None = None,
-    engine: str | None = None,
     options: Options | None = None,
     version: int | None = None,
     dialect: str = "standard",
+    spark: Any = None,
 ) -> int:
     """Count the matches of a query without making them, as RETURN COUNT(*) does. Takes what `find` takes.
 
-    The count is exact, however large. Of SQL the rows of the result are counted.
+    The count is exact, however large. For SQL the rows of the result are counted.
+
+    Example:
+        >>> events = pa.table({"t": range(200), "kind": ["A"] * 200})
+        >>> count(events, "PATTERN SEQ(A+ a[]) USE skip_till_any_match", time="t", type="kind") == 2**200 - 1
+        True
     """
+    how = How(options or Options(), version, dialect, spark)
     roles = Roles(time, type, key, order, params)
-    if asks_sql(query, roles, dialect):
-        found = find(events, query, options=options, engine=engine, version=version, dialect=dialect)
+    if is_sql(query):
+        found = _found(ask(events, query, roles, how), noted=False).matches
         return len(found) if isinstance(found, pa.Table) else int(found.count())
-    given = Given.of(events, counting(query), roles, options, engine, version)
-    bound = one(given)
-    if not given.on_spark:
-        return int(Decimal(_found(given, noted=False).matches.column(0)[0].as_py()))
-    from cerise.spark import batch
-
-    reject_schema(given.events)
-    warn(given.warnings(), strict=given.options.strict)
-    return batch.count(given.events, bound, given.options, scan=given.scan)
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Matches, and an account of how they were found.
-
-    Attributes:
-        matches: what `find` returns.
-        report: the figures; `print(report)` shows them, `report.figures` has them by name.
-    """
-
-    matches: Any
-    report: Any
+    asked = ask(events, counting(query), roles, how)
+    reject_schema(asked.source)
+    only(asked)
+    asked.warn()
+    if isinstance(asked.source, TableSource):
+        warn(_absent(asked, asked.source.table), strict=asked.options.strict)
+    table = flow.collect(asked.source, asked.questions, asked.options, asked.runner)
+    return int(Decimal(table.column(0)[0].as_py()))
 
 
-def _found(given: Given, *, noted: bool) -> Found:
-    reject_schema(given.events)
-    said = given.warnings()
-    if given.on_spark:
-        from cerise.spark import batch
-
-        warn(said, strict=given.options.strict)
-        return Found(*batch.find(given.events, given.bounds, given.options, scan=given.scan, noted=noted))
-    later = len(given.events) > LOOKED_THROUGH and not given.options.strict
-    warn(said if later else [*said, *_absent(given)], strict=given.options.strict)
-    report = Report()
-    run_all = run_several if len(given.bounds) > 1 else lambda bounds, *rest: run_here(bounds[0], *rest)
-    with memory_bounds():
-        matches = run_all(given.bounds, given.events, given.options, report)
-    if later and not report.matches:
-        warn(_absent(given), strict=given.options.strict)
-    return Found(matches, report if noted else None)
-
-
-def _absent(given: Given) -> list[str]:
-    """Say which types no event has."""
-    return [text for bound in given.bounds for text in absent_types(bound, given.events)]
+def counting(query: AnyQuery) -> Query:
+    """Return a query that counts the matches of another, as text: there is no largest number."""
+    return replace(parse(query), returns=Totals((Total("count", None, "count", text=True),)))
 
 
 def compressed(
@@ -245,22 +300,31 @@ def compressed(
     """Find the matches of a query, and return them as the shared buffer that holds them.
 
     Where a Kleene variable under skip_till_any_match has exponentially many matches, this stays small: it
-    counts them without spelling any, and spells them one by one when iterated over. Takes what `find`
-    takes, in process only.
+    counts them without spelling any, and spells them one by one when iterated over. Takes the arguments of
+    `find`, and an Arrow table.
 
     Returns:
         A value with `count()`, `events` (a table) and an iterator of matches: for each variable the rows of
         `events` that it binds. It pickles.
+
+    Example:
+        >>> events = pa.table({"t": [1, 2, 3], "kind": ["A", "B", "B"]})
+        >>> query = "PATTERN SEQ(A a, B+ b[]) USE skip_till_any_match"
+        >>> compressed(events, query, time="t", type="kind").count()
+        3
     """
-    given = Given.of(events, query, Roles(time, type, key, order, params), options)
-    if not isinstance(given.events, pa.Table):
+    asked = ask(events, query, Roles(time, type, key, order, params), How(options or Options()))
+    question = only(asked)
+    if not isinstance(asked.source, TableSource):
         raise UnsupportedError(
             "compressed matches are made in this process", hint="give an Arrow table, or use find"
         )
-    bound, table = one(given), given.events
-    warn(given.warnings(), strict=given.options.strict)
-    if bound.source is not None:
-        table = run_here(bound.source, table, given.options)
+    if not isinstance(question, Sase):
+        raise UnsupportedError("MATCH_RECOGNIZE has no compressed matches", hint="use find")
+    asked.warn()
+    table, bound = asked.source.table, question.bound
+    if question.inner is not None:
+        table = flow.find(asked.source, Questions.of([question.inner]), asked.options, HERE).matches
     if bound.query.totals is not None:
         raise UnsupportedError(
             "RETURN COUNT(*), or other totals, have no matches to compress", hint="leave RETURN out"
@@ -269,50 +333,48 @@ def compressed(
     if (reason := engine.why_not(bound)) is not None:
         raise UnsupportedError(f"the matches cannot be compressed: {reason}", hint="use find")
     with memory_bounds():
-        return engine.compress(bound, EventBatch.of(table, bound.schema, reads=bound.ties), given.options)
+        return engine.compress(bound, EventBatch.of(table, bound.schema, reads=bound.ties), asked.options)
 
 
 def schema(
-    query: AnyQuery,
     events: Any,
+    query: AnyQuery | Sequence[AnyQuery],
     *,
     time: str | None = None,
     type: str | None = None,
     key: Columns = (),
+    order: Columns = (),
     params: Params | None = None,
+    options: Options | None = None,
+    version: int | None = None,
     dialect: str = "standard",
+    spark: Any = None,
 ) -> Any:
-    """Return the schema that the matches of a query will have, without running it.
+    """Return the columns that the matches of a query will have, without running it.
 
-    Args:
-        query: SASE+ text, a query written in Python, or SQL.
-        events: what `find` takes, or only its schema: a pyarrow Schema or a Spark StructType.
-        time: as in `find`.
-        type: as in `find`.
-        key: as in `find`.
-        params: as in `find`.
-        dialect: as in `find`.
+    Takes the arguments of `find`; in the place of events their schema is enough: a pyarrow Schema or a Spark
+    StructType.
 
     Returns:
-        A Spark StructType where events are Spark's, else a pyarrow Schema.
+        A Spark StructType where Spark would run the query, else a pyarrow Schema.
+
+    Example:
+        >>> events = pa.schema({"t": pa.int64(), "kind": pa.string()})
+        >>> schema(events, "PATTERN SEQ(A a, B b) RETURN b.t - a.t AS gap", time="t", type="kind").names
+        ['match_id', 'first_time', 'last_time', 'gap']
     """
-    roles = Roles(time, type, key, params=params)
-    if asks_sql(query, roles, dialect):
-        found = find(_without_rows(events), query, dialect=dialect)
-        return found.schema
-    given = Given.of(events, query, roles)
-    if given.on_spark:
-        from cerise.spark import frames
+    how = How(options or Options(), version, dialect, spark)
+    if isinstance(events, pa.Schema) and is_sql(query):
+        events = events.empty_table()
+    asked = ask(events, query, Roles(time, type, key, order, params), how)
+    on_spark = getattr(asked.source, "spark", None)
+    if asked.runner is HERE and on_spark is None:
+        return asked.questions.result
+    from cerise.spark import runner
 
-        return frames.result_schema(one(given), given.events)
-    return one(given).output_schema
-
-
-def _without_rows(events: Any) -> Any:
-    """Return a table of no rows for a schema, so that what needs no rows can be asked of it."""
-    if isinstance(events, pa.Schema):
-        return events.empty_table()
-    return events.slice(0, 0) if isinstance(events, pa.Table) else events
+    if isinstance(asked.questions.each[0], Rows):
+        return flow.find(asked.source, asked.questions, asked.options, asked.runner).matches.schema
+    return runner.answer_schema(asked.questions, on_spark or runner.spark_columns(asked.source))
 
 
 def explain(
@@ -324,73 +386,100 @@ def explain(
     key: Columns = (),
     order: Columns = (),
     params: Params | None = None,
-    engine: str | None = None,
     options: Options | None = None,
     version: int | None = None,
     dialect: str = "standard",
+    spark: Any = None,
 ) -> str:
-    """Say how a query would be run: what it means, what is read, left out and exchanged, by which engine.
+    """Say how a query would be run: its meaning, where it runs, what is read and exchanged, by which engine.
 
-    Takes what `find` takes, and runs nothing; of files only the footers are read.
+    Takes the arguments of `find`, and runs nothing; of files only the footers are read.
+
+    Example:
+        >>> events = pa.table({"t": [1, 2, 3], "kind": ["A", "B", "B"]})
+        >>> print(explain(events, "PATTERN SEQ(A a, B b)", time="t", type="kind").splitlines()[0])
+          PATTERN SEQ(A a, B b)
     """
+    how = How(options or Options(), version, dialect, spark)
+    asked = ask(events, query, Roles(time, type, key, order, params), how)
+    plan = None
+    if not isinstance(asked.source, SchemaSource) and asked.questions.each[0].inner is None:
+        plan = flow.decide(asked.source, asked.questions, asked.options, asked.runner)
+    return plans.explain(asked.questions, asked.options, plan, here=asked.runner is HERE)
+
+
+def explain_misses(
+    events: Any,
+    query: AnyQuery,
+    *,
+    where: str | None = None,
+    limit: int | None = None,
+    time: str | None = None,
+    type: str | None = None,
+    key: Columns = (),
+    order: Columns = (),
+    params: Params | None = None,
+    options: Options | None = None,
+    version: int | None = None,
+    dialect: str = "standard",
+    spark: Any = None,
+) -> Misses:
+    """Say why events start no match: how far the search got from each, and what stopped it there.
+
+    Takes the arguments of `find`; or a Spark session and an SQL statement with one MATCH_RECOGNIZE clause.
+
+    Args:
+        events: as in `find`.
+        query: one query.
+        where: an SQL predicate over columns that chooses the events to explain. Without it these are all
+            events that lie in no match; for SASE+, those that could be the first of one.
+        limit: how many of them to explain at most; without it more than 1,000 are an error.
+        time: as in `find`.
+        type: as in `find`.
+        key: as in `find`.
+        order: as in `find`.
+        params: as in `find`.
+        options: how to run; `max_steps` bounds the search from one event.
+        version: as in `find`.
+        dialect: as in `find`.
+        spark: as in `find`.
+
+    Returns:
+        `table`, one row for each event, as a pyarrow Table or a lazy Spark DataFrame; and, printed, text.
+
+    Raises:
+        PlanError: there is too much to explain; the error says how to ask for less.
+
+    Example:
+        >>> events = pa.table({"t": [1, 9], "kind": ["A", "B"]})
+        >>> misses = explain_misses(events, "PATTERN SEQ(A a, B b) WITHIN 5", time="t", type="kind")
+        >>> misses.table["because"].to_pylist()
+        ['window']
+    """
+    how = How(options or Options(), version, dialect, spark)
     roles = Roles(time, type, key, order, params)
-    if asks_sql(query, roles, dialect):
-        return _explained_rows(GivenRows.of(events, str(query), options, engine, version, dialect))
-    given = Given.of(events, query, roles, options, engine, version)
-    return "\n\n".join(_explained(given, bound) for bound in given.bounds)
+    if events.__class__.__name__ == "SparkSession":
+        reject_roles(roles)
+        from cerise.spark.sql import ask_clause
 
-
-def _explained(given: Given, bound: Bound) -> str:
-    options = given.options
-    facts = {
-        **_where(given, bound),
-        "engine": f"{choose(bound, options).name} ({reasons(bound, options)})",
-        **_totals(bound),
-        **choose(bound, options).explain(bound),
-        "options": ", ".join(
-            f"{name}={getattr(options, name)}" for name in options.__slots__ if name != "limits"
-        ),
-    }
-    return describe(bound, facts)
-
-
-def _totals(bound: Bound) -> dict[str, str]:
-    """Say how totals come about; an engine that has a better way says so itself."""
-    if bound.query.totals is None:
-        return {}
-    how = "matches are counted" if bound.query.counts_only else "each match is added as it is found"
-    return {"totals": f"{how}, none is kept"}
-
-
-def _explained_rows(given: GivenRows) -> str:
-    if isinstance(given.events, pa.Table):
-        facts = {"runs": "in this process", **explained_rows(given.bound, given.options)}
+        source, clause, runner = ask_clause(events, str(query), dialect, how.options)
+        asked = Asked(source, Questions.of([clause]), runner, how.options)
     else:
-        from cerise.spark import rows
+        asked = ask(events, query, roles, how)
+    question = only(asked)
+    reject_schema(asked.source)
+    asked.warn()
+    assert isinstance(question, Sase | Rows)
+    on_spark = asked.runner is not HERE
+    given = asked.source
+    if on_spark:
+        from cerise.spark.sql import check_predicate, frame_source
 
-        slices = rows.explained(given.events, given.bound, given.options)
-        facts = {"runs": "on Spark", **explained_rows(given.bound, given.options, slices)}
-    return "\n".join(f"{name:<10} {text}" for name, text in facts.items())
-
-
-def _where(given: Given, bound: Bound) -> dict[str, str]:
-    if not given.on_spark:
-        return {"runs": "in this process"}
-    if given.events.__class__.__name__ == "StructType":
-        return {"runs": "on Spark"}
-    from cerise.spark import batch
-
-    if bound.source is not None:
-        return {"runs": "on Spark, over the matches of the query before it"}
-    plan = batch.plan_of(given.events, given.bounds, given.options, given.scan)
-    return {"runs": "on Spark", **plan_facts(plan)}
-
-
-def show(query: AnyQuery) -> str:
-    """Return the text of a query, one clause a line."""
-    return show_query(parse(query))
-
-
-def counting(query: AnyQuery) -> Query:
-    """Return a query that counts the matches of another, as text: there is no largest number."""
-    return replace(parse(query), returns=Totals((Total("count", None, "count", text=True),)))
+        given = frame_source(asked.source, events, how.version)
+        check_predicate(given, where)
+    misses = WhyNot(question, given.columns, where, limit, asked.options, host=on_spark)
+    with memory_bounds():
+        found = flow.find(given, Questions.of([misses]), asked.options, asked.runner, noted=False).matches
+    if on_spark and limit is not None:
+        found = found.limit(limit)
+    return Misses(found, misses.start_names)

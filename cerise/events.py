@@ -199,6 +199,22 @@ class EventBatch:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class RowBatch:
+    """Some rows in the order in which they arrive: the search for a row pattern sorts them itself.
+
+    Attributes:
+        table: the columns.
+        opens: whether a match may start with each row; None: with any.
+    """
+
+    table: pa.Table
+    opens: npt.NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+
 def read_column(table: pa.Table, schema: Schema, path: Path) -> pa.Array:
     """Return the attribute at a path in canonical form (see `kinds.canonical`)."""
     values = raw_column(table, path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import tempfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,16 +12,26 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from cerise.engines.base import Options
+from cerise.engines.limits import Limits
 from cerise.engines.reference.rows import find_rows, to_matches
 from cerise.engines.results.value_codes import partitions
 from cerise.engines.rows.output import to_table
 from cerise.engines.rows.prepare import prepare
-from cerise.engines.rows.run import run_rows
+from cerise.events import RowBatch
+from cerise.files.lake import open_lake
+from cerise.files.scan import ROW
+from cerise.kinds import plain_schema, plain_table
 from cerise.lang.match_recognize import bind_rows, parse_statement
 from cerise.pattern.row_pattern import BoundRows
+from cerise.run.find import HERE, TableSource, decide, find
+from cerise.run.question import Questions, Work
+from cerise.run.row_search import Rows
+from cerise.sources import FilesSource
 from tests.harness import read_events, shown
+from tests.tasks_here import HandedOver, TasksHere
 
 CASES = Path(__file__).parent / "cases" / "rows"
 DIRECTIVES = frozenset({"title", "rules", "error", "dialect", "spark", "table"})
@@ -28,6 +39,7 @@ WORD = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|\S+""")
 SIZED = re.compile(r":(decimal\(\d+,\d+\)|int8|int16|int32|float32)(?=\s|$)")
 HEADING = re.compile(r"""(?:"[^"]*"|[^\s"])+""")
 Row = tuple[str, ...]
+Runner = Callable[[BoundRows, pa.Table], pa.Table]
 
 
 @dataclass(frozen=True)
@@ -77,20 +89,72 @@ def run_reference(bound: BoundRows, table: pa.Table) -> pa.Table:
     return to_table(bound, prepared, offsets, to_matches(bound, find_rows(bound, prepared), offsets))
 
 
-def run_compiled(bound: BoundRows, table: pa.Table) -> pa.Table:
+def run_rows(bound: BoundRows, table: pa.Table, options: Options) -> pa.Table:
+    """Answer a clause over a table in this process."""
+    matches: pa.Table = find(TableSource(table), Questions.of([Rows(bound, options)]), options, HERE).matches
+    return matches
+
+
+def run_with(**options: Any) -> Runner:
     """The compiled engine, where it can run the clause; else what is chosen in its place."""
-    return run_rows(bound, table, Options())
+    return lambda bound, table: run_rows(bound, table, Options(**options))
 
 
-def run_in_threads(bound: BoundRows, table: pa.Table) -> pa.Table:
-    """The compiled engine with the partitions shared out."""
-    return run_rows(bound, table, Options(threads=3))
+def run_batches(size: int, *, reload: bool = False) -> Runner:
+    """Rows fed a few at a time; with `reload`, to a new search that loads what the last one saved."""
+
+    def run(bound: BoundRows, table: pa.Table) -> pa.Table:
+        question = Rows(bound, Options())
+        search = question.start(Work(Options()))
+        parts = []
+        for start in range(0, len(table), size):
+            parts += search.feed(RowBatch(table.slice(start, size)))
+            if reload:
+                state = search.save()
+                search = question.start(Work(Options()))
+                search.load(state)
+        return question.finish([*parts, *search.flush()])
+
+    return run
 
 
-RUNNERS: dict[str, Callable[[BoundRows, pa.Table], pa.Table]] = {
+def run_exchanged(bound: BoundRows, table: pa.Table) -> pa.Table:
+    """What Spark's tasks do with rows that are exchanged."""
+    options = Options(limits=SMALL)
+    asked = Questions.of([Rows(bound, options, atoms=True)])
+    rows = plain_table(table).append_column(ROW, pa.array(range(len(table)), pa.int64()))
+    return TasksHere(3).run(decide(HandedOver(rows), asked, options, TasksHere(3)))[0]
+
+
+def run_from_files(count: int) -> Runner:
+    """What Spark's tasks do with files: slices of time, or an exchange."""
+
+    def run(bound: BoundRows, table: pa.Table) -> pa.Table:
+        options = Options(partitions=count, limits=SMALL)
+        with tempfile.TemporaryDirectory() as folder:
+            for number, start in enumerate(range(0, max(len(table), 1), 5)):
+                path = Path(folder) / f"{number:06}.parquet"
+                pq.write_table(table.slice(start, 5), path, row_group_size=2)
+            source = FilesSource(open_lake(folder))
+            if source.columns != plain_schema(table.schema):
+                return run_rows(bound, table, options)  # files have no such types
+            asked = Questions.of([Rows(bound, options, atoms=True)])
+            return find(source, asked, options, TasksHere(count)).matches
+
+    return run
+
+
+SMALL = Limits(cut_events=2, blob_events=3, output_rows=2)
+RUNNERS: dict[str, Runner] = {
     "reference": run_reference,
-    "rows": run_compiled,
-    "rows, 3 threads": run_in_threads,
+    "rows": run_with(),
+    "rows, 3 threads": run_with(threads=3),
+    "batches of 1": run_batches(1),
+    "batches of 3": run_batches(3),
+    "saved and loaded": run_batches(3, reload=True),
+    "exchanged": run_exchanged,
+    "from files": run_from_files(1),
+    "from files, 7 slices": run_from_files(7),
 }
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
 
@@ -14,29 +14,29 @@ import pyarrow.parquet as pq
 
 from cerise.engines.base import Options
 from cerise.engines.limits import Limits
-from cerise.engines.reference.rows import find_rows, to_matches
-from cerise.engines.results.value_codes import partitions
-from cerise.engines.rows.output import to_atoms
-from cerise.engines.rows.prepare import prepare
 from cerise.files.lake import open_lake
-from cerise.files.reader import Reading
+from cerise.files.scan import ROW
+from cerise.kinds import plain_table
 from cerise.pattern.row_pattern import BoundRows
-from cerise.plan.row_slices import is_chained
-from cerise.spark.row_plan import RowSlices, plan_exchange, plan_files
-from cerise.spark.row_slices import RowCandidatesTask, RowChainTask, SliceRowsTask, TimeRowsTask
-from cerise.spark.rows import CutRows, handed_columns
+from cerise.run.find import Exchanged, Sliced, decide
+from cerise.run.question import Questions
+from cerise.run.row_search import Rows as Question
+from cerise.sources import FilesSource
+from tests.row_harness import run_reference
 from tests.row_strategies import TIMES, Family, Writer, table_of
+from tests.tasks_here import HandedOver, TasksHere
 
 Rows = Counter[tuple[str, ...]]
-ORDER = [("slice", "ascending"), ("part", "ascending")]
 
 
 def rows_of(parts: Iterable[pa.RecordBatch | pa.Table]) -> Rows:
     """Rows in any order, by the names of their columns."""
     found: Rows = Counter()
     for part in parts:
-        names = sorted(part.schema.names)
-        columns = [map(repr, part.column(name).to_pylist()) for name in names]
+        order = sorted(
+            range(part.num_columns), key=lambda i: part.schema.names[i]
+        )
+        columns = [map(repr, part.column(i).to_pylist()) for i in order]
         found.update(zip(*columns, strict=True))
     return found
 
@@ -45,47 +45,30 @@ SMALL = Limits(cut_events=2, blob_events=3, output_rows=2)
 
 
 def by_reference(bound: BoundRows, table: pa.Table) -> Rows:
-    """What measures are to be computed from, by the law."""
-    prepared = prepare(bound, table)
-    offsets = partitions(bound, prepared)
-    matches = to_matches(bound, find_rows(bound, prepared), offsets)
-    return rows_of([to_atoms(bound, prepared, offsets, matches)])
+    """The answer, by the law."""
+    return rows_of([run_reference(bound, table)])
 
 
 def from_files(bound: BoundRows, table: pa.Table, count: int, *, size: int = 2) -> Rows | None:
     """What tasks give that read files of five rows in row groups of some; None where they are not cut."""
+    options = Options(partitions=count, limits=SMALL)
     with tempfile.TemporaryDirectory() as folder:
         for number, start in enumerate(range(0, max(len(table), 1), 5)):
             pq.write_table(table.slice(start, 5), Path(folder) / f"{number:06}.parquet", row_group_size=size)
-        lake, names = open_lake(folder), handed_columns(bound)
-        reading = Reading(lake.root, dict(enumerate(lake.files)), lake.columns, names)
-        way = plan_files(lake, bound, Options(partitions=count, limits=SMALL), reading, 2)
-        return rows_of(_tasks(way)) if isinstance(way, RowSlices) else None
-
-
-def _tasks(way: RowSlices) -> Iterator[pa.RecordBatch]:
-    numbers = [[pa.record_batch({"id": [number]})] for number in range(len(way.slices))]
-    if not is_chained(way.bound):
-        yield from (each for number in numbers for each in SliceRowsTask(way)(number))
-        return
-    sent = [each for number in reversed(numbers) for each in RowCandidatesTask(way)(number)]
-    yield from RowChainTask(way)(pa.Table.from_batches(sent).sort_by(ORDER).to_batches(max_chunksize=2))
+        asked = Questions.of([Question(bound, options, atoms=True)])
+        plan = decide(FilesSource(open_lake(folder)), asked, options, TasksHere(count))
+        cut = isinstance(plan, Sliced) and len(plan.slices) > 1
+        return rows_of([TasksHere(count).run(plan)[0]]) if cut else None
 
 
 def exchanged(bound: BoundRows, table: pa.Table, count: int) -> Rows | None:
     """What tasks give that get the rows of a frame by time; None where one gets them all."""
-    targets = plan_exchange(bound, Options(partitions=count), 2).targets
-    if targets.length is None:
-        return None
-    names = handed_columns(bound)
-    columns = pa.schema([pa.field(name, bound.type_of(name)) for name in names])
-    given = table.select(list(names)).cast(columns)
-    by_task: dict[int, list[pa.RecordBatch]] = defaultdict(list)
-    for batch in given.to_batches(max_chunksize=3)[::-1]:
-        for blob in CutRows(bound, columns, targets, limits=SMALL)([batch]):
-            by_task[blob.column(0)[0].as_py()].append(blob)
-    task = TimeRowsTask(bound, Options(limits=SMALL), targets)
-    return rows_of(each for blobs in by_task.values() for each in task(blobs))
+    options = Options(partitions=count, limits=SMALL)
+    rows = plain_table(table).append_column(ROW, pa.array(range(len(table)), pa.int64()))
+    asked = Questions.of([Question(bound, options, atoms=True)])
+    plan = decide(HandedOver(rows), asked, options, TasksHere(count))
+    assert isinstance(plan, Exchanged)
+    return None if plan.targets.length is None else rows_of([TasksHere(count).run(plan)[0]])
 
 
 # ---- random clauses

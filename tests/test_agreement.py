@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from cerise.engines.base import Matcher, Options
 from cerise.engines.choose import ENGINES
 from cerise.engines.output import to_table
-from cerise.engines.run import run
 from cerise.errors import DataError
 from cerise.events import EventBatch, Schema
 from cerise.pattern.bind import bind
@@ -30,6 +29,7 @@ from cerise.pattern.bound import Bound
 from cerise.pattern.query import Count, Query, Strategy
 from tests.engines import brute, brute_returns
 from tests.runners import RUNNERS
+from tests.runners import whole as run
 from tests.strategies import QUERY, Pair, most_events, pairs, streams
 from tests.strategies_queries import PARAMS, params_of, query_of
 from tests.strategies_streams import ROW, Dice, shape_of, table_of

@@ -98,7 +98,7 @@ def test_a_store_of_dictionaries(name: str, tmp_path: Path) -> None:
     store = cerise.Store.create(tmp_path / "store", schema=events, time="t", index=["k"])
     store.append(events)
     for query in QUERIES:
-        assert answer(store.find_local(query)) == asked(table(pa.array(WORDS)), query), query
+        assert answer(store.find(query)) == asked(table(pa.array(WORDS)), query), query
 
 
 @pytest.mark.parametrize(

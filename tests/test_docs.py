@@ -7,11 +7,13 @@ exactly what it prints.
 from __future__ import annotations
 
 import contextlib
+import doctest
 import io
 import re
 import runpy
 import warnings
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ import pyarrow as pa
 import pytest
 
 import cerise
+import cerise.dsl
 from cerise import kinds
 
 if TYPE_CHECKING:
@@ -108,6 +111,23 @@ def test_an_example_runs(example, capsys):
 def test_an_example_with_spark_runs(example, capsys, spark: SparkSession):
     runpy.run_path(str(ROOT / example), run_name="__main__")
     assert capsys.readouterr().out.count("\n|") > 2  # a header, and matches
+
+
+# ---- docs/api.md
+
+
+def test_the_page_of_the_api_is_generated():
+    generated = runpy.run_path(str(ROOT / "docs/generate_api.py"))["page"]
+    assert (ROOT / "docs/api.md").read_text(encoding="utf-8") == generated, "run docs/generate_api.py"
+    for name in (*cerise.__all__, *cerise.dsl.__all__):
+        assert f"\n### `{name}`\n" in generated
+
+
+@pytest.mark.parametrize("module", ["cerise.api", "cerise.dsl", "cerise.engines.limits"])
+def test_the_examples_of_docstrings_run(module):
+    done = doctest.testmod(import_module(module))
+    assert done.attempted
+    assert not done.failed
 
 
 # ---- what the pages promise each other
@@ -275,10 +295,10 @@ def test_the_table_of_types_says_what_happens_to_a_spark_type(spark: SparkSessio
     for (row, name), frame in zip(SPARK, frames, strict=True):
         if row.kind == "none":
             with pytest.raises(cerise.BindError, match="cannot leave Spark"):
-                cerise.schema("PATTERN a", frame, time="t")
+                cerise.schema(frame, "PATTERN a", time="t")
             continue
-        field = cerise.schema("PATTERN a RETURN a.x AS y", frame, time="t")["y"]
+        field = cerise.schema(frame, "PATTERN a RETURN a.x AS y", time="t")["y"]
         assert field.dataType == frame.schema["x"].dataType, name
         works = kinds.Kind(row.kind) in kinds.COMPUTABLE
         with contextlib.nullcontext() if works else pytest.raises(cerise.BindError, match="in a predicate"):
-            cerise.schema("PATTERN a WHERE a.x IS NULL", frame, time="t")
+            cerise.schema(frame, "PATTERN a WHERE a.x IS NULL", time="t")

@@ -33,9 +33,9 @@ def ask(verb: str, texts: Texts) -> None:
     if verb in ("compressed", "show") and sql:
         verb = "find"
     if verb == "schema":
-        cerise.schema(query, table, **roles)
+        cerise.schema(table, query, **roles)
     elif verb == "show":
-        cerise.show(query)
+        str(cerise.parse(query))
     elif verb == "explain_misses":
         str(cerise.explain_misses(table, query, limit=3, options=OPTIONS, **roles))
     elif verb == "compressed":

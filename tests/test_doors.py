@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import cerise
-from cerise import Options, Store
+from cerise import Options, Store, dsl
 from cerise.errors import (
     BindError,
     CeriseError,
@@ -60,12 +60,12 @@ def test_a_window_beyond_64_bits(size: int, clause: str) -> None:
 
 
 def test_a_number_of_a_query_written_in_python_beyond_64_bits() -> None:
-    a = cerise.var("A", "a")
+    a = dsl.var("A", "a")
     for write in (
-        lambda: cerise.seq(a).within(2**63),
-        lambda: cerise.seq(a).limit(10**5000),
-        lambda: cerise.many(a, 2**63),
-        lambda: cerise.many(a, 1, 2**70),
+        lambda: dsl.seq(a).within(2**63),
+        lambda: dsl.seq(a).limit(10**5000),
+        lambda: dsl.many(a, 2**63),
+        lambda: dsl.many(a, 1, 2**70),
     ):
         with pytest.raises(BindError, match="give a whole number"):
             write()
@@ -150,14 +150,14 @@ def test_a_lone_surrogate_in_sql(measure: str) -> None:
 
 
 def test_a_lone_surrogate_in_a_query_written_in_python() -> None:
-    a = cerise.var("A", "a")
+    a = dsl.var("A", "a")
     for write in (
-        lambda: cerise.var(HALF),
-        lambda: cerise.var("A", HALF),
-        lambda: cerise.seq(a).where(a.u == HALF),
-        lambda: cerise.seq(a).where(a.u.like(HALF)),
-        lambda: cerise.seq(a).returns(**{HALF: a.x}),
-        lambda: cerise.seq(a).into(HALF),
+        lambda: dsl.var(HALF),
+        lambda: dsl.var("A", HALF),
+        lambda: dsl.seq(a).where(a.u == HALF),
+        lambda: dsl.seq(a).where(a.u.like(HALF)),
+        lambda: dsl.seq(a).returns(**{HALF: a.x}),
+        lambda: dsl.seq(a).into(HALF),
     ):
         with pytest.raises(CeriseError, match="surrogate"):
             write()
@@ -198,8 +198,9 @@ def test_files_without_spark_say_how_to_go_on(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['pyspark'] = None\n"
         "import cerise\n"
-        "for verb in (cerise.find, cerise.count, cerise.run, cerise.explain_misses):\n"
-        "    try: verb(sys.argv[1], 'PATTERN a', time='ts')\n"
+        "for verb in (cerise.find, cerise.count, cerise.profile, cerise.explain_misses):\n"
+        "    assert verb(sys.argv[1], 'PATTERN a', time='ts')\n"
+        "    try: verb(sys.argv[1], 'PATTERN a', time='ts', spark=True)\n"
         "    except cerise.CeriseError as error: print(error)\n"
     )
     done = subprocess.run(
@@ -207,7 +208,7 @@ def test_files_without_spark_say_how_to_go_on(tmp_path: Path) -> None:
     )
     assert done.stdout.count("Spark is not installed") == 4
     assert done.stdout.count("pip install") == 4
-    assert "read_table" in done.stdout
+    assert "leave spark= out" in done.stdout
 
 
 def test_misses_of_rows_without_a_time() -> None:
@@ -231,7 +232,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 def test_a_store_explains_several_queries(store: Store) -> None:
     queries = ["PATTERN SEQ(A a, B b)", "PATTERN A a"]
-    assert store.explain(queries) == "\n\n".join(map(store.explain, queries))
+    assert cerise.explain(store, queries) == "\n\n".join(cerise.explain(store, each) for each in queries)
 
 
 GAPS = ROWS.replace("PATTERN (A B)", "PATTERN (A X)").replace("x > 1", "x > 0")  # one match, or each start
@@ -239,55 +240,52 @@ GAPS = ROWS.replace("PATTERN (A B)", "PATTERN (A X)").replace("x > 1", "x > 0") 
 
 def test_the_dialect_is_an_argument_of_every_verb_that_takes_sql(store: Store) -> None:
     assert (cerise.count(EVENTS, GAPS), cerise.count(EVENTS, GAPS, dialect="flink")) == (2, 3)
-    assert (store.count_local(GAPS), store.count_local(GAPS, dialect="flink")) == (2, 3)
-    assert len(store.find_local(GAPS, dialect="flink")) == 3
-    assert len(store.run_local(GAPS, dialect="flink").matches) == 3
-    assert len(cerise.run(EVENTS, GAPS, dialect="flink").matches) == 3
-    assert cerise.schema(GAPS, EVENTS, dialect="flink") == cerise.find(EVENTS, GAPS).schema
+    assert (cerise.count(store, GAPS), cerise.count(store, GAPS, dialect="flink")) == (2, 3)
+    assert len(store.find(GAPS, dialect="flink")) == 3
+    assert len(cerise.profile(store, GAPS, dialect="flink").matches) == 3
+    assert len(cerise.profile(EVENTS, GAPS, dialect="flink").matches) == 3
+    assert cerise.schema(EVENTS, GAPS, dialect="flink") == cerise.find(EVENTS, GAPS).schema
     assert len(cerise.explain_misses(EVENTS, GAPS, dialect="flink").table) == 0
-    assert len(store.candidates_local(GAPS, dialect="flink")) == 4
-    for ask in (cerise.count, cerise.find, cerise.run, cerise.explain, cerise.explain_misses):
+    assert len(store.candidates(GAPS, dialect="flink")) == 4
+    for ask in (cerise.count, cerise.find, cerise.profile, cerise.explain, cerise.explain_misses):
         with pytest.raises(ParseError, match="unknown dialect 'oracle'"):
             ask(EVENTS, GAPS, dialect="oracle")
-    for ask in (store.count_local, store.find_local, store.run_local, store.explain, store.candidates_local):
+    for ask in (cerise.count, cerise.find, cerise.profile, cerise.explain, Store.candidates):
         with pytest.raises(ParseError, match="unknown dialect 'oracle'"):
-            ask(GAPS, dialect="oracle")
+            ask(store, GAPS, dialect="oracle")
 
 
 @pytest.mark.parametrize("role", ["time", "type", "key", "order", "params"])
 def test_what_sql_says_itself_is_no_argument(role: str, store: Store) -> None:
     given: dict[str, Any] = {role: {"x": 1} if role == "params" else "ts"}
-    for ask in (cerise.find, cerise.run, cerise.count, cerise.explain, cerise.explain_misses):
+    for ask in (cerise.find, cerise.profile, cerise.count, cerise.explain, cerise.explain_misses):
         with pytest.raises(UnsupportedError, match=f"{role}= has no meaning"):
             ask(EVENTS, ROWS, **given)
-    if role != "order":
         with pytest.raises(UnsupportedError, match=f"{role}= has no meaning"):
-            cerise.schema(ROWS, EVENTS, **given)
-    if role == "params":
-        for of_store in (store.find_local, store.run_local, store.count_local, store.explain):
-            with pytest.raises(UnsupportedError, match="params= has no meaning"):
-                of_store(ROWS, params={"x": 1})
+            ask(store, ROWS, **given)
+    with pytest.raises(UnsupportedError, match=f"{role}= has no meaning"):
+        cerise.schema(EVENTS, ROWS, **given)
 
 
 def test_a_dialect_of_sql_is_no_argument_for_sase(store: Store) -> None:
-    for ask in (cerise.find, cerise.run, cerise.count, cerise.explain, cerise.explain_misses):
+    for ask in (cerise.find, cerise.profile, cerise.count, cerise.explain, cerise.explain_misses):
         with pytest.raises(UnsupportedError, match="no meaning for SASE"):
             ask(EVENTS, "PATTERN a", time="ts", dialect="flink")
     with pytest.raises(UnsupportedError, match="no meaning for SASE"):
-        store.find_local("PATTERN a", dialect="flink")
+        store.find("PATTERN a", dialect="flink")
 
 
 def test_a_strict_warning_is_one_error_everywhere(store: Store) -> None:
     query, strict = "PATTERN SEQ(A a, B b) WITHIN 1 events", Options(strict=True)
-    for ask in (cerise.find, cerise.run, cerise.count):
+    for ask in (cerise.find, cerise.profile, cerise.count):
         with pytest.raises(BindError, match="too small") as caught:
             ask(EVENTS, query, time="ts", type="kind", options=strict)
         assert "strict=True" in str(caught.value)
-    for of_store in (store.find_local, store.run_local, store.count_local, store.explain):
+    for ask in (cerise.find, cerise.profile, cerise.count):
         with pytest.raises(BindError, match="too small"):
-            of_store(query, options=strict)
+            ask(store, query, options=strict)
         with pytest.warns(cerise.CeriseWarning, match="too small") as warned:
-            of_store(query)
+            ask(store, query)
         assert warned[0].filename == __file__
 
 
@@ -321,11 +319,11 @@ def test_an_error_shows_a_part_of_a_long_query() -> None:
 
 def test_query_and_events_are_swapped() -> None:
     for query in ("PATTERN SEQ(A a, B b)", ROWS):
-        for ask in (cerise.find, cerise.count, cerise.run, cerise.explain):
+        for ask in (cerise.find, cerise.count, cerise.profile, cerise.explain):
             with pytest.raises(UnsupportedError, match="take the events first, then the query"):
                 ask(query, EVENTS, time="ts")
     with pytest.raises(UnsupportedError, match="events are expected"):
-        cerise.schema(EVENTS, "PATTERN SEQ(A a, B b)", time="ts")
+        cerise.schema("PATTERN SEQ(A a, B b)", EVENTS, time="ts")
 
 
 def test_sql_without_match_recognize() -> None:
@@ -337,7 +335,7 @@ def test_sql_without_match_recognize() -> None:
 
 
 def test_what_is_not_a_table_but_could_be(store: Store) -> None:
-    assert "find_local" in refusal("PATTERN A a", UnsupportedError, store)
+    assert "the store knows it" in refusal("PATTERN A a", UnsupportedError, store)
     assert "collect()" in refusal("PATTERN A a", UnsupportedError, pl.from_arrow(EVENTS).lazy())
     assert "spark.table('trades')" in refusal("PATTERN A a", StoreError, "trades")
     assert "spark.table('main.sales.trades')" in refusal("PATTERN A a", StoreError, "main.sales.trades")
@@ -357,8 +355,7 @@ def test_more_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     def allocate(*_: Any) -> None:
         np.zeros((1 << 40, 6), np.int64)
 
-    monkeypatch.setattr("cerise.api.run_here", allocate)
-    monkeypatch.setattr("cerise.api.run_rows", allocate)
+    monkeypatch.setattr("cerise.run.find.answer", allocate)
     assert "more memory than there is" in refusal("PATTERN SEQ(A a, B b)", PlanError)
     with pytest.raises(PlanError, match="Unable to allocate"):
         cerise.find(EVENTS, ROWS)

@@ -20,13 +20,13 @@ from cerise.engines import nfa
 from cerise.engines.base import Options
 from cerise.engines.choose import ENGINES, choose
 from cerise.engines.limits import Limits, Progress
-from cerise.engines.run import run
 from cerise.errors import DataError, PlanError
 from cerise.events import EventBatch
-from cerise.given import Given, Roles
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Count, Strategy
+from cerise.sources import How, Roles, ask
 from tests.runners import RUNNERS
+from tests.runners import whole as run
 from tests.strategies import Pair, pairs
 from tests.strategies_totals import totalled
 from tests.test_agreement import COMPILED, bound_of, examples, rows, uncounted
@@ -188,7 +188,7 @@ def many() -> pa.Table:
 @pytest.mark.parametrize("name", QUERIES)
 def test_streams_that_pass_the_real_limits_are_counted_as_they_are_found(name: str, many: pa.Table) -> None:
     found, roles = {}, {"time": "t", "type": "type"}
-    bound = Given.of(many, QUERIES[name], Roles(**roles)).bounds[0]
+    bound = ask(many, QUERIES[name], Roles(**roles), How()).bounds[0]
     for engine in able(bound):
         for threads in (1, 2):
             options = Options(engine=engine, threads=threads)

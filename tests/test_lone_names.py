@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import cerise
-from cerise import BindError, CeriseWarning, Options, Store
+from cerise import BindError, CeriseWarning, Options, Store, dsl
 from cerise.files.column_values import held_values
 from cerise.files.lake import open_lake
 
@@ -59,14 +59,14 @@ def test_wherever_it_stands(query: str) -> None:
 
 
 def test_a_query_written_in_python() -> None:
-    query = cerise.seq(cerise.var("login"), cerise.var("pay", "p"))
+    query = dsl.seq(dsl.var("login"), dsl.var("pay", "p"))
     (said,) = told(lambda: cerise.find(EVENTS, query, **ROLES))
     assert 'var("login") is a variable' in said
     assert 'write var("login", "l")' in said
 
 
 def test_every_verb_says_it() -> None:
-    for verb in (cerise.find, cerise.run, cerise.count, cerise.compressed, cerise.explain_misses):
+    for verb in (cerise.find, cerise.profile, cerise.count, cerise.compressed, cerise.explain_misses):
         assert len(told(lambda verb=verb: verb(EVENTS, LONE, **ROLES))) == 2
         with pytest.raises(BindError, match="value of the type column"):
             verb(EVENTS, LONE, options=Options(strict=True), **ROLES)
@@ -116,12 +116,12 @@ def test_values_of_files(tmp_path: Path) -> None:
 def test_a_store_says_it(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "store", schema=EVENTS.schema, time="ts", type="kind", pool_rows=1)
     store.append(EVENTS)
-    for ask in (store.find_local, store.count_local, store.explain):
-        said = told(lambda ask=ask: ask(LONE))
+    for ask in (cerise.find, cerise.count, cerise.profile):
+        said = told(lambda ask=ask: ask(store, LONE))
         assert any("'login' is a value of the type column 'kind'" in each for each in said)
         with pytest.raises(BindError, match="is a value of the type column"):
-            ask(LONE, options=Options(strict=True))
-    assert told(lambda: store.find_local("PATTERN SEQ(a, b)")) == []  # its types are for other queries
+            ask(store, LONE, options=Options(strict=True))
+    assert told(lambda: store.find("PATTERN SEQ(a, b)")) == []  # its types are for other queries
 
 
 def test_spark_says_it(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 
 import cerise
+from cerise import dsl
 from cerise.engines.base import Options
 from cerise.engines.choose import ENGINES
 from cerise.engines.misses.chosen import CHOSEN
@@ -346,8 +347,8 @@ def test_what_matches_is_not_missed() -> None:
 
 
 def test_queries_in_python_and_with_parameters() -> None:
-    a, b = cerise.var("A", "a"), cerise.var("B", "b")
-    query = cerise.seq(a, b).where(b.x > cerise.param("least"))
+    a, b = dsl.var("A", "a"), dsl.var("B", "b")
+    query = dsl.seq(a, b).where(b.x > dsl.param("least"))
     found = cerise.explain_misses(events("A1 B2:3"), query, time="t", type="kind", params={"least": 5})
     assert stops(found) == [(1, "a", 2, "b", "b.x > 5 is false (b.x = 3)", "predicate", None)]
 
@@ -501,7 +502,7 @@ def test_a_query_on_spark(spark: SparkSession, key: Any, where: str | None) -> N
 
 def test_a_path_and_a_limit_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(many(30), tmp_path / "events.parquet")
-    found = cerise.explain_misses(str(tmp_path), clause("(A B)"), limit=3)
+    found = cerise.explain_misses(str(tmp_path), clause("(A B)"), limit=3, spark=True)
     assert found.table.count() == 3
     frame = spark.createDataFrame(events("A1 B2:5").to_pandas())
     chained = cerise.explain_misses(frame, PAIRS, time="t", type="kind")

@@ -23,11 +23,11 @@ from cerise.engines.results.row_matches import joined
 from cerise.engines.results.value_codes import partitions
 from cerise.engines.rows import order, program
 from cerise.engines.rows.prepare import prepare
-from cerise.engines.rows.run import found_in, run_rows
+from cerise.engines.rows.table_search import found_in
 from cerise.errors import CeriseError, DataError, PlanError
 from cerise.kernels.jit import COMPILED
 from cerise.pattern.row_pattern import BoundRows
-from tests.row_harness import run_reference
+from tests.row_harness import run_reference, run_rows
 from tests.row_strategies import TABLES, Family, family_of
 
 ASKED = int(os.environ.get("CERISE_EXAMPLES", "0"))

@@ -99,12 +99,18 @@ ROWS = "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts MEASURES {} AS m PATTERN (A
 @pytest.mark.parametrize("engine", ["rows", "reference"])
 def test_row_patterns_over_a_column_of_none(engine: str) -> None:
     for condition in CONDITIONS:
-        assert len(cerise.find(NONE, ROWS.format(1, condition), engine=engine)) == 0, condition
-        assert len(cerise.find(EMPTY, ROWS.format(1, condition), engine=engine)) == 0, condition
+        assert len(cerise.find(NONE, ROWS.format(1, condition), options=Options(engine=engine))) == 0, (
+            condition
+        )
+        assert len(cerise.find(EMPTY, ROWS.format(1, condition), options=Options(engine=engine))) == 0, (
+            condition
+        )
     for measure in MEASURES:
-        told = cerise.find(NONE, ROWS.format(measure, "x IS NULL"), engine=engine)["m"].to_pylist()
+        told = cerise.find(NONE, ROWS.format(measure, "x IS NULL"), options=Options(engine=engine))[
+            "m"
+        ].to_pylist()
         assert told == [None] * 3, measure
-        assert len(cerise.find(EMPTY, ROWS.format(measure, "TRUE"), engine=engine)) == 0
+        assert len(cerise.find(EMPTY, ROWS.format(measure, "TRUE"), options=Options(engine=engine))) == 0
 
 
 def test_arrow_columns_of_nulls_too() -> None:

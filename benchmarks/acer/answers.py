@@ -14,11 +14,13 @@ import pyarrow as pa
 from acer.queries import Query
 from cerise.engines.base import Options
 from cerise.engines.choose import choose
-from cerise.engines.run import run
 from cerise.events import Schema
 from cerise.lang import sase
 from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound
+from cerise.run.find import HERE, TableSource, find
+from cerise.run.question import Questions
+from cerise.run.sase_search import Sase
 
 FILTER, READ, MATCH = "filter", "read", "match"  # the costs of 000 Fig. 4
 
@@ -81,4 +83,5 @@ def matched(bound: Bound, table: pa.Table) -> int:
     """Count the matches in a table of events, which lie in stream order."""
     options = Options()
     choose(bound, options).start(bound, options)  # compiles, which threads must not do at the same time
-    return int(run(bound, table, options).column(0)[0].as_py())
+    found = find(TableSource(table), Questions.of([Sase(bound)]), options, HERE)
+    return int(found.matches.column(0)[0].as_py())

@@ -31,7 +31,7 @@ def _acer(work: dict[str, Any]) -> Events:
     from acer.measuring import place_of
 
     store = cerise.Store(str(place_of(work).made("store")))
-    return lambda: store.candidates_local(work["query"]["text"])
+    return lambda: store.candidates(work["query"]["text"])
 
 
 FILTERS = {"types": _types, "acer": _acer}

@@ -18,7 +18,6 @@ from acer.answers import FILTER, MATCH, READ, Answer, Roles
 from acer.queries import Query
 from cerise.engines.base import Options
 from cerise.engines.choose import choose
-from cerise.engines.totals import Positions
 from cerise.files.lake import Group, open_lake
 from cerise.files.reader import Reading
 from cerise.files.scan import Scan
@@ -112,14 +111,14 @@ class _Task:
     matcher: Any
 
     def run(self) -> Answer:
-        answer, scan, positions = Answer(), self.scanned.scan(), Positions(self.bound)
+        answer, scan = Answer(), self.scanned.scan()
         events = scan.events(self.scanned.part if self.scanned.of > 1 else None, self.scanned.needs)
         started = perf_counter()
         for batch in events:
             answer.seconds[READ] += perf_counter() - started
             answer.events += len(batch)
             with answer.timed(MATCH):
-                answer.matches += sum(found.count for found in self.matcher.feed(positions(batch)))
+                answer.matches += sum(found.count for found in self.matcher.feed(batch))
             started = perf_counter()
         answer.seconds[READ] += perf_counter() - started - scan.filtering
         answer.seconds[FILTER] += scan.filtering

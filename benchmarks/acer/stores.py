@@ -28,10 +28,16 @@ class Stored:
     def answer(self, query: Query) -> Answer:
         """Count the matches of a query."""
         assert self._store
-        found = self._store.run_local(query.text, filtering=self._filtering)
+        self._store.filtering = self._filtering
+        found = cerise.profile(self._store, query.text)
         figures = found.report.figures
         read = int(figures.get("bytes of the index read", 0))
-        told = {"way": found.report.way.why, "index_bytes": read}
+        told = {
+            "way": next(
+                text for name, text in found.report.access.items() if name in ("by index", "reads all")
+            ),
+            "index_bytes": read,
+        }
         seconds = {step: float(figures[name]) for step, name in STEPS.items()}
         matches = int(found.matches.column(0)[0].as_py())
         return Answer(matches, int(figures["events kept"]), seconds, told)

@@ -32,7 +32,7 @@ class Example:
 
     def python(self) -> str:
         roles = 'time="date"' + (f', type="{self.type}"' if self.type else "")
-        return f'import cerise\ncerise.find("bars", query, {roles}).show()'
+        return f'import cerise\ncerise.find("bars", query, {roles}, spark=True).show()'
 
 
 EXAMPLES = (
@@ -86,7 +86,7 @@ def _show(example: Example, bars: Path, working: Working) -> None:
     typer.echo(f"{indent(example.python(), '    >>> ')}\n")
     started = clock.perf_counter()
     with working("matching on Spark"):
-        found = api.find(bars, example.query, time="date", type=example.type).toArrow()
+        found = api.find(bars, example.query, time="date", type=example.type, spark=True).toArrow()
     elapsed = clock.perf_counter() - started
     view = View.of(api.parse(example.query), "date", example.type)
     console(sys.stdout).print(look(in_order(found), view, SHOWN))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time as clock
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -106,6 +107,7 @@ def run(  # noqa: PLR0913  a command's options are its parameters
     """
     from cerise.cli import output as out
     from cerise.cli.match_view import View
+    from cerise.engines.base import Options
     from cerise.lang import sase
 
     source = inputs.Source(
@@ -119,7 +121,7 @@ def run(  # noqa: PLR0913  a command's options are its parameters
     with working(f"reading {events}"):
         found = source.on_spark() if spark else source.table()
     with working("matching"):
-        matches = out.in_order(_matches(found, parsed, source, params=values, engine=engine))
+        matches = out.in_order(_matches(found, parsed, source, params=values, options=Options(engine=engine)))
     elapsed = clock.perf_counter() - started
     out.deliver(matches, wanted, View.of(parsed, time, kind))
     typer.echo(out.summary(matches, out.of_events(found), elapsed, wanted), err=True)
@@ -184,6 +186,7 @@ def explain(  # noqa: PLR0913  a command's options are its parameters
       cerise explain query.sase --events trades.csv --time ts --type kind
     """
     from cerise import api
+    from cerise.engines.base import Options
 
     source = inputs.Source(
         events, time, kind, inputs.names(key or ()), inputs.names(order or ()),
@@ -196,7 +199,7 @@ def explain(  # noqa: PLR0913  a command's options are its parameters
             f"{events} is empty: the types of its columns are unknown", hint="explain it on events"
         )
     values = inputs.params(param or ())
-    typer.echo(api.explain(table, parsed, params=values, engine=engine, **source.roles()))
+    typer.echo(api.explain(table, parsed, params=values, options=Options(engine=engine), **source.roles()))
 
 
 @app.command()
@@ -310,7 +313,8 @@ def _matches(events: Any, query: Any, source: inputs.Source, **how: Any) -> pa.T
     if inputs.is_untyped(events):
         _reject_missing(events, source)
         return out.nothing(query)
-    matches = api.find(events, query, **source.roles(), **how)
+    spark = True if isinstance(events, str | Path) else None
+    matches = api.find(events, query, spark=spark, **source.roles(), **how)
     return matches.toArrow() if hasattr(matches, "toArrow") else matches
 
 
@@ -331,7 +335,7 @@ def _say_what_fits(query: Any, source: inputs.Source, values: dict[str, Any]) ->
         typer.echo(f"ok: the query parses; {source.path} is empty, so names and types are unchecked")
         return
     roles = {name: value for name, value in source.roles().items() if name != "order"}
-    result = api.schema(query, table.schema, params=values, **roles)
+    result = api.schema(table.schema, query, params=values, **roles)
     typer.echo(f"ok: the query fits {source.path}; its matches have the columns")
     for field in result:
         typer.echo(f"  {field.name}: {field.type}")

@@ -16,14 +16,17 @@ import typer
 from cerise import api
 from cerise.cli import output as out
 from cerise.cli.inputs import Source, is_untyped
-from cerise.cli.terminal import progressing, working
+from cerise.cli.terminal import working
 from cerise.engines.base import Options
-from cerise.engines.rows.run import explained, run_rows
+from cerise.engines.rows.table_search import explain as explain_rows
 from cerise.errors import BindError, CeriseError, ParseError, UnsupportedError, did_you_mean
 from cerise.kinds import plain_table
 from cerise.lang.match_recognize import Clause, bind_rows, parse_alone, parse_statement
 from cerise.lang.match_recognize.tokens import name_of, read_words
 from cerise.pattern.row_pattern import BoundRows
+from cerise.run.find import HERE, TableSource, find
+from cerise.run.question import Questions
+from cerise.run.row_search import Rows
 
 NAME = re.compile(r"[^\W\d]\w*")
 ASKS = frozenset("SELECT WITH FROM VALUES TABLE SHOW DESCRIBE DESC EXPLAIN".split())
@@ -118,8 +121,9 @@ class Desk:
             bound, table = self._here(text)
         except _NeedsSpark:
             return self._on_spark(text)
-        with progressing("matching") as progress:
-            return run_rows(bound, table, self.options, progress=progress)
+        asked = Questions.of([Rows(bound, self.options)])
+        matches: pa.Table = find(TableSource(table), asked, self.options, HERE).matches
+        return matches
 
     def explain(self, text: str) -> str:
         """Say how a statement would be run."""
@@ -127,17 +131,10 @@ class Desk:
             bound, _ = self._here(text)
         except _NeedsSpark:
             from cerise.spark import sql
-            from cerise.spark.row_plan import plan_exchange
-            from cerise.spark.session import parallelism
 
-            spark = self._session()
-            facts = [
-                {"runs": "on Spark"}
-                | explained(each, self.options, str(plan_exchange(each, self.options, parallelism(spark))))
-                for each in sql.clauses(spark, text, self.dialect, self.options)
-            ]
-            return "\n\n".join(map(_listed, facts or [{"runs": "on Spark, which knows all of it"}]))
-        return _listed({"runs": "in this process", **explained(bound, self.options)})
+            texts = sql.explain(self._session(), text, self.dialect, self.options)
+            return "\n\n".join(texts) or "runs       on Spark, which knows all of it"
+        return _listed({"runs": "in this process", **explain_rows(bound, self.options)})
 
     def table(self, name: str) -> pa.Table:
         """Return a table, read into this process."""

@@ -34,7 +34,7 @@ from cerise.cli.options import (
 from cerise.cli.terminal import WRONG, progressing, working
 
 if TYPE_CHECKING:
-    from cerise.indexed import Store
+    from cerise.event_store import Store
 
 MENDING = "index files that are missing or damaged are written again by cerise store compact, or cerise index"
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Event stores: events with an index.")
@@ -68,7 +68,7 @@ def create(  # noqa: PLR0913  a command's options are its parameters
       cerise store create bars --schema 'ticker string, date timestamp, open double' --time date --type ticker
     """
     from cerise.cli.store_actions import append_events, columns_in, columns_of
-    from cerise.indexed import Store
+    from cerise.event_store import Store
 
     if (events is None) == (schema is None):
         raise typer.BadParameter("give the columns: either --from FILE or --schema COLUMNS")
@@ -206,7 +206,7 @@ def candidates(  # noqa: PLR0913  a command's options are its parameters
     store = _open(path, at)
     started = clock.perf_counter()
     with working("looking events up"):
-        found = store.candidates_local(text, params=values or None, version=version)
+        found = store.candidates(text, params=values or None, version=version)
     elapsed = clock.perf_counter() - started
     out.deliver(found, wanted, None)
     events = store.info(version).events
@@ -295,11 +295,11 @@ def index(  # noqa: PLR0913  a command's options are its parameters
     Example:
       cerise index lake/bars --time date --type ticker --on open,volume
     """
-    from cerise import indexed
+    from cerise import event_store
     from cerise.cli.store_actions import say_count
 
     with progressing(f"indexing {table}") as progress:
-        done = indexed.index(
+        done = event_store.index(
             table, time=time, type=kind, on=inputs.names(on or ()), key=inputs.names(key or ()),
             order=inputs.names(order or ()), at=at, progress=progress,
         )  # fmt: skip
@@ -313,6 +313,6 @@ def index(  # noqa: PLR0913  a command's options are its parameters
 
 
 def _open(path: str, at: str | None) -> Store:
-    from cerise.indexed import Store
+    from cerise.event_store import Store
 
     return Store(path, index=at)

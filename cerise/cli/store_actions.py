@@ -12,14 +12,16 @@ from typing import Any
 import pyarrow as pa
 import typer
 
+from cerise import api
 from cerise.api import Found, counting, parse
 from cerise.cli import inputs
 from cerise.cli import output as out
 from cerise.cli.match_view import View, plain
 from cerise.cli.terminal import progressing, working
+from cerise.engines.base import Options
 from cerise.errors import CeriseError, DataError, ParseError, did_you_mean
-from cerise.given import is_sql
-from cerise.indexed import Store
+from cerise.event_store import Store
+from cerise.sources import is_sql
 from cerise.store.table.append_sources import source_of
 from cerise.store.table.event_table import Info
 from cerise.store.table.settings import Settings
@@ -38,13 +40,15 @@ class StoreQuery:
 
     @property
     def how(self) -> dict[str, Any]:
-        """The arguments of the methods of a store."""
-        return {"params": self.params or None, "engine": self.engine, "version": self.version}
+        """The arguments of the verbs."""
+        options = Options(engine=self.engine)
+        spark = True if self.spark else None
+        return {"params": self.params or None, "options": options, "version": self.version, "spark": spark}
 
 
 def explain(store: Store, query: StoreQuery) -> str:
     """Say how a query would be run."""
-    return store.explain(query.text, **query.how)
+    return api.explain(store, query.text, **query.how)
 
 
 def answer(store: Store, query: StoreQuery, wanted: out.Wanted, *, report: bool) -> None:
@@ -60,18 +64,13 @@ def answer(store: Store, query: StoreQuery, wanted: out.Wanted, *, report: bool)
     else:
         _deliver(store, query, found, wanted, sql=sql)
         typer.echo(out.summary(found.matches, _where(found), elapsed, wanted), err=True)
-    if report and found.report is not None:
+    if report:
         typer.echo(found.report, err=True)
 
 
 def _run(store: Store, text: Any, query: StoreQuery) -> Found:
-    if not query.spark:
-        return store.run_local(text, **query.how)
-    from cerise.spark.session import session
-
-    session()
-    found = store.run(text, **query.how)
-    return Found(found.matches.toArrow(), found.report)
+    found = api.profile(store, text, **query.how)
+    return Found(found.matches.toArrow(), found.report) if query.spark else found
 
 
 def _deliver(store: Store, query: StoreQuery, found: Found, wanted: out.Wanted, *, sql: bool) -> None:
@@ -85,7 +84,7 @@ def _deliver(store: Store, query: StoreQuery, found: Found, wanted: out.Wanted, 
 
 def _where(found: Found) -> str:
     """Say how many events there are, and how many of them reached the engine."""
-    figures: dict[str, float] = getattr(found.report, "figures", {})
+    figures = found.report.figures
     if "events kept" not in figures:
         return ""
     return f" in {figures['events']:,} events, {figures['events kept']:,} of them kept"

@@ -142,6 +142,12 @@ class Report:
         """All figures by name."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
+    def told(self) -> dict[str, float]:
+        """Return the figures that users are told."""
+        told = {"matches": self.matches, "most runs at once": self.most_runs}
+        told["values that could not be computed"] = self.uncomputable
+        return {name: value for name, value in told.items() if value or name == "matches"}
+
     def add(self, other: Report) -> None:
         """Add what another engine counted, over other events."""
         for name, value in other.figures.items():

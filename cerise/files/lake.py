@@ -116,19 +116,24 @@ class Lake:
         wanted = {name for name in names if kind_of(self.columns.field(name).type) is Kind.STRING}
         return tuple(name for name in wanted if all(is_coded(footer, name) for footer in self.footers))
 
-    def every(self) -> list[Group]:
-        """Return all row groups that hold events, in arrival order; their times are not looked at."""
-        return [Group(n, i, place, Span(0, 0, rows)) for n, i, place, rows in self._held() if rows]
+    def every(self, needed: Needed | None = None) -> list[Group]:
+        """Return the row groups that may hold needed rows, in arrival order, without their times."""
+        paths = [columns_of(footer) for footer in self.footers]
+        return [
+            Group(number, i, place, Span(0, 0, rows))
+            for number, i, place, rows in self._held()
+            if rows and self._may_hold(needed, number, i, paths[number])
+        ]
 
-    def timed(self, column: str, *, nulls_first: bool) -> list[Group]:
-        """Return all row groups, in arrival order, with the times that a column says.
+    def timed(self, column: str, *, nulls_first: bool, needed: Needed | None = None) -> list[Group]:
+        """Return the row groups that may hold needed rows, in arrival order, with the times of a column.
 
         Rows without a time come before all others, or after them.
         """
         schema = Schema(self.columns, column)
         places = [columns_of(footer).get((column,)) for footer in self.footers]
         found = []
-        for group in self.every():
+        for group in self.every(needed):
             held, index = self.footers[group.file].row_group(group.number), places[group.file]
             first, last = times_of(held, index, schema)
             if index is None or may_lack(held.column(index)):
@@ -143,13 +148,20 @@ class Lake:
             _reject_null_times(*each, schema.time)
         found: list[Group] = []
         for number, i, place, rows in self._held():
-            file, group = self.files[number], self.footers[number].row_group(i)
-            if rows and (
-                needed is None or may_hold(needed, self._ranges(needed, group, paths[number], file))
-            ):
+            if rows and self._may_hold(needed, number, i, paths[number]):
+                group = self.footers[number].row_group(i)
                 times = times_of(group, paths[number].get((schema.time,)), schema)
                 found.append(Group(number, i, place, Span(*times, rows)))
         return found
+
+    def _may_hold(
+        self, needed: Needed | None, file: int, number: int, paths: Mapping[Attribute, int]
+    ) -> bool:
+        """Whether a row group may hold needed rows, as far as its statistics tell."""
+        if needed is None:
+            return True
+        group = self.footers[file].row_group(number)
+        return may_hold(needed, self._ranges(needed, group, paths, self.files[file]))
 
     def _held(self) -> Iterator[tuple[int, int, int, int]]:
         """Yield of each row group its file's number, its own, its place, and how many events it has."""

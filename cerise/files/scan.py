@@ -53,7 +53,7 @@ class Scan:
     def __post_init__(self) -> None:
         self._reader = Reader(self.reading, self.groups)
         if self.reading.needed is not None:
-            self._sieve = Sieve(self.reading.needed, self.reading.roles)
+            self._sieve = Sieve(self.reading.needed)
 
     @property
     def counts(self) -> Counts:

@@ -1,20 +1,18 @@
 """What a MATCH_RECOGNIZE clause asks of single rows, so that they can be looked up (semantics.md §9).
 
 The labels that every match has are the variables of a pattern; each asks what DEFINE asks of the row itself.
-Rows between them are all kept, unless the clause skips over them (`engines.rows.skipping`).
+Rows between them are all kept, unless the clause skips over them (`plan.row_needs`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from cerise.engines.rows.skipping import labels_wanted, why_not_skipping
 from cerise.events import Schema
 from cerise.filters.index_query import Asked, AskedBranch, settled, wanted
-from cerise.pattern.expr import Attr, Expr, attributes, conjuncts, rebuild
+from cerise.pattern.expr import attributes
 from cerise.pattern.query import And, Node, Seq, Var
 from cerise.pattern.row_pattern import (
-    CLASSIFIER,
     Anchor,
     BoundRows,
     Concat,
@@ -28,6 +26,7 @@ from cerise.pattern.row_pattern import (
     Show,
     walk_rows,
 )
+from cerise.plan.row_needs import labels_wanted, row_filters, why_not_skipping
 from cerise.store.index.lookup import Wanted
 
 MOST_REPEATED = 8  # rows of one repetition that are looked for, however many it needs
@@ -45,7 +44,7 @@ def asked_rows(bound: BoundRows, schema: Schema, indexed: Iterable[str]) -> Aske
         return reason
     assert bound.within is not None
     known = frozenset(indexed)
-    wants = {label: _wanted(label, bound, schema, known) for label in bound.labels}
+    wants = {label: wanted(exprs, schema, known) for label, exprs in row_filters(bound).items()}
     named: dict[str, Wanted] = {}
     pattern = _required(bound.pattern, wants, named)
     if pattern is None:
@@ -106,32 +105,3 @@ def _has_ends(pattern: RowPattern) -> bool:
 def _together(kind: type[Seq] | type[And], items: list[Node | None]) -> Node | None:
     there = tuple(item for item in items if item is not None)
     return None if not there else there[0] if len(there) == 1 else kind(there)
-
-
-def _wanted(label: str, bound: BoundRows, schema: Schema, indexed: frozenset[str]) -> Wanted:
-    """Return what DEFINE asks of a row of a label, as far as it looks at nothing else."""
-    parts = [
-        _of_columns(part, bound)
-        for condition in bound.conditions
-        if condition.label == label
-        for part in conjuncts(condition.expr)
-        if all(_is_here(bound.atoms[each.path[0]], label, bound) for each in attributes(part))
-    ]
-    return wanted(tuple(parts), schema, indexed)
-
-
-def _is_here(atom: object, label: str, bound: BoundRows) -> bool:
-    """Tell whether an atom is a column of the row that is being mapped."""
-    if not isinstance(atom, Nav) or atom.column == CLASSIFIER or atom.column not in bound.columns.names:
-        return False
-    own = atom.members is None or atom.members == {label}
-    return own and atom.last and not atom.offset and not atom.shift
-
-
-def _of_columns(expr: Expr, bound: BoundRows) -> Expr:
-    """Return an expression over columns in the place of atoms."""
-    if isinstance(expr, Attr):
-        atom = bound.atoms[expr.path[0]]
-        assert isinstance(atom, Nav)
-        return Attr(expr.var, (atom.column,), kind=expr.kind)
-    return rebuild(expr, lambda each: _of_columns(each, bound))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cerise.events import Schema
-from cerise.filters.index_query import Asked, asked
+from cerise.filters.index_query import Asked
 from cerise.filters.two_phase import Filtering, rarest
-from cerise.pattern.bound import Bound
 from cerise.plan import filters
 from cerise.store.view import View
 
@@ -57,24 +55,6 @@ class Wants:
         """All columns, in the order of the schema."""
         wanted = {*self.reads, *self.late}
         return tuple(name for name in self.schema.columns.names if name in wanted)
-
-    @classmethod
-    def of(cls, bounds: Sequence[Bound]) -> Wants:
-        """Return what queries need."""
-        schema = bounds[0].schema
-        used = {name for bound in bounds for name in bound.needs}
-        names = [name for name in schema.columns.names if name in used]
-        roots = {path[0] for bound in bounds for path in bound.reads} | {schema.time, *schema.order}
-        if any(bound.query.totals is not None for bound in bounds):
-            roots |= set(names)  # totals may be of every event that is seen, and matches are not kept
-        reads = tuple(name for name in names if name in roots)
-        late = tuple(name for name in names if name not in roots)
-        return cls(schema, reads, late, filters.needed(bounds))
-
-
-def way_of(view: View, bounds: Sequence[Bound], filtering: Filtering | None = None) -> Way:
-    """Decide how queries that are looked for together get at their events."""
-    return way_for(view, asked(bounds, view.known), filtering or Filtering())
 
 
 def way_for(view: View, query: Asked | str, filtering: Filtering) -> Way:

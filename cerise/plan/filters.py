@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cerise.events import Path, Schema, raw_column, read_column
-from cerise.kinds import MOMENTS, Kind
+from cerise.events import Path, raw_column
+from cerise.kinds import MOMENTS, Kind, canonical, kind_of
 from cerise.pattern.bound import Bound
 from cerise.pattern.expr import COMPARISONS, Attr, Binary, Expr, In, IsNull, Literal, Unary, Value
 from cerise.pattern.query import Unit
@@ -80,7 +80,7 @@ def why_all(bounds: Sequence[Bound]) -> str | None:
             return "the window counts every event"
         for branch in bound.branches:
             for name, exprs in branch.filters.items():
-                if not _tests(exprs):
+                if not tests_of(exprs):
                     return f"{name} fits every event, as far as can be told without matching"
     return None
 
@@ -90,7 +90,7 @@ def needed(bounds: Sequence[Bound]) -> Needed | None:
     if why_all(bounds) is not None:
         return None
     branches = [branch for bound in bounds for branch in bound.branches]
-    return tuple(dict.fromkeys(_tests(exprs) for branch in branches for exprs in branch.filters.values()))
+    return tuple(dict.fromkeys(tests_of(exprs) for branch in branches for exprs in branch.filters.values()))
 
 
 def index_tests(exprs: tuple[Expr, ...]) -> tuple[Test, ...]:
@@ -120,7 +120,8 @@ def _either(left: Test | None, right: Test | None) -> Either | None:
     return Either(left.path, both[0] + both[1])
 
 
-def _tests(exprs: tuple[Expr, ...]) -> tuple[Comparison, ...]:
+def tests_of(exprs: tuple[Expr, ...]) -> tuple[Comparison, ...]:
+    """Return the comparisons with constants among predicates on one event."""
     return tuple(test for expr in exprs if (test := _test(expr, PLAIN)) is not None)
 
 
@@ -193,11 +194,10 @@ def _literal_sql(value: Value) -> str:
 class Sieve:
     """Tells which rows of tables are needed."""
 
-    def __init__(self, wanted: Needed, schema: Schema) -> None:
+    def __init__(self, wanted: Needed) -> None:
         from cerise.kernels.strings import Literals  # brings numba
 
         self._wanted = wanted
-        self._schema = schema
         tests = dict.fromkeys(test for tests in wanted for test in tests)
         words: dict[Path, dict[str, None]] = {}  # the constants that a column of strings is asked to equal
         for test in tests:
@@ -238,7 +238,8 @@ class Sieve:
 
     def _column(self, path: Path, table: pa.Table, columns: dict[Path, pa.Array]) -> pa.Array:
         if path not in columns:
-            columns[path] = read_column(table, self._schema, path)
+            column = raw_column(table, path)
+            columns[path] = canonical(column, kind_of(column.type), ".".join(path))
         return columns[path]
 
     def _equals(self, test: Comparison, column: pa.Array, codes: dict[Path, Codes]) -> npt.NDArray[np.bool_]:

@@ -7,5 +7,5 @@ try:
 except ImportError:
     raise PlanError(
         "Spark is not installed",
-        hint="pip install 'cerise-spark[local]'; or give a table: pyarrow.parquet.read_table(path)",
+        hint="pip install 'cerise-spark[local]'; or leave spark= out: this process reads paths and stores",
     ) from None

@@ -17,7 +17,7 @@ from pyspark import (
 )
 
 import cerise.engines.nfa.matcher
-import cerise.spark.batch  # noqa: F401
+import cerise.spark.runner  # noqa: F401
 
 TRIM, MMAP = -1, -3  # the settings of glibc's malloc
 KEPT = 128 << 20  # bytes

@@ -7,22 +7,24 @@ bytes (design D2).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
-from cerise.engines.identity import hash_rows
 from cerise.engines.limits import DEFAULT, Limits
-from cerise.events import EventBatch, Path, Schema, read_times
+from cerise.events import EventBatch, Ints, RowBatch
 from cerise.files.scan import ROW
-from cerise.plan.filters import Needed, Sieve
+from cerise.plan.filters import Sieve
+from cerise.plan.needs import Needs
 from cerise.plan.overlap import Targets
+from cerise.run.report import to_bytes
+from cerise.run.store_access import ARRIVED
 
 OPENS = "__cerise_opens"  # whether a match may start with an event: it is the target's own
-BLOBS = "place int, events binary"
+BLOBS = "target int, events binary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +32,26 @@ class Cutter:
     """Cuts tables into blobs, each for one target.
 
     Attributes:
-        schema: which column plays which part.
-        partition: the columns that events are brought together by.
+        needs: what the questions need: keys, times and columns.
         targets: where events go.
-        needed: which events are needed; None: all.
+        filters: whether rows that cannot matter stay behind; Spark may have left them out already.
         limits: how many events are cut, and travel, together.
     """
 
-    schema: Schema
-    partition: tuple[Path, ...]
+    needs: Needs
     targets: Targets
-    needed: Needed | None
+    filters: bool
     limits: Limits = DEFAULT
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns that travel."""
+        return self.needs.columns
 
     def __call__(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         """Yield blobs, with the number by which Spark brings them to their target."""
         waiting: list[pa.Table] = []
-        sieve = None if self.needed is None else Sieve(self.needed, self.schema)
+        sieve = Sieve(self.needs.filter) if self.filters and self.needs.filter is not None else None
         for table in tables:
             waiting.append(table if sieve is None else table.filter(pa.array(sieve.kept(table))))
             if sum(map(len, waiting)) >= self.limits.cut_events:
@@ -56,65 +61,73 @@ class Cutter:
             yield from self._blobs(pa.concat_tables(waiting))
 
     def _blobs(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
-        keys = hash_rows(table, self.schema, self.partition) if self.partition else None
-        sent = self.targets.of(read_times(table, self.schema), keys)
+        moved, targets = self._parted(table)
+        cut = np.append(np.flatnonzero(np.diff(targets, prepend=-1)), len(targets))
+        numbers = NUMBERS(self.targets.count)
+        size = self.limits.blob_events
+        for start, stop in pairwise(cut.tolist()):
+            for first in range(start, stop, size):
+                yield blob(numbers[int(targets[start])], moved.slice(first, min(size, stop - first)))
+
+    def _parted(self, table: pa.Table) -> tuple[pa.Table, Ints]:
+        """Return the rows that go to each target, target after target; a row may go to several."""
+        if self.targets.count == 1:
+            opens = pa.array(np.ones(len(table), bool))
+            return table.append_column(OPENS, opens), np.zeros(len(table), np.int64)
+        times = np.zeros(len(table), np.int64)
+        if self.targets.length is not None or self.needs.roles is not None:
+            times = self.needs.times(table)
+        sent = self.targets.of(times, self.needs.keys(table))
         rows = np.concatenate([each for each, _ in sent])
         targets = np.concatenate([each for _, each in sent])
         opens = np.zeros(len(rows), bool)
         opens[: len(sent[0][0])] = True
         order = np.argsort(targets.astype(np.int32), kind="stable")
-        rows, targets, opens = rows[order], targets[order], opens[order]
-        cut = np.append(np.flatnonzero(np.diff(targets, prepend=-1)), len(rows))
-        moved = table.take(pa.array(rows)).append_column(OPENS, pa.array(opens))
-        numbers = NUMBERS(self.targets.count)
-        size = self.limits.blob_events
-        for start, stop in pairwise(cut):
-            for first in range(int(start), int(stop), size):
-                part = moved.slice(first, min(size, int(stop) - first))
-                yield blob(numbers[int(targets[start])], part)
+        moved = table.take(pa.array(rows[order])).append_column(OPENS, pa.array(opens[order]))
+        return moved, targets[order]
 
 
-def blob(place: int, table: pa.Table) -> pa.RecordBatch:
-    """Return a table as one row of Spark's, with the number by which it is brought to its task."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table.unify_dictionaries().combine_chunks())
-    events = pa.array([sink.getvalue().to_pybytes()], pa.binary())
-    return pa.RecordBatch.from_arrays([pa.array([place], pa.int32()), events], names=["place", "events"])
+def blob(target: int, table: pa.Table) -> pa.RecordBatch:
+    """Return a table as one row of Spark's, with the number by which Spark brings it to its task."""
+    events = pa.array([to_bytes(table.unify_dictionaries().combine_chunks())], pa.binary())
+    return pa.RecordBatch.from_arrays([pa.array([target], pa.int32()), events], names=["target", "events"])
 
 
-def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the events of each target that a task has, those of files in arrival order."""
-    return (table for _, table in placed(batches))
-
-
-def placed(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the numbers of the targets that a task has, each with its events, as `gathered` does."""
+def gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield the events of each target that a task has, in the order of their arrival where it is known."""
     blobs: dict[int, list[pa.Table]] = defaultdict(list)
     for batch in batches:
-        for place, events in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
-            blobs[place].append(pa.ipc.open_stream(events.as_buffer()).read_all())
-    for place in sorted(blobs):
-        parts = blobs.pop(place)
+        for target, events in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+            blobs[target].append(pa.ipc.open_stream(events.as_buffer()).read_all())
+    for target in sorted(blobs):
+        parts = blobs.pop(target)
         if ROW in parts[0].schema.names:
             parts.sort(key=_first_row)  # each is in order, and few of them overlap
-        table = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
-        if ROW in table.schema.names:
-            rows = table.column(ROW).to_numpy()
-            if not bool(np.all(rows[1:] >= rows[:-1])):
-                table = table.take(pa.array(np.argsort(rows, kind="stable")))
-        yield place, table
+        yield _in_arrival(pa.concat_tables(parts).unify_dictionaries().combine_chunks())
+
+
+def _in_arrival(table: pa.Table) -> pa.Table:
+    names = [name for name in (ROW, *ARRIVED) if name in table.schema.names]
+    if not names or not len(table):
+        return table
+    keys = [table.column(name).to_numpy() for name in names]
+    if len(keys) == 1 and bool(np.all(keys[0][1:] >= keys[0][:-1])):
+        return table
+    return table.take(pa.array(np.lexsort(keys[::-1])))
 
 
 def _first_row(table: pa.Table) -> int:
     return int(table.column(ROW)[0].as_py()) if len(table) else -1
 
 
-def in_stream_order(table: pa.Table, schema: Schema, ties: Sequence[Sequence[Path]]) -> EventBatch:
-    """Return gathered events in stream order (S1.2)."""
-    events = EventBatch.of(table, schema, reads=ties)
+def arrange(table: pa.Table, needs: Needs) -> EventBatch | RowBatch:
+    """Return gathered events as a question needs them: in stream order (S1.2), or as they arrive."""
+    names = [name for name in table.schema.names if name not in (OPENS, ROW, *ARRIVED)]
+    if needs.roles is None:
+        opens = table.column(OPENS).combine_chunks().to_numpy(zero_copy_only=False)
+        return RowBatch(table.select(names), None if bool(opens.all()) else opens)
+    events = EventBatch.of(table, needs.roles, reads=needs.ties)
     opens = events.table.column(OPENS).combine_chunks().to_numpy(zero_copy_only=False)
-    names = [name for name in events.table.schema.names if name not in (OPENS, ROW)]
     return replace(events, table=events.table.select(names), opens=None if bool(opens.all()) else opens)
 
 

@@ -5,45 +5,42 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.accumulators import AccumulatorParam
 
-from cerise.errors import BindError, CeriseWarning
+from cerise.errors import CeriseWarning
+from cerise.run.question import Note
+from cerise.run.report import ORDER_HINT, TIES, Report, say_ties
 
-Note = dict[str, float]
-Noted = dict[tuple[str, Hashable], Note]
+Notes = dict[tuple[str, Hashable], Note]
 
 log = logging.getLogger(__name__)
 
-TIES = "events whose order a hash decides"
-ORDER_HINT = "name columns that decide it: order=[…]; in SQL, ORDER BY"
 
-
-class _Latest(AccumulatorParam[Noted]):
+class _Latest(AccumulatorParam[Notes]):
     """Notes by step and task: one that was tried twice, or by two workers at once, counts once.
 
     Args:
         told: is told all notes, on the driver, when there are new ones.
     """
 
-    def __init__(self, told: Callable[[Noted], None] | None = None) -> None:
+    def __init__(self, told: Callable[[Notes], None] | None = None) -> None:
         self.told = told
 
     def __reduce__(self) -> tuple[Any, ...]:
         """In tasks nothing is told."""
         return _Latest, ()
 
-    def zero(self, value: Noted) -> Noted:  # noqa: ARG002
+    def zero(self, value: Notes) -> Notes:  # noqa: ARG002
         """Return no notes."""
         return {}
 
-    def addInPlace(self, one: Noted, other: Noted) -> Noted:  # noqa: N802
+    def addInPlace(self, one: Notes, other: Notes) -> Notes:  # noqa: N802
         """Take over notes."""
         one.update(other)
         if self.told is not None:
@@ -79,9 +76,16 @@ class Records:
         return cls._told(spark, _Warned(), None if noted else TIES)
 
     @classmethod
-    def _told(cls, spark: Any, told: Callable[[Noted], None] | None, only: str | None) -> Records:
+    def _told(cls, spark: Any, told: Callable[[Notes], None] | None, only: str | None) -> Records:
         context = getattr(spark, "_sc", None)
         return cls() if context is None else cls(context.accumulator({}, _Latest(told)), only)
+
+    def report(self, known: dict[str, float], access: dict[str, str]) -> Report:
+        """Return the report that the tasks fill."""
+        if self.accumulator is None:
+            missing = "Spark Connect cannot tell what its tasks did; what was known before they ran:"
+            return Report(known, access, missing=missing)
+        return Report(known, access, lambda: self.accumulator.value)
 
     @contextmanager
     def noted(self, step: str, task: Hashable) -> Iterator[Note]:
@@ -108,18 +112,18 @@ class _Warned:
     def __init__(self) -> None:
         self.done = False
 
-    def __call__(self, notes: Noted) -> None:
+    def __call__(self, notes: Notes) -> None:
         """Warn, where notes tell of ties."""
         ties = tied(notes)
         if ties and not self.done:
             self.done = True
             try:
-                warnings.warn(f"at least {_said(ties)}: {ORDER_HINT}", CeriseWarning, stacklevel=2)
+                warnings.warn(f"at least {say_ties(ties)}: {ORDER_HINT}", CeriseWarning, stacklevel=2)
             except CeriseWarning as warning:  # warnings are errors here, and the action must not hang
                 log.warning("%s", warning)
 
 
-def tied(notes: Noted) -> int:
+def tied(notes: Notes) -> int:
     """Return how many events have an order that only a hash decides (S1.2)."""
     return int(sum(note.get(TIES, 0) for note in notes.values()))
 
@@ -128,93 +132,4 @@ def warn_of_ties(records: Records) -> None:
     """Warn of ties when an action of Cerise has run."""
     ties = 0 if records.accumulator is None else tied(records.accumulator.value)
     if ties:
-        warnings.warn(f"{_said(ties)}: {ORDER_HINT}", CeriseWarning, stacklevel=4)
-
-
-def note_ties(note: Note, ties: int, *, strict: bool) -> None:
-    """Note in a task how many events have an order that only a hash decides.
-
-    Raises:
-        BindError: there are such events, and warnings are errors.
-    """
-    if ties:
-        count(note, TIES, ties)
-        if strict:
-            raise BindError(_said(ties), hint=f"{ORDER_HINT}; Options(strict=True) makes this an error")
-
-
-def _said(ties: int) -> str:
-    shared = "1 event shares its" if ties == 1 else f"{ties:,} events share their"
-    return f"{shared} time (and partition) with an event before, and no order column decides which is first"
-
-
-def count(note: Note, name: str, more: float) -> None:
-    """Add to a figure of a note."""
-    note[name] = note.get(name, 0) + more
-
-
-def exchanged(blobs: Iterable[pa.RecordBatch], note: Note) -> Iterator[pa.RecordBatch]:
-    """Yield blobs, and note their size."""
-    for each in blobs:
-        count(note, "bytes exchanged", each.nbytes)
-        yield each
-
-
-RESULT = "rows of the result"
-STEPS = {
-    "read": "reading and cutting", "hand over": "handing over and cutting", "match": "matching",
-    "chain": "choosing",
-}  # fmt: skip
-COUNTED = (
-    "row groups read", "events read", "bytes read", "events handed over", "bytes exchanged",
-    "bytes of the index read", "events kept", "events matched over", TIES, "matches", RESULT,
-    "values that could not be computed",
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class SparkReport:
-    """The figures of a run.
-
-    Attributes:
-        known: what was known before it: events and row groups there are, and are left after pruning.
-        records: what its tasks noted.
-    """
-
-    known: dict[str, int] = field(default_factory=dict)
-    records: Records = field(default_factory=Records)
-
-    @property
-    def figures(self) -> dict[str, float]:
-        """All figures by name: counts, then the seconds that all tasks of a step took together."""
-        notes: Noted = {} if self.records.accumulator is None else self.records.accumulator.value
-        found: dict[str, float] = dict(self.known)
-        for name in COUNTED:
-            values = [note[name] for note in notes.values() if name in note]
-            if values:
-                found[name] = sum(values)
-        for step, said in STEPS.items():
-            seconds = [note["seconds"] for (each, _), note in notes.items() if each == step]
-            if seconds:
-                found[f"tasks {said}"] = len(seconds)
-                found[f"seconds {said}"] = round(sum(seconds), 3)
-        return found
-
-    def __str__(self) -> str:
-        if self.records.accumulator is None:
-            lines = ["Spark Connect cannot tell what its tasks did; what was known before they ran:"]
-        elif not self.records.accumulator.value:
-            lines = ["nothing has run yet: the matches are lazy; call an action on them first"]
-        else:
-            lines = []
-        figures = self.figures
-        width = max(map(len, figures), default=0)
-        lines += [
-            f"{name:<{width}}  {value:>15,}"
-            if isinstance(value, int)
-            else f"{name:<{width}}  {value:>15,.3f}"
-            for name, value in figures.items()
-        ]
-        if TIES in figures:
-            lines.append(f"no order column decides the order of {figures[TIES]:,} events: {ORDER_HINT}")
-        return "\n".join(lines)
+        warnings.warn(f"{say_ties(ties)}: {ORDER_HINT}", CeriseWarning, stacklevel=4)

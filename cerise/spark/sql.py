@@ -7,18 +7,24 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_type
 
 from cerise.engines.base import Options
+from cerise.engines.misses.chosen import refuse
 from cerise.errors import BindError, Span, UnsupportedError
 from cerise.kinds import plain
 from cerise.lang.match_recognize import Clause, Cut, Statement, bind_rows, parse_statement
-from cerise.spark.frames import UTC, arrow_schema, as_written, quote_name
-from cerise.spark.rows import found
+from cerise.run.explain import explain as explain_plan
+from cerise.run.find import decide, find
+from cerise.run.question import Questions
+from cerise.run.row_search import Rows
+from cerise.spark.frames import UTC, arrow_schema, as_written, quote_name, read
+from cerise.spark.runner import FrameSource, OnSpark
 from cerise.spark.session import unlogged
 from cerise.spark.telling import said
 
@@ -40,14 +46,24 @@ def sql(spark: SparkSession, text: str, dialect: str, options: Options) -> DataF
     if (view := VIEW.match(text)) is not None:
         return _create_view(spark, text, view, dialect, options)
     statement = parse_statement(text, dialect)
-    with _viewed(spark, statement, options) as (views, _):
+    with _viewed(spark, statement, options) as views:
         return views.run(statement.rest(views.names), text)
 
 
-def clauses(spark: SparkSession, text: str, dialect: str, options: Options) -> list[BoundRows]:
-    """Return the clauses of a statement, bound to their inputs; nothing is run."""
-    with _viewed(spark, parse_statement(text, dialect), options) as (_, bounds):
-        return bounds
+def explain(spark: SparkSession, text: str, dialect: str, options: Options) -> list[str]:
+    """Say how each clause of a statement would be run; nothing is run."""
+    statement, views, runner = parse_statement(text, dialect), _Views(spark), OnSpark(spark)
+    texts = []
+    try:
+        for clause in statement.clauses:
+            given = views.run(statement.input(clause.index, views.names), statement.text)
+            asked = Questions.of([Rows(bound_to(clause, given), options, atoms=True, host=True)])
+            plan = decide(FrameSource(given), asked, options, runner)
+            texts.append(explain_plan(asked, options, plan, here=False))
+            views.add(clause.index, runner.run(plan, noted=False)[0])
+    finally:
+        views.drop()
+    return texts
 
 
 class _Views:
@@ -91,28 +107,27 @@ def _is_classic(spark: SparkSession) -> bool:
 
 
 @contextmanager
-def _viewed(
-    spark: SparkSession, statement: Statement, options: Options
-) -> Iterator[tuple[_Views, list[BoundRows]]]:
+def _viewed(spark: SparkSession, statement: Statement, options: Options) -> Iterator[_Views]:
     """Give the results of the clauses of a statement names, for a while."""
     views = _Views(spark)
-    bounds = []
     try:
         for clause in statement.clauses:
             given = views.run(statement.input(clause.index, views.names), statement.text)
-            bounds.append(bound_to(clause, given))
-            result, _ = found(given, bounds[-1], options, noted=False)
-            views.add(clause.index, result)
-        yield views, bounds
+            asked = Questions.of([Rows(bound_to(clause, given), options, atoms=True, host=True)])
+            answer = find(FrameSource(given), asked, options, OnSpark(spark), noted=False)
+            views.add(clause.index, answer.matches)
+        yield views
     finally:
         views.drop()
 
 
-def only_clause(spark: SparkSession, text: str, dialect: str) -> tuple[DataFrame, BoundRows]:
-    """Return the one clause of a statement, bound, and its input.
+def ask_clause(
+    spark: SparkSession, text: str, dialect: str, options: Options
+) -> tuple[FrameSource, Rows, OnSpark]:
+    """Return the input of the one clause of a statement, the clause, and who runs it.
 
     Raises:
-        UnsupportedError: where there are more, or none.
+        UnsupportedError: there are more clauses, or none.
     """
     statement = parse_statement(text, dialect)
     if len(statement.clauses) != 1:
@@ -121,7 +136,8 @@ def only_clause(spark: SparkSession, text: str, dialect: str) -> tuple[DataFrame
             hint="take one at a time: make the result of the others a view",
         )
     given = _run(spark, statement.input(0, {}), text)
-    return given, bound_to(statement.clauses[0], given)
+    question = Rows(bound_to(statement.clauses[0], given), options, atoms=True, host=True)
+    return FrameSource(given), question, OnSpark(spark)
 
 
 def bound_to(clause: Clause, frame: DataFrame) -> BoundRows:
@@ -143,6 +159,21 @@ class SparkHost:
         except PySparkException as error:
             raise BindError(said(error)) from error
         return plain(to_arrow_type(found, **UTC))
+
+
+def frame_source(source: Any, events: Any, version: int | None) -> FrameSource:
+    """Return a source as a DataFrame: Spark computes a predicate over its rows."""
+    if isinstance(source, FrameSource):
+        return source
+    if not isinstance(events, str | Path):
+        raise UnsupportedError("misses in a store are explained in this process", hint="leave spark= out")
+    return FrameSource(read(str(events), version, "explain_misses reads files by Spark"))
+
+
+def check_predicate(source: FrameSource, where: str | None) -> None:
+    """Refuse SQL that is not a predicate over the rows of a DataFrame."""
+    if where is not None and SparkHost(source.frame).type_of(f"({where})") != pa.bool_():
+        raise refuse(where)
 
 
 def _create_view(

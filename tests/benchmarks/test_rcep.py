@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import cerise
+from cerise.engines.base import Options
 from cerise.errors import PlanError
 
 ROOT = Path(__file__).parents[2]
@@ -275,7 +276,7 @@ def test_query_1_is_what_the_paper_says(load: Any) -> None:
     text = load("suite").load("rcep").queries["stock all W=6"]["text"]
     prices = [10, 12, 11, 13, 11]  # 10 12 11; 10 12 13 11 (twice, as two events are 11), and so on
     ticks = pa.table({"symbol": [1] * 5, "price": prices, "volume": [1] * 5, "ts": [1, 2, 3, 4, 5]})
-    found = cerise.find(ticks, text, time="ts", engine="reference")
+    found = cerise.find(ticks, text, time="ts", options=Options(engine="reference"))
     taken = sorted(
         (m["a"]["ts"], tuple(b["ts"] for b in m["b"]), m["c"]["ts"])
         for m in found.select(["a", "b", "c"]).to_pylist()

@@ -131,8 +131,8 @@ def test_files_of_all_kinds_are_appended() -> None:
         "appended 7 events of day: version 3",
     ]
     cerise("store", "append", "s", "bare.csv", "--no-header")
-    assert library.Store("s").count_local("PATTERN SEQ(AAPL a, AAPL b) WHERE a.open > b.open") == 0
-    assert library.Store("s").count_local("PATTERN AAPL a WHERE a.open > 175.3") == 4
+    assert library.count(library.Store("s"), "PATTERN SEQ(AAPL a, AAPL b) WHERE a.open > b.open") == 0
+    assert library.count(library.Store("s"), "PATTERN AAPL a WHERE a.open > 175.3") == 4
 
 
 def test_text_is_read_as_the_store_keeps_it() -> None:
@@ -140,7 +140,7 @@ def test_text_is_read_as_the_store_keeps_it() -> None:
     Path("e.csv").write_text("id,t,x,d\n007,202305261055,1,2.5\n08,202305261056,2,3\n")
     Path("e.json").write_text('{"id": "9", "t": 1, "x": 3, "d": "1.25"}\n')
     cerise("store", "append", "s", "e.csv", "e.json")
-    found = library.Store("s").find_local("PATTERN a RETURN a.id AS id, a.x AS x, a.t AS t")
+    found = library.Store("s").find("PATTERN a RETURN a.id AS id, a.x AS x, a.t AS t")
     assert sorted(found.select(["id", "x", "t"]).to_pylist(), key=lambda row: row["x"]) == [
         {"id": "007", "x": 1.0, "t": 202305261055},
         {"id": "08", "x": 2.0, "t": 202305261056},

@@ -12,11 +12,11 @@ import pytest
 
 from cerise.engines.base import Options
 from cerise.engines.rcep.engine import why_enumerated
-from cerise.engines.run import run
 from cerise.events import Schema
 from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound
+from tests.runners import whole as run
 
 ASKED = int(os.environ.get("CERISE_EXAMPLES", "0"))
 COLUMNS = pa.schema([

@@ -89,7 +89,7 @@ def test_small_rooms_change_nothing(name: str, engine: str, size: int) -> None:
 def test_compressed_matches_are_those_that_are_spelled(name: str) -> None:
     table = events(5, 40)
     found = cerise.compressed(table, QUERIES[name], time="t", type="kind")
-    spelled = cerise.find(table, QUERIES[name], time="t", type="kind", engine="reference")
+    spelled = cerise.find(table, QUERIES[name], time="t", type="kind", options=Options(engine="reference"))
     assert found.count() == len(spelled) > 0
     again = pickle.loads(pickle.dumps(found))
     assert again.count() == found.count()

@@ -120,7 +120,7 @@ def test_what_may_be_totalled(total: str, monkeypatch: pytest.MonkeyPatch) -> No
     query = f"PATTERN SEQ(A a, B+ b[]) USE skip_till_any_match WITHIN 3 RETURN {total} AS r, COUNT(*) AS n"
 
     def answer() -> pa.Table:
-        return cerise.find(EVENTS, query, time="t", type="kind", engine="nfa")
+        return cerise.find(EVENTS, query, time="t", type="kind", options=Options(engine="nfa"))
 
     calls: list[int] = []
     real = returns._compiled

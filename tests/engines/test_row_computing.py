@@ -15,7 +15,6 @@ from cerise.engines.base import Options
 from cerise.engines.results import computing
 from cerise.engines.rows import output, prepare
 from cerise.engines.rows.conditions import _over_columns
-from cerise.engines.rows.run import run_rows
 from cerise.errors import BindError, DataError, UnsupportedError
 from cerise.kernels.jit import COMPILED
 from cerise.kinds import ARROW_OF, INT64_MAX, INT64_MIN
@@ -23,6 +22,7 @@ from cerise.lang.match_recognize import bind_rows, parse_alone
 from cerise.pattern.check import kind_of
 from cerise.pattern.expr import Attr
 from cerise.pattern.row_pattern import BoundRows, Derived, Nav
+from tests.row_harness import run_rows
 
 EXPRESSIONS = 150 if COMPILED else 30
 TAME: dict[str, tuple[pa.DataType, list[Any]]] = {

@@ -13,7 +13,6 @@ from cerise.engines.reference.rows import find_rows
 from cerise.engines.rows import engine, instructions, records
 from cerise.engines.rows.prepare import prepare
 from cerise.engines.rows.program import compile_rows, why_not
-from cerise.engines.rows.run import run_rows
 from cerise.errors import PlanError, UnsupportedError
 from cerise.kernels.jit import COMPILED
 from cerise.lang.match_recognize import bind_rows, parse_statement
@@ -29,7 +28,7 @@ from cerise.pattern.row_pattern import (
     Shown,
 )
 from tests.row_clauses import clause, seq, star
-from tests.row_harness import run_reference
+from tests.row_harness import run_reference, run_rows
 
 LETTERS = pa.table({"t": range(1, 9), "x": [1, 1, 2, 3, 1, 2, 2, 5], "s": list("acbbacab")})
 EQUAL = 5000 if COMPILED else 200  # rows

@@ -20,12 +20,14 @@ import pytest
 from cerise.engines import threads
 from cerise.engines.base import Options
 from cerise.engines.limits import Limits
-from cerise.engines.rows.run import run_rows
+from cerise.engines.rows.output import shown
+from cerise.engines.rows.table_search import search_table
+from cerise.engines.threads import Watch, crew_of
 from cerise.errors import BindError, PlanError
 from cerise.kernels.jit import COMPILED
 from cerise.lang.match_recognize import bind_rows, parse_statement
 from cerise.pattern.row_pattern import BoundRows
-from tests.row_harness import run_reference
+from tests.row_harness import run_reference, run_rows
 
 compiled_only = pytest.mark.skipif(not COMPILED, reason="slow")
 
@@ -259,7 +261,10 @@ def test_progress_is_told(name: str, threads: int) -> None:
     threads_before = threading.active_count()
     table = equal_rows(60)
     bound = bound_of(table, "AFTER MATCH SKIP TO NEXT ROW PATTERN (A{5}) DEFINE A AS x = 1")
-    answer = run_rows(bound, table, options, progress=lambda *far: told.append(far))
+    watch = Watch(tell=lambda *far: told.append(far))
+    with crew_of(threads, watch, options.limits) as crew:
+        found = search_table(bound, table, options, crew, lambda rows, matches: shown(bound, rows, matches))
+        answer = pa.concat_tables([each.table for each in found])
     assert len(answer) == 56
     assert {total for _, total in told} == {60}
     assert sorted(done for done, _ in told) == [done for done, _ in told]

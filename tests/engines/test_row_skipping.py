@@ -8,10 +8,12 @@ import pytest
 
 from cerise.engines.base import Options
 from cerise.engines.limits import Limits
-from cerise.engines.rows import run as running
-from cerise.engines.rows.skipping import Skipper, why_not_skipping
+from cerise.engines.rows.table_search import explain
 from cerise.lang.match_recognize import bind_rows, parse_alone
 from cerise.pattern.row_pattern import BoundRows
+from cerise.plan.filters import Sieve
+from cerise.plan.row_needs import needed_rows, why_not_skipping
+from tests import row_harness as running
 from tests.row_harness import run_reference
 
 COLUMNS = pa.schema([("k", pa.int64()), ("t", pa.int64()), ("kind", pa.string()), ("x", pa.int64())])
@@ -70,7 +72,9 @@ def test_leaving_rows_out_changes_nothing(bound: BoundRows) -> None:
         whole = running.run_rows(bound, events, never)
         assert running.run_rows(bound, events, always).equals(whole)
         found += len(whole)
-        left_out += int((~Skipper(bound).kept(events)).sum())
+        wanted = needed_rows(bound)
+        assert wanted is not None
+        left_out += int((~Sieve(wanted).kept(events)).sum())
     assert found > 20
     assert left_out > 40 * 10
 
@@ -115,7 +119,7 @@ def test_where_every_row_must_be_searched(bound: BoundRows, reason: str) -> None
 def test_a_variable_that_any_row_can_be_keeps_all_rows() -> None:
     bound = short("R N* A N* M")
     assert why_not_skipping(bound) is None
-    assert Skipper(bound).kept(table(1)).all()
+    assert needed_rows(bound) is None
 
 
 # ---- partitions that lack what a match needs
@@ -160,6 +164,6 @@ def test_leaving_partitions_out_changes_nothing(bound: BoundRows, threads: int) 
 
 
 def test_what_partitions_need_is_said() -> None:
-    assert running.explained(PARTED[0], Options())["searched"] == "partitions with rows that can be R, B, M"
+    assert explain(PARTED[0], Options())["searched"] == "partitions with rows that can be R, B, M"
     for bound in (PARTED[2], *PARTED[-2:], clause("R B+ M")):
-        assert "searched" not in running.explained(bound, Options())
+        assert "searched" not in explain(bound, Options())

@@ -17,8 +17,7 @@ import pyarrow as pa
 import pytest
 
 from cerise.engines.base import Options
-from cerise.engines.rows import engine, program, run, slices
-from cerise.engines.rows.run import run_rows
+from cerise.engines.rows import engine, program, slices, table_search
 from cerise.engines.rows.slices import Stretch, stretches
 from cerise.errors import CeriseError, DataError, PlanError
 from cerise.kernels.jit import COMPILED
@@ -26,8 +25,8 @@ from cerise.kinds import TIMES, kind_of
 from cerise.lang.match_recognize import bind_rows, parse_alone
 from cerise.pattern.row_pattern import BoundRows, Extent
 from cerise.plan.overlap import Halo
-from cerise.plan.row_slices import row_halo
-from tests.row_harness import RowCase, difference, load_row_cases, result_of
+from cerise.plan.row_needs import row_halo
+from tests.row_harness import RowCase, difference, load_row_cases, result_of, run_rows
 from tests.row_slices import Rows, by_reference, cut_family, exchanged, from_files
 from tests.test_row_agreement import TooLong, answer, patience
 
@@ -351,7 +350,7 @@ def test_windows_longer_than_all_times(within: int) -> None:
 
 def test_explain_says_whether_and_why_not() -> None:
     def told(bound: BoundRows, name: str | None = None) -> str:
-        return run.explained(bound, Options(engine=name))["slices"]
+        return table_search.explain(bound, Options(engine=name))["slices"]
 
     assert (
         told(clause("A B")) == "one for each thread, where rows are many; then their matches are put in order"

@@ -287,7 +287,7 @@ def test_extremes_have_the_type_of_their_column() -> None:
     table = pa.table({"t": pa.array([1, 2], pa.int32()), **columns})
     items = ", ".join(f"MIN(a.{name}) AS low_{name}, MAX(a.{name}) AS high_{name}" for name in columns)
     found = cerise.find(table, f"PATTERN a RETURN {items} IN ALL", time="t")
-    assert found.schema == cerise.schema(f"PATTERN a RETURN {items} IN ALL", table, time="t")
+    assert found.schema == cerise.schema(table, f"PATTERN a RETURN {items} IN ALL", time="t")
     for name, column in columns.items():
         plain = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
         assert found.schema.field(f"low_{name}").type == plain
@@ -323,12 +323,18 @@ def test_times_that_windows_would_leave_are_an_error() -> None:
     with pytest.raises(DataError, match="int32"):
         cerise.find(table, query, time="t")
     with pytest.raises(DataError, match="beyond the last time"):
-        cerise.find(pa.table({"t": [2**63 - 2, 2**63 - 1]}), query, time="t", engine="reference")
+        cerise.find(
+            pa.table({"t": [2**63 - 2, 2**63 - 1]}), query, time="t", options=Options(engine="reference")
+        )
     with pytest.raises(DataError, match="before the first time"):
-        cerise.find(pa.table({"t": [-(2**63), -(2**63) + 1]}), query, time="t", engine="reference")
+        cerise.find(
+            pa.table({"t": [-(2**63), -(2**63) + 1]}), query, time="t", options=Options(engine="reference")
+        )
     early = pa.table({"t": [-(2**63) + 2, -(2**63) + 3]})
     for engine in ("reference", "nfa"):
-        assert cerise.find(early, query, time="t", engine=engine).sort_by("window_start").to_pylist() == [
+        assert cerise.find(early, query, time="t", options=Options(engine=engine)).sort_by(
+            "window_start"
+        ).to_pylist() == [
             {"window_start": -(2**63), "window_end": -(2**63) + 4, "n": 1},
             {"window_start": -(2**63) + 2, "window_end": -(2**63) + 6, "n": 1},
         ]
@@ -338,7 +344,7 @@ def test_times_that_windows_would_leave_are_an_error() -> None:
 def test_too_many_windows_are_refused(engine: str) -> None:
     query = f"PATTERN SEQ(A a, B b) {ANY} WITHIN 1000000000000 SLIDE 1 RETURN COUNT(*) AS n PER WINDOW"
     with pytest.raises(PlanError, match="up to 1000000000000 windows") as raised:
-        cerise.find(EVENTS, query, **ROLES, engine=engine)
+        cerise.find(EVENTS, query, **ROLES, options=Options(engine=engine))
     assert "longer SLIDE" in str(raised.value)
 
 

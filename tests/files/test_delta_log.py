@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+import cerise
 from cerise.cli.main import app
 from cerise.errors import StoreError
+from cerise.event_store import Store
 from cerise.files import delta_log as log
-from cerise.indexed import Store
 from cerise.store.table.event_table import EventTable
 from tests.event_tables import create, events, ids
 
@@ -148,7 +149,7 @@ def test_a_disk_that_does_not_sync_is_told_of(table: EventTable, monkeypatch: py
 @pytest.mark.parametrize("version", [-1, 2**63, 2**70, 1.0, "1", True])
 def test_what_is_not_a_version(table: EventTable, version: object) -> None:
     with pytest.raises(StoreError, match="is not a version"):
-        Store(table.writing.root).count_local("PATTERN SEQ(A a)", version=version)  # type: ignore[arg-type]
+        cerise.count(Store(table.writing.root), "PATTERN SEQ(A a)", version=version)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["o%41x", "a\\b", "%25"])
@@ -163,6 +164,6 @@ def test_a_place_that_delta_takes_for_another_is_refused(tmp_path: Path, name: s
 def test_odd_names_of_folders(tmp_path: Path, name: str) -> None:
     store = Store.create(tmp_path / name, schema=events([1]), time="t", type="kind", pool_rows=1)
     store.append(events([1, 2, 3]))
-    assert store.count_local("PATTERN SEQ(A a, B b) WITHIN 5") == 1
+    assert cerise.count(store, "PATTERN SEQ(A a, B b) WITHIN 5") == 1
     assert store.verify() == []
     assert [each.name for each in tmp_path.iterdir()] == [name]

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cerise
+from cerise.event_store import Store
 from cerise.files import pages
-from cerise.indexed import Store
 from tests.test_agreement import examples, rows
 
 WIDE = st.integers(-(2**63), 2**63 - 1)
@@ -132,7 +132,7 @@ def test_a_store_picks_what_it_has_not_indexed(
 
     monkeypatch.setattr(pages, "pick", counted)
     query = "PATTERN SEQ(A a, B b) WHERE a.job <= b.job AND a.seen < b.seen WITHIN 20000"
-    found = store.find_local(query)
+    found = store.find(query)
     assert found.num_rows > 50
     assert rows(found) == rows(cerise.find(events, query, time="t", type="kind"))
     assert picks[True] > 0  # of `seen`, at least
@@ -150,5 +150,5 @@ def test_whole_numbers_of_every_type_are_written_and_read_back(tmp_path: Path, k
     events = pa.table({"t": range(len(numbers)), "x": pa.array(numbers, kind)})
     store = Store.create(tmp_path / "store", schema=events.schema, time="t", pool_rows=1, block_rows=100)
     store.append(events)
-    found = store.find_local("PATTERN SEQ(a) WITHIN 1 RETURN a.x AS x")
+    found = store.find("PATTERN SEQ(a) WITHIN 1 RETURN a.x AS x")
     assert found.column("x").to_pylist() == events.column("x").to_pylist()

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import cerise
+from cerise.engines.base import Options
 from cerise.errors import BindError
 
 CHOICES = [
@@ -33,7 +34,9 @@ def test_if_takes_the_second_value_unless_true(text: str, law: Any, engine: str)
             "flag": pa.array([row[2] for row in rows], pa.bool_()),
         }
     )
-    found = cerise.find(table, f"PATTERN a WHERE {text} RETURN a.t AS t", time="t", engine=engine)
+    found = cerise.find(
+        table, f"PATTERN a WHERE {text} RETURN a.t AS t", time="t", options=Options(engine=engine)
+    )
     assert sorted(found.column("t").to_pylist()) == [t for t, row in enumerate(rows) if law(*row)]
 
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cerise
+from cerise import dsl
 from cerise.events import Schema
 from cerise.kinds import INT64_MAX, INT64_MIN, Kind
 from cerise.lang.sase import parse
@@ -291,7 +292,7 @@ def test_only_plain_digits_are_numbers(text: str, kind: Kind) -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_text_has_no_word_for_is_a_cast(value: float) -> None:
-    query = cerise.seq(cerise.var("a")).where(cerise.var("a").x <= value).query
-    assert cerise.parse(cerise.show(query)) == query
+    query = dsl.seq(dsl.var("a")).where(dsl.var("a").x <= value).query
+    assert cerise.parse(str(cerise.parse(query))) == query
     events = pa.table({"t": [1], "x": [value]})
     assert len(cerise.find(events, query, time="t")) == 1

@@ -51,7 +51,9 @@ def main(path: str, how: str) -> None:
     original = batch.SliceTask
     batch.SliceTask = lambda *args: Fragile(original(*args), how)  # type: ignore[assignment, misc, return-value]
     query = "PATTERN SEQ(A a, B b, A c) WHERE b.x > a.x AND c.x > 3 WITHIN 20"
-    found = cerise.run(path, query, time="t", type="kind", options=cerise.Options(partitions=4))
+    found = cerise.profile(
+        path, query, time="t", type="kind", options=cerise.Options(partitions=4), spark=True
+    )
     ids = sorted(row[0] for row in found.matches.select("match_id").collect())
     figures = {name: found.report.figures[name] for name in ("matches", "tasks matching")}
     sys.stdout.write(json.dumps({"ids": ids, **figures}) + "\n")

@@ -137,7 +137,7 @@ def test_every_type_goes_in_and_comes_out_as_it_was(spark: SparkSession, time: s
     frame = typed(spark)
     within = "WITHIN 1" if time == "n" else "WITHIN 1 day" if time == "day" else "WITHIN 2 hours"
     found = cerise.find(frame, f"PATTERN SEQ(a, b+) WHERE a.p.q.r = 'ä' AND a.dec < b.f {within}", time=time)
-    assert found.schema == cerise.schema(f"PATTERN SEQ(a, b+) {within}", frame, time=time)
+    assert found.schema == cerise.schema(frame, f"PATTERN SEQ(a, b+) {within}", time=time)
     assert found.schema["a"].dataType.simpleString() == frame.schema.simpleString()
     (row,) = found.selectExpr("a.*").collect()
     expected = frame.where("n = 1").collect()[0]

@@ -55,7 +55,7 @@ def run_case(number: int, spark: SparkSession, folder: Path) -> None:
         roles = case.roles() | {"order": (*case.order, ARRIVAL)}
         found = cerise.find(events, case.query, **roles, options=options)
         roles.pop("order")
-        assert found.schema == cerise.schema(case.query, events, **roles)
+        assert found.schema == cerise.schema(events, case.query, **roles)
         wrong = difference(case.expected, answer_of(found.toArrow(), bound_of(case), case.label))
         assert not wrong, f"{case}, {way.__name__}\n{wrong}"
 

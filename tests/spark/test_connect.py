@@ -76,9 +76,9 @@ def error(act):
 
 matches = cerise.find(trades, query, **roles)
 assert type(matches).__module__.startswith("pyspark.sql.connect"), type(matches)
-assert matches.schema == cerise.schema(query, trades, time="ts", type="type")
+assert matches.schema == cerise.schema(trades, query, time="ts", type="type")
 said["find"] = rows(matches)
-said["run"] = rows(cerise.run(trades, query, **roles).matches)
+said["run"] = rows(cerise.profile(trades, query, **roles).matches)
 said["count"] = cerise.count(trades, query, **roles)
 said["counted rows"] = cerise.count(trades, statements["all"], options=few)
 said["clause"] = rows(cerise.find(trades, statements["all"], options=few))

@@ -28,18 +28,18 @@ SCRIPT = Path(__file__).with_name("on_a_cluster.py")
 IN_LITTLE_MEMORY = """
 import resource, sys
 import pyarrow as pa
-from cerise.engines.base import Options
-from cerise.given import Given, Roles
-from cerise.spark.matching import Queries, SliceTask
-from cerise.spark.planner import plan_lake
+from dataclasses import replace
+from cerise.run.find import HERE, decide
+from cerise.sources import How, Roles, ask
 from cerise.spark.report import Records
+from cerise.spark.tasks import SliceTask
 
 def run(path):
     query = "PATTERN SEQ(A a, B b) WHERE a.x = 7 AND b.x = 7 WITHIN 50"
-    given = Given.of(path, query, Roles("t", "kind"))
-    plan = plan_lake(given.bounds, given.events, Options(partitions=1), 1)
-    queries = Queries.of(given.bounds, Options())
-    task = SliceTask(queries, plan.reading, plan.way.slices, plan.way.needs, Records())
+    asked = ask(path, query, Roles("t", "kind"), How())
+    plan = decide(asked.source, asked.questions, replace(asked.options, threads=1), HERE)
+    assert len(plan.slices) == 1
+    task = SliceTask(replace(plan, source=None), Records())
     return sum(len(batch) for batch in task([pa.record_batch({"id": [0]})]))
 
 small, large, limit = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -99,7 +99,7 @@ def test_a_job_that_is_cancelled_leaves_nothing(tmp_path: Path, spark: SparkSess
     def act() -> None:
         try:
             spark.sparkContext.setJobGroup("cancelled", "a query", interruptOnCancel=True)
-            slow = cerise.find(path, RISES.replace("WITHIN 20", "WITHIN 1000"), **ROLES)
+            slow = cerise.find(path, RISES.replace("WITHIN 20", "WITHIN 1000"), **ROLES, spark=True)
             for _ in range(100):
                 slow.count()
         except Exception as error:  # noqa: BLE001
@@ -116,4 +116,4 @@ def test_a_job_that_is_cancelled_leaves_nothing(tmp_path: Path, spark: SparkSess
     assert failed
     assert set(tmp_path.rglob("*")) == held
     assert {each for each in Path(tempfile.gettempdir()).iterdir() if "cerise" in each.name} == before
-    assert cerise.count(path, RISES, **ROLES) > 0  # and the session is as good as before
+    assert cerise.count(path, RISES, **ROLES, spark=True) > 0  # and the session is as good as before

@@ -61,7 +61,7 @@ def test_slices_of_time_find_every_match_once(
 ) -> None:
     table = stream()
     path = write(table, tmp_path / "events")
-    found = cerise.run(path, query, **ROLES, options=Options(partitions=partitions))
+    found = cerise.profile(path, query, **ROLES, options=Options(partitions=partitions), spark=True)
     assert ids(found.matches) == ids(cerise.find(table, query, **ROLES))
     figures = found.report.figures
     assert figures["tasks matching"] == partitions
@@ -77,9 +77,9 @@ def test_files_out_of_order_are_exchanged_once(tmp_path: Path, spark: SparkSessi
     shuffled = table.take(pa.array(order))
     path = write(shuffled, tmp_path / "events", group=100)
     options = Options(partitions=3)
-    said = cerise.explain(path, query, **ROLES)
+    said = cerise.explain(path, query, **ROLES, spark=True)
     assert "matching reads" in said
-    found = cerise.run(path, query, **ROLES, options=options)
+    found = cerise.profile(path, query, **ROLES, options=options, spark=True)
     assert ids(found.matches) == ids(cerise.find(shuffled, query, **ROLES))
 
 
@@ -89,12 +89,12 @@ def test_matches_that_do_not_overlap_are_chained(tmp_path: Path, spark: SparkSes
     path = write(table, tmp_path / "events")
     query += " OUTPUT NON_OVERLAPPING"
     options = Options(partitions=5)
-    assert "one more chooses the matches that do not overlap" in cerise.explain(
-        path, query, **ROLES, options=options
+    assert "one more chooses among their candidates" in cerise.explain(
+        path, query, **ROLES, options=options, spark=True
     )
-    found = cerise.run(path, query, **ROLES, options=options)
+    found = cerise.profile(path, query, **ROLES, options=options, spark=True)
     assert ids(found.matches) == ids(cerise.find(table, query, **ROLES))
-    assert found.report.figures["matches"] == cerise.count(path, query, **ROLES, options=options)
+    assert found.report.figures["matches"] == cerise.count(path, query, **ROLES, options=options, spark=True)
     rows = found.matches.toArrow().to_pylist()
     assert sorted(map(str, rows)) == sorted(map(str, cerise.find(table, query, **ROLES).to_pylist()))
 
@@ -103,10 +103,10 @@ def test_a_large_unordered_table_is_exchanged(tmp_path: Path, spark: SparkSessio
     options = Options(limits=Limits(task_events=100))
     table = stream().take(pa.array(random.Random(1).sample(range(400), 400)))
     path = write(table, tmp_path / "events", group=100)
-    assert "exchanged by time: row groups overlap in time" in cerise.explain(
-        path, RISES, **ROLES, options=options
+    assert "exchanged by time: row groups are few, or overlap in time" in cerise.explain(
+        path, RISES, **ROLES, options=options, spark=True
     )
-    found = cerise.run(path, RISES, **ROLES, options=options)
+    found = cerise.profile(path, RISES, **ROLES, options=options, spark=True)
     assert ids(found.matches) == ids(cerise.find(table, RISES, **ROLES))
     assert found.report.figures["bytes exchanged"] > 0
 
@@ -116,8 +116,8 @@ def test_columns_that_are_only_returned_are_read_of_matched_events(
 ) -> None:
     table = stream()
     path = write(table, tmp_path / "events")
-    assert "of matched events also k, note" in cerise.explain(path, RISES, **ROLES)
-    found = cerise.find(path, RISES, **ROLES, options=Options(partitions=4)).toArrow().to_pylist()
+    assert "of matched events also k, note" in cerise.explain(path, RISES, **ROLES, spark=True)
+    found = cerise.find(path, RISES, **ROLES, options=Options(partitions=4), spark=True).toArrow().to_pylist()
     here = cerise.find(table, RISES, **ROLES).to_pylist()
     assert sorted(map(str, found)) == sorted(map(str, here))
 
@@ -126,7 +126,7 @@ def test_row_groups_that_cannot_match_are_not_read(tmp_path: Path, spark: SparkS
     table = pa.table({"t": range(100), "kind": ["A"] * 60 + ["B"] * 40, "x": [*range(100)]})
     path = write(table, tmp_path / "events", files=1, group=10)
     query = "PATTERN SEQ(A a, B b) WHERE a.x >= 55 AND b.x < 75 WITHIN 100"
-    found = cerise.run(path, query, **ROLES)
+    found = cerise.profile(path, query, **ROLES, spark=True)
     assert ids(found.matches) == ids(cerise.find(table, query, **ROLES))
     figures = found.report.figures
     assert (figures["row groups"], figures["row groups after pruning"]) == (10, 3)
@@ -135,10 +135,10 @@ def test_row_groups_that_cannot_match_are_not_read(tmp_path: Path, spark: SparkS
 def test_counting_and_an_empty_table(tmp_path: Path, spark: SparkSession) -> None:
     table = stream()
     path = write(table, tmp_path / "events")
-    assert cerise.count(path, RISES, **ROLES) == len(cerise.find(table, RISES, **ROLES))
+    assert cerise.count(path, RISES, **ROLES, spark=True) == len(cerise.find(table, RISES, **ROLES))
     empty = write(table.slice(0, 0), tmp_path / "none", files=1)
-    assert cerise.count(empty, RISES, **ROLES) == 0
-    assert cerise.find(empty, RISES, **ROLES).count() == 0
+    assert cerise.count(empty, RISES, **ROLES, spark=True) == 0
+    assert cerise.find(empty, RISES, **ROLES, spark=True).count() == 0
 
 
 def test_several_queries_in_one_pass(tmp_path: Path, spark: SparkSession) -> None:
@@ -152,7 +152,7 @@ def test_several_queries_in_one_pass(tmp_path: Path, spark: SparkSession) -> Non
         for tag, query in zip(("1", "Pairs"), queries, strict=True):
             alone = ids(cerise.find(table, query, **roles))
             assert sorted(row["match_id"] for row in rows if row["query"] == tag) == alone
-    report = cerise.run(path, queries, **ROLES, options=Options(partitions=1))
+    report = cerise.profile(path, queries, **ROLES, options=Options(partitions=1), spark=True)
     report.matches.count()
     assert report.report.figures["events read"] == len(table)
 
@@ -168,10 +168,10 @@ def test_hive_partitions_are_columns(tmp_path: Path, spark: SparkSession) -> Non
         write(part, tmp_path / "events" / f"day={day}" / "site=a%20b", files=1)
     whole = table.append_column("day", days).append_column("site", pa.array(["a b"] * len(table)))
     query = f"{RISES.replace('WITHIN', 'AND a.day = 1 WITHIN')}"
-    assert ids(cerise.find(str(tmp_path / "events"), query, **ROLES)) == ids(
+    assert ids(cerise.find(str(tmp_path / "events"), query, **ROLES, spark=True)) == ids(
         cerise.find(whole, query, **ROLES)
     )
-    row = cerise.find(str(tmp_path / "events"), query, **ROLES).select("a.day", "a.site").first()
+    row = cerise.find(str(tmp_path / "events"), query, **ROLES, spark=True).select("a.day", "a.site").first()
     assert tuple(row) == (1, "a b")
 
 
@@ -181,11 +181,11 @@ def test_a_delta_table_at_a_version(tmp_path: Path, spark: SparkSession) -> None
     path = str(tmp_path / "events")
     deltalake.write_deltalake(path, first)
     deltalake.write_deltalake(path, second, mode="append")
-    old = cerise.find(path, RISES, **ROLES, version=0)
+    old = cerise.find(path, RISES, **ROLES, version=0, spark=True)
     assert ids(old) == ids(cerise.find(first, RISES, **ROLES))
-    assert cerise.count(path, RISES, **ROLES) > old.count()
+    assert cerise.count(path, RISES, **ROLES, spark=True) > old.count()
     with pytest.raises(cerise.StoreError, match="version 7"):
-        cerise.find(path, RISES, **ROLES, version=7)
+        cerise.find(path, RISES, **ROLES, version=7, spark=True)
 
 
 def test_a_table_with_other_features_is_never_read_past_them(tmp_path: Path, spark: SparkSession) -> None:
@@ -198,7 +198,7 @@ def test_a_table_with_other_features_is_never_read_past_them(tmp_path: Path, spa
         '"writerFeatures":["columnMapping"]}}\n'
     )
     with pytest.raises(cerise.StoreError, match="columnMapping"):  # this Spark has no Delta of its own
-        cerise.find(str(path), RISES, **ROLES)
+        cerise.find(str(path), RISES, **ROLES, spark=True)
 
 
 def test_columns_may_come_later_and_grow_wider(tmp_path: Path, spark: SparkSession) -> None:
@@ -210,9 +210,9 @@ def test_columns_may_come_later_and_grow_wider(tmp_path: Path, spark: SparkSessi
     )
     pq.write_table(old, folder / "1.parquet")
     pq.write_table(new, folder / "2.parquet")
-    found = cerise.find(str(folder), "PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 1", **ROLES).orderBy(
-        "first_time"
-    )
+    found = cerise.find(
+        str(folder), "PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 1", **ROLES, spark=True
+    ).orderBy("first_time")
     rows = found.select("a.x", "b.x", "b.y").collect()
     assert [tuple(row) for row in rows] == [(1, 2, None), (300, 400, 2.5)]
 
@@ -223,7 +223,7 @@ def test_types_that_contradict_name_both_files(tmp_path: Path, spark: SparkSessi
     pq.write_table(pa.table({"t": [1], "kind": ["A"], "x": [1]}), folder / "1.parquet")
     pq.write_table(pa.table({"t": [1], "kind": ["A"], "x": ["one"]}), folder / "2.parquet")
     with pytest.raises(cerise.StoreError, match=r"int64 in .*1\.parquet and string in .*2\.parquet"):
-        cerise.find(str(folder), RISES, **ROLES)
+        cerise.find(str(folder), RISES, **ROLES, spark=True)
 
 
 # ---- times
@@ -250,7 +250,7 @@ def test_times_of_every_kind(tmp_path: Path, spark: SparkSession, table: pa.Tabl
     step = {"date32[day]": "1 day", "int16": "1"}.get(str(table.schema.field("t").type), "1 second")
     query = f"PATTERN SEQ(A a, B b) WITHIN {step}"
     for partitions in (1, 3):
-        found = cerise.find(path, query, **ROLES, options=Options(partitions=partitions))
+        found = cerise.find(path, query, **ROLES, options=Options(partitions=partitions), spark=True)
         assert ids(found) == ids(cerise.find(table, query, **ROLES))
         assert found.count() == 3
 
@@ -259,7 +259,7 @@ def test_nanoseconds_that_are_no_microseconds_are_refused(tmp_path: Path, spark:
     table = pa.table({"t": pa.array([1, 2001], pa.timestamp("ns")), "kind": ["A", "B"]})
     path = write(table, tmp_path / "events", files=1)
     with pytest.raises(CeriseError, match="cannot read column 't'"):
-        cerise.find(path, "PATTERN SEQ(A a, B b) WITHIN 1 second", **ROLES).collect()
+        cerise.find(path, "PATTERN SEQ(A a, B b) WITHIN 1 second", **ROLES, spark=True).collect()
 
 
 def test_statistics_that_are_not_there_mean_that_anything_may_be(tmp_path: Path, spark: SparkSession) -> None:
@@ -268,7 +268,9 @@ def test_statistics_that_are_not_there_mean_that_anything_may_be(tmp_path: Path,
         folder = tmp_path / str(number)
         folder.mkdir()
         pq.write_table(table, folder / "1.parquet", row_group_size=50, **how)
-        assert ids(cerise.find(str(folder), RISES, **ROLES)) == ids(cerise.find(table, RISES, **ROLES))
+        assert ids(cerise.find(str(folder), RISES, **ROLES, spark=True)) == ids(
+            cerise.find(table, RISES, **ROLES)
+        )
 
 
 # ---- what is wrong
@@ -326,12 +328,12 @@ def test_a_corrupt_row_group_is_named(tmp_path: Path, spark: SparkSession) -> No
     data[column.data_page_offset + 1] ^= 0xFF
     file.write_bytes(data)
     with pytest.raises(CeriseError, match=r"part-0\.parquet, row group 1"):
-        cerise.find(path, RISES, **ROLES).collect()
+        cerise.find(path, RISES, **ROLES, spark=True).collect()
 
 
 def test_files_that_vanish_are_named(tmp_path: Path, spark: SparkSession) -> None:
     path = write(stream(), tmp_path / "events", files=1)
-    found = cerise.find(path, RISES, **ROLES)
+    found = cerise.find(path, RISES, **ROLES, spark=True)
     (tmp_path / "events" / "part-0.parquet").unlink()
     with pytest.raises(CeriseError, match=r"cannot read .*part-0\.parquet"):
         found.collect()
@@ -347,7 +349,7 @@ def test_null_keys(tmp_path: Path, spark: SparkSession) -> None:
         "PATTERN SEQ(A a, B b) PARTITION BY k OUTPUT NON_OVERLAPPING",
     ):
         for partitions in (None, 3):
-            found = cerise.find(path, query, **ROLES, options=Options(partitions=partitions))
+            found = cerise.find(path, query, **ROLES, options=Options(partitions=partitions), spark=True)
             assert ids(found) == ids(cerise.find(table, query, **ROLES))
 
 
@@ -361,6 +363,6 @@ def test_a_path_that_python_cannot_open_is_left_to_spark(
         raise lake.NotDirect("it is elsewhere")
 
     monkeypatch.setattr(lake, "open_lake", refuse)
-    assert "scan       by Spark: it is elsewhere" in cerise.explain(path, RISES, **ROLES)
+    assert "scan       by Spark: it is elsewhere" in cerise.explain(path, RISES, **ROLES, spark=True)
     roles = ROLES | {"order": "note"}
-    assert ids(cerise.find(path, RISES, **roles)) == ids(cerise.find(table, RISES, **roles))
+    assert ids(cerise.find(path, RISES, **roles, spark=True)) == ids(cerise.find(table, RISES, **roles))

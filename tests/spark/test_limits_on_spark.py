@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import cerise
+from cerise.engines.base import Options
 from cerise.engines.limits import Limits
 from tests.spark.side_by_side import at_once
 
@@ -65,7 +66,7 @@ def test_the_smallest_limits_change_nothing(size: int, spark: SparkSession, tmp_
 
     def check(asked: tuple[str, dict[str, Any]], source: Any) -> None:
         query, roles = asked
-        expected = rows(cerise.find(table, query, **roles, engine="reference"))
+        expected = rows(cerise.find(table, query, **roles, options=Options(engine="reference")))
         assert expected.total() > 3
         assert rows(cerise.find(source, query, **roles, options=small)) == expected, query
         if "RETURN" not in query and roles:

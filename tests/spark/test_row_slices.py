@@ -65,11 +65,11 @@ def rows(found: Any) -> list[str]:
 def test_files_and_frames_in_slices(name: str, spark: SparkSession, tmp_path: Path) -> None:
     given, text = table(), statement(*CLAUSES[name])
     path = write(given, tmp_path)
-    expected = rows(cerise.find(given, text, engine="reference"))
+    expected = rows(cerise.find(given, text, options=Options(engine="reference")))
     assert len(expected) > 10
     for partitions in (2, 7):
         options = Options(partitions=partitions)
-        assert f"{partitions} slices of time" in cerise.explain(path, text, options=options)
+        assert f"{partitions} slices of time" in cerise.explain(path, text, options=options, spark=True)
     frame = spark.read.parquet(path).repartition(2)
     asked = [(path, Options(partitions=2)), (path, Options(partitions=7)), (frame, Options())]
     found = at_once(lambda each: rows(cerise.find(each[0], text, options=each[1])), asked)
@@ -87,25 +87,29 @@ def test_what_a_slice_could_not_tell_is_searched_for_later(spark: SparkSession, 
     options = Options(partitions=6)
     pq.write_table(right, tmp_path / "right.parquet", row_group_size=2)
     pq.write_table(wrong, tmp_path / "wrong.parquet", row_group_size=2)
-    found = cerise.find(str(tmp_path / "right.parquet"), text, options=options)
-    assert rows(found) == rows(cerise.find(right, text, engine="reference"))
+    found = cerise.find(str(tmp_path / "right.parquet"), text, options=options, spark=True)
+    assert rows(found) == rows(cerise.find(right, text, options=Options(engine="reference")))
     with pytest.raises(CeriseError, match="no row mapped to C"):
-        cerise.find(str(tmp_path / "wrong.parquet"), text, options=options).toArrow()
+        cerise.find(str(tmp_path / "wrong.parquet"), text, options=options, spark=True).toArrow()
 
 
 @pytest.mark.parametrize(
     ("text", "on_files", "on_frames"),
     [
-        (statement(*CLAUSES["each start"]), "slices of time, one task each;", "exchanged by time"),
-        (statement(*CLAUSES["past last"]), "one more puts their matches in order", "depend on the matches"),
-        (statement(*CLAUSES["numbered"]), "one more puts their matches in order", "or their numbers"),
+        (statement(*CLAUSES["each start"]), "slices of time, one task each", "exchanged by time"),
+        (
+            statement(*CLAUSES["past last"]),
+            "one more chooses among their candidates",
+            "depend on the matches",
+        ),
+        (statement(*CLAUSES["numbered"]), "one more chooses among their candidates", "or their numbers"),
         (
             statement(", PREV(A.x) AS p", *CLAUSES["each start"][1:]),
-            "slices of time, one task each;",
+            "slices of time, one task each",
             "PREV and NEXT",
         ),
-        (statement(*CLAUSES["past last"], within=""), "one task searches all rows: without WITHIN", ""),
-        (statement("", "", "^ A X B"), "one task searches all rows: ^ and $", ""),
+        (statement(*CLAUSES["past last"], within=""), "without WITHIN a match may span all rows", ""),
+        (statement("", "", "^ A X B"), "^ and $ ask for the first", ""),
         (statement("", "", "A B", within="WITHIN 9999"), "row groups are few, or overlap", "depend on"),
     ],
     ids=range(7),
@@ -114,7 +118,7 @@ def test_explain_says_how_rows_are_shared_out(
     text: str, on_files: str, on_frames: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     path = write(table(), tmp_path)
-    assert on_files in cerise.explain(path, text)
+    assert on_files in cerise.explain(path, text, spark=True)
     frame = spark.read.parquet(path)
     assert on_files in cerise.explain(frame, text)  # it is nothing but the files
     assert (on_frames or on_files) in cerise.explain(frame.repartition(2), text)
@@ -124,16 +128,18 @@ def test_times_may_be_computed(spark: SparkSession, tmp_path: Path) -> None:
     """Spark computes them then, also of files, and rows are exchanged by them."""
     text = statement(*CLAUSES["each start"]).replace("ORDER BY t,", "ORDER BY 2 * t + 1,")
     path = write(table(), tmp_path)
-    expected = rows(cerise.find(table(), text, engine="reference"))
+    expected = rows(cerise.find(table(), text, options=Options(engine="reference")))
     assert len(expected) > 10
     for events in (path, spark.read.parquet(path).repartition(2)):
-        assert "exchanged by time" in cerise.explain(events, text)
-        assert rows(cerise.find(events, text)) == expected
+        spark_ = True if isinstance(events, str) else None
+        assert "exchanged by time" in cerise.explain(events, text, spark=spark_)
+        assert rows(cerise.find(events, text, spark=spark_)) == expected
 
 
 def test_nothing_is_said_of_slices_where_there_are_partitions(spark: SparkSession, tmp_path: Path) -> None:
     text = statement(*CLAUSES["past last"]).replace("(ORDER BY", "(PARTITION BY kind ORDER BY")
-    assert "slices" not in cerise.explain(write(table(), tmp_path), text)
+    said = cerise.explain(write(table(), tmp_path), text, spark=True)
+    assert "slices" not in said.replace(str(tmp_path), "")
     assert "slices" not in cerise.explain(table(), text)
 
 
@@ -157,4 +163,6 @@ def test_a_file_that_lacks_a_column_of_words(spark: SparkSession, tmp_path: Path
     for number, part in enumerate(parts):
         pq.write_table(part, tmp_path / f"{number}.parquet", row_group_size=20)
     given, text = pa.concat_tables(parts, promote_options="default"), statement(*CLAUSES["past last"])
-    assert rows(cerise.find(str(tmp_path), text)) == rows(cerise.find(given, text, engine="reference"))
+    assert rows(cerise.find(str(tmp_path), text, spark=True)) == rows(
+        cerise.find(given, text, options=Options(engine="reference"))
+    )

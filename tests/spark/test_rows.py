@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import cerise
 from cerise import BindError, CeriseError, Options, UnsupportedError
-from cerise.engines.rows.run import run_rows
-from tests.row_harness import RowCase, difference, load_row_cases, result_of
+from tests.row_harness import RowCase, difference, load_row_cases, result_of, run_rows
 from tests.row_strategies import family_of
 from tests.spark.side_by_side import Jobs, at_once, side_by_side
 
@@ -100,7 +100,7 @@ def test_a_frame_a_path_and_a_table_agree(
     expected = rows(cerise.find(TICKS, V_SHAPE))
     assert len(expected) > 30
     assert rows(cerise.find(ticks, V_SHAPE, options=options)) == expected
-    assert rows(cerise.find(str(tmp_path), V_SHAPE, options=options)) == expected
+    assert rows(cerise.find(str(tmp_path), V_SHAPE, options=options, spark=True)) == expected
     assert rows(cerise.sql(spark, V_SHAPE, options=options)) == expected
 
 
@@ -109,7 +109,7 @@ def test_what_only_spark_computes_over_a_path(spark: SparkSession, tmp_path: Pat
     statement = """SELECT * FROM ticks MATCH_RECOGNIZE (
       ORDER BY t MEASURES LAST(A.t) AS t, md5(LAST(A.symbol)) AS hashed
       PATTERN (A) DEFINE A AS md5(symbol) LIKE '0%')"""
-    found = cerise.find(str(tmp_path), statement).toArrow()
+    found = cerise.find(str(tmp_path), statement, spark=True).toArrow()
     expected = spark.createDataFrame(TICKS.to_pandas()).where("md5(symbol) LIKE '0%'")
     assert len(found) == expected.count() > 0
     with pytest.raises(UnsupportedError, match="Spark"):
@@ -269,19 +269,21 @@ def test_explain_says_how_a_clause_is_run() -> None:
 
 @pytest.mark.parametrize("engine", ["rows", "reference"])
 def test_a_report_of_a_clause_in_process(engine: str) -> None:
-    found = cerise.run(TICKS, V_SHAPE, engine=engine)
-    assert found.matches.equals(cerise.find(TICKS, V_SHAPE, engine=engine))
+    found = cerise.profile(TICKS, V_SHAPE, options=Options(engine=engine))
+    assert found.matches.equals(cerise.find(TICKS, V_SHAPE, options=Options(engine=engine)))
     figures = found.report.figures
     assert figures["events"] == len(TICKS)
     assert figures["matches"] == len(found.matches) > 10  # ONE ROW PER MATCH
-    assert figures["matched_events"] == sum(found.matches.column("n").to_pylist())
-    assert f"{len(TICKS)} events, {len(found.matches)} matches" in str(found.report)
+    assert figures["rows of the result"] == len(found.matches)
+    assert re.search(rf"events +{len(TICKS)}\n", str(found.report))
+    assert re.search(rf"matches +{len(found.matches)}\n", str(found.report))
 
 
 def test_a_report_of_a_clause_on_spark(ticks: DataFrame, tmp_path: Path) -> None:
     pq.write_table(TICKS, tmp_path / "ticks.parquet", row_group_size=50)
     for events, read in ((ticks, "events handed over"), (str(tmp_path), "events read")):
-        found = cerise.run(events, V_SHAPE)
+        options, spark = Options(partitions=2), True if isinstance(events, str) else None
+        found = cerise.profile(events, V_SHAPE, options=options, spark=spark)
         assert "nothing has run yet" in str(found.report)
         count = found.matches.count()
         figures = found.report.figures
@@ -298,7 +300,7 @@ def test_a_report_of_slices(skip: str, spark: SparkSession, tmp_path: Path) -> N
         SELECT * FROM ticks MATCH_RECOGNIZE (
           ORDER BY t MEASURES A.t AS began AFTER MATCH SKIP {skip}
           PATTERN (A B) WITHIN 5 DEFINE B AS price > PREV(price))"""
-    found = cerise.run(str(tmp_path), clause, options=Options(partitions=3))
+    found = cerise.profile(str(tmp_path), clause, options=Options(partitions=3), spark=True)
     count = found.matches.count()
     figures = found.report.figures
     assert figures["rows of the result"] == count == len(cerise.find(TICKS, clause))

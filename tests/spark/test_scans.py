@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import cerise
-from cerise.spark.scans import lake_behind
+from cerise.spark.frames import lake_behind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,7 +57,7 @@ def test_files_are_read_by_tasks_themselves(view: DataFrame, spark: SparkSession
         lake = lake_behind(frame)
         assert lake is not None
         assert lake.rows == len(TICKS)
-        found = cerise.run(frame, CLAUSE)
+        found = cerise.profile(frame, CLAUSE)
         assert rows(found.matches) == expected
         assert found.report.figures["events read"] == len(TICKS)
     assert rows(cerise.sql(spark, CLAUSE)) == expected

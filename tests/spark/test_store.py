@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 import cerise
 from cerise.engines.base import Options
+from cerise.event_store import Store
 from cerise.files import delta
 from cerise.filters import finder
-from cerise.indexed import Store
 from tests.test_agreement import rows
 
 RARE = "PATTERN SEQ(A a, B b, C c) WHERE a.x = 1 AND b.x = 2 WITHIN 2"
@@ -57,13 +57,13 @@ def test_tasks_append_every_event_once(store: Store) -> None:
 @pytest.mark.parametrize("partitions", [None, 5])
 def test_spark_finds_what_is_found_in_process(store: Store, partitions: int | None) -> None:
     expected = cerise.find(ticks(0, 1010), RARE, time="t", type="k")
-    found = store.find(RARE, options=Options(partitions=partitions)).toArrow()
-    assert rows(found.cast(expected.schema)) == rows(expected) == rows(store.find_local(RARE))
-    assert store.count(RARE) == len(expected)
+    found = store.find(RARE, options=Options(partitions=partitions), spark=True).toArrow()
+    assert rows(found.cast(expected.schema)) == rows(expected) == rows(store.find(RARE))
+    assert cerise.count(store, RARE, spark=True) == len(expected)
 
 
 def test_a_report_tells_what_was_kept(store: Store) -> None:
-    found = store.run(RARE)
+    found = cerise.profile(store, RARE, spark=True)
     count = found.matches.count()
     assert found.report.figures["matches"] == count
     assert found.report.figures["events kept"] < 400
@@ -71,9 +71,9 @@ def test_a_report_tells_what_was_kept(store: Store) -> None:
 
 
 def test_candidates_as_a_frame(store: Store) -> None:
-    frame = store.candidates(RARE)
+    frame = store.candidates(RARE, spark=True)
     assert frame.columns == ["t", "k", "x", "note"]
-    local = store.candidates_local(RARE)
+    local = store.candidates(RARE)
     assert sorted(map(str, frame.toArrow().to_pylist())) == sorted(map(str, local.to_pylist()))
 
 
@@ -83,7 +83,7 @@ def test_sql_over_a_store_on_spark(store: Store, define: str) -> None:
     text = f"""SELECT * FROM events MATCH_RECOGNIZE (ORDER BY t MEASURES A.t AS a, B.t AS b, A.note AS n
         AFTER MATCH SKIP TO NEXT ROW PATTERN (A B) WITHIN 5 DEFINE {define})"""
     expected = cerise.find(ticks(0, 1010), text).to_pylist()
-    found: list[Any] = store.find(text).orderBy("a").toArrow().to_pylist()
+    found: list[Any] = store.find(text, spark=True).orderBy("a").toArrow().to_pylist()
     assert found == expected
     assert len(found) > 20
 
@@ -91,7 +91,7 @@ def test_sql_over_a_store_on_spark(store: Store, define: str) -> None:
 def test_stretches_are_matched_by_tasks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     query = "PATTERN SEQ(A a, B b) WHERE a.x >= 0 AND b.x > a.x WITHIN 4"
     monkeypatch.setattr(finder, "STRETCH", 100)
-    found = store.find(query, options=Options(partitions=4)).toArrow()
+    found = store.find(query, options=Options(partitions=4), spark=True).toArrow()
     assert rows(found) == rows(cerise.find(ticks(0, 1010), query, time="t", type="k").cast(found.schema))
 
 

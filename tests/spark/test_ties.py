@@ -102,7 +102,7 @@ def test_a_filter_that_drops_nothing_changes_nothing_over_files(
     for clause in (moves(">", within="WITHIN 5", skip=skip), moves("<", skip=skip)):
         whole = rows(cerise.find(frame, clause, options=Options(partitions=4)))
         assert whole == rows(cerise.find(frame.where("x >= 0"), clause))
-        by_path = cerise.find(str(tmp_path), clause)
+        by_path = cerise.find(str(tmp_path), clause, spark=True)
         assert rows(by_path) == sorted(map(str, cerise.find(symmetric(), clause).to_pylist())) != whole
 
 
@@ -136,7 +136,7 @@ def test_sase_on_spark_agrees_with_the_law_in_process(spark: SparkSession) -> No
 def test_ties_are_warned_of_when_an_action_runs(spark: SparkSession) -> None:
     frame = spark.createDataFrame(symmetric(90).to_pandas())
     query = "PATTERN SEQ(a, b) WHERE b.x > a.x WITHIN 2"
-    found = cerise.run(frame, query, time="t")
+    found = cerise.profile(frame, query, time="t")
     with pytest.warns(CeriseWarning, match=rf"{SHARED}.*order=\[…\]"):
         found.matches.collect()
     assert found.report.figures[HASHED] == 60
@@ -167,10 +167,10 @@ def test_a_report_of_a_clause_counts_ties(
     table = symmetric(90, seed=5)
     pq.write_table(table, tmp_path / "events.parquet", row_group_size=30)
     for frame in (spark.createDataFrame(table.to_pandas()), spark.read.parquet(str(tmp_path))):
-        found = cerise.run(frame, clause, options=Options(partitions=3))
+        found = cerise.profile(frame, clause, options=Options(partitions=3))
         found.matches.collect()
         assert found.report.figures.get(HASHED, 0) == tied
-    by_path = cerise.run(str(tmp_path), clause)
+    by_path = cerise.profile(str(tmp_path), clause, spark=True)
     by_path.matches.collect()
     assert HASHED not in by_path.report.figures
 

@@ -20,7 +20,8 @@ from cerise.engines.totals import Ledger, partial_schema
 from cerise.events import EventBatch, Schema
 from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
-from cerise.spark.matching import CombineTask
+from cerise.run.sase_search import Sase
+from cerise.spark.tasks import CombineTask
 from tests.runners import RUNNERS, from_files
 
 if TYPE_CHECKING:
@@ -84,8 +85,9 @@ def test_totals_are_those_of_this_process(query: str, spark: SparkSession, tmp_p
     here = cerise.find(table, query, **ROLES)
     assert len(here)
     for source in (frame, str(tmp_path)):
-        there = cerise.find(source, query, **ROLES, options=Options(partitions=5))
-        assert there.schema == cerise.schema(query, source, time="t", type="type")
+        where = True if isinstance(source, str) else None
+        there = cerise.find(source, query, **ROLES, options=Options(partitions=5), spark=where)
+        assert there.schema == cerise.schema(source, query, time="t", type="type", spark=where)
         assert told(there.toArrow()) == told(here)
 
 
@@ -117,7 +119,7 @@ def test_no_events_have_one_row_of_totals_in_all(spark: SparkSession) -> None:
 
 def test_a_report_counts_the_matches_of_totals(spark: SparkSession) -> None:
     frame = spark.createDataFrame(events())
-    found = cerise.run(frame, f"{PATTERN} WITHIN 12 RETURN {ITEMS} PER EVENT", **ROLES)
+    found = cerise.profile(frame, f"{PATTERN} WITHIN 12 RETURN {ITEMS} PER EVENT", **ROLES)
     total = sum(row["n"] for row in found.matches.collect())
     assert found.report.figures["matches"] == total == cerise.count(frame, f"{PATTERN} WITHIN 12", **ROLES)
 
@@ -151,12 +153,12 @@ def test_parts_of_tasks_are_combined() -> None:
         parts.append(ledger.partial())
     assert all(part.schema == partial_schema(bound) for part in parts)
     rows = [batch for part in parts for batch in part.to_batches(max_chunksize=1)]
-    (found,) = CombineTask(bound, nested=False)(rows)
+    (found,) = CombineTask(Sase(bound), Options(), nested=False)(rows)
     assert sorted(found.column("n").to_pylist()) == [Decimal(2), Decimal(2 + 2**70)]
 
 
 def test_a_list_of_parts_may_be_empty() -> None:
     bound = bind(parse("PATTERN A a RETURN COUNT(*), MAX(a.t) AS t"), Schema(events(1).schema, "t", "type"))
     empty = pa.array([[]], pa.list_(pa.struct(list(partial_schema(bound)))))
-    (found,) = CombineTask(bound, nested=True)([pa.record_batch([empty], ["parts"])])
+    (found,) = CombineTask(Sase(bound), Options(), nested=True)([pa.record_batch([empty], ["parts"])])
     assert found.to_pylist() == [{"count": Decimal(0), "t": None}]

@@ -18,10 +18,10 @@ import pytest
 
 import cerise
 from cerise.errors import StoreError
+from cerise.event_store import Store
 from cerise.files import checksums as checked
 from cerise.files import event_files as files
 from cerise.filters import ways
-from cerise.indexed import Store
 
 FLIPS = int(os.environ.get("CERISE_FLIPS", "150"))
 ROWS = (
@@ -70,7 +70,7 @@ def answers(path: Path) -> dict[str, Any]:
     held, found = Store(path), {}
     for name, query in QUERIES.items():
         try:
-            found[name] = sorted(map(str, held.find_local(query).to_pylist()))
+            found[name] = sorted(map(str, held.find(query).to_pylist()))
         except StoreError as error:
             found[name] = error
     return found
@@ -138,11 +138,11 @@ def test_the_error_names_file_and_column(tmp_path: Path) -> None:
     data[chunk.data_page_offset + chunk.total_compressed_size // 2] ^= 8
     file.write_bytes(data)
     with pytest.raises(StoreError, match=r"cannot read column 'job' of .*: bytes .* are damaged\n") as caught:
-        store.find_local(QUERIES["by index, integers picked"])
+        store.find(QUERIES["by index, integers picked"])
     assert file.name in str(caught.value)
     assert "restore the file" in str(caught.value)
     assert any("'job'" in each.what for each in store.verify())
-    assert store.find_local(QUERIES["by index, strings late"]).num_rows > 0
+    assert store.find(QUERIES["by index, strings late"]).num_rows > 0
 
 
 @pytest.mark.parametrize("way", ["find", "index", "append"])
@@ -158,7 +158,7 @@ def test_pages_of_others_are_checked_where_they_have_checksums(tmp_path: Path, w
 
     def query() -> None:
         cerise.index(file.parent, time="t", type="kind", on=["x"] if way == "index" else ["n"])
-        Store(file.parent).find_local(QUERIES["all"])
+        Store(file.parent).find(QUERIES["all"])
 
     work = query if way != "append" else lambda: store.append(file.parent)
     with pytest.raises(StoreError, match=r"cannot read column 'x' of .*a\.parquet"):
@@ -196,7 +196,7 @@ def test_a_file_of_another_size_is_refused(
     for file in data_files(path):
         sound = file.read_bytes()
         file.write_bytes(change(sound))
-        for work in (lambda: Store(path).find_local(QUERIES["all"]), Store(path).compact):
+        for work in (lambda: Store(path).find(QUERIES["all"]), Store(path).compact):
             with pytest.raises(StoreError, match=rf"{file.name} has [\d,]+ bytes, and its table says"):
                 work()
         file.write_bytes(sound)
@@ -207,7 +207,7 @@ def test_a_valid_file_of_another_size_is_refused(copied: Callable[[], Path]) -> 
     path = copied()
     file = data_files(path)[0]
     pq.write_table(pq.read_table(file).slice(0, 1_000), file)
-    for work in (lambda: Store(path).find_local(QUERIES["all"]), Store(path).compact):
+    for work in (lambda: Store(path).find(QUERIES["all"]), Store(path).compact):
         with pytest.raises(StoreError, match="bytes, and its table says"):
             work()
 
@@ -231,8 +231,8 @@ def test_swapped_files_of_one_size_are_refused(tmp_path: Path) -> None:
     one.write_bytes(second)
     two.write_bytes(first)
     for work in (
-        lambda: Store(one.parent).find_local("PATTERN SEQ(A a) WHERE a.n = 3 WITHIN 1 RETURN a.x AS x"),
-        lambda: Store(one.parent).find_local("PATTERN SEQ(a) WITHIN 1"),
+        lambda: Store(one.parent).find("PATTERN SEQ(A a) WHERE a.n = 3 WITHIN 1 RETURN a.x AS x"),
+        lambda: Store(one.parent).find("PATTERN SEQ(a) WITHIN 1"),
         store.compact,
     ):
         with pytest.raises(StoreError, match="is another file: it was written as"):
@@ -248,7 +248,7 @@ def test_an_indexed_table_of_others_whose_file_was_swapped(tmp_path: Path) -> No
     cerise.index(lake, time="t", type="kind", on=["n"])
     held = Store(lake)
     query = "PATTERN SEQ(A a) WHERE a.n = 3 WITHIN 1 RETURN a.note AS note"
-    before = held.find_local(query)
+    before = held.find(query)
     file = lake / "a.parquet"
     facts = file.stat()
     pq.write_table(table.slice(0, 900), file, row_group_size=300, **how)
@@ -258,7 +258,7 @@ def test_an_indexed_table_of_others_whose_file_was_swapped(tmp_path: Path) -> No
     file.write_bytes(data[:-size] + bytes(room) + data[-size:])
     os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     with pytest.raises(StoreError, match="is not the file that was indexed"):
-        Store(lake).find_local(query)
+        Store(lake).find(query)
     assert len(before)
 
 
@@ -287,7 +287,7 @@ def test_a_copy_under_another_name_is_read(store: Path, tmp_path: Path) -> None:
 CUTTING = """
 import sys, warnings
 from pathlib import Path
-from cerise.indexed import Store
+from cerise.event_store import Store
 from cerise.filters import ways
 
 ways.WORTH_READING = 2.0
@@ -295,14 +295,14 @@ warnings.simplefilter("ignore")
 path, what = Path(sys.argv[1]), sys.argv[2]
 query = "PATTERN SEQ({0} a) WHERE a.n >= 0 WITHIN 1 RETURN a.note AS note, a.n AS n, a.job AS job"
 store = Store(path)
-right = {kind: sorted(map(str, Store(path).find_local(query.format(kind)).to_pylist())) for kind in "ABC"}
-assert sorted(map(str, store.find_local(query.format("A")).to_pylist())) == right["A"]
+right = {kind: sorted(map(str, Store(path).find(query.format(kind)).to_pylist())) for kind in "ABC"}
+assert sorted(map(str, store.find(query.format("A")).to_pylist())) == right["A"]
 for file in path.glob(what):
     with file.open("r+b") as held:
         held.truncate(file.stat().st_size // 3)
 for kind in "ABC":
     try:
-        found = sorted(map(str, store.find_local(query.format(kind)).to_pylist()))
+        found = sorted(map(str, store.find(query.format(kind)).to_pylist()))
     except Exception as error:
         print(type(error).__name__, error)
     else:

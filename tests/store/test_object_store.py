@@ -10,8 +10,8 @@ import pytest
 
 import cerise
 from cerise.errors import StoreError
+from cerise.event_store import Store
 from cerise.filters import ways
-from cerise.indexed import Store
 from cerise.store.index import file_cache
 from tests.object_store import Objects, object_store
 from tests.store.test_store_edges import times
@@ -50,14 +50,14 @@ def test_a_store_among_objects(objects: Objects) -> None:
         store.append(part)
     expected = times(cerise.find(pa.concat_tables(parts), QUERY, time="t", type="kind"))
     assert expected
-    found = Store(path).run_local(QUERY)
-    assert found.report.way.query is not None
+    found = cerise.profile(Store(path), QUERY)
+    assert "by index" in found.report.access
     assert times(found.matches) == expected
     store.compact()
-    assert times(Store(path).find_local(QUERY)) == expected
+    assert times(Store(path).find(QUERY)) == expected
     assert Store(path).verify() == []
     store.vacuum(0)
-    assert times(Store(path).find_local(QUERY)) == expected
+    assert times(Store(path).find(QUERY)) == expected
     assert all(key.startswith("some/store/") for key in objects.held)
 
 
@@ -79,13 +79,13 @@ def test_only_what_is_touched_of_an_index_is_read(objects: Objects, monkeypatch:
     expected = times(cerise.find(table, query, time="t", type="kind"))
     size = sum(len(body) for key, body in objects.held.items() if key.endswith(".cix"))
     reader = Store(path)
-    reader.find_local(query.replace("a.t < 900", "a.t > 11900"))  # reads what describes the table, too
+    reader.find(query.replace("a.t < 900", "a.t > 11900"))  # reads what describes the table, too
     objects.asked.clear()
-    assert times(reader.find_local(query)) == expected
+    assert times(reader.find(query)) == expected
     first = read_of_indexes(objects)
     assert 0 < first < size / 4
     objects.asked.clear()
-    assert times(reader.find_local(query)) == expected
+    assert times(reader.find(query)) == expected
     assert read_of_indexes(objects) == 0
 
 
@@ -102,7 +102,7 @@ def test_what_is_damaged_among_objects_is_read_from_the_data(objects: Objects) -
             body[:8] + bytes(200) + body[208:]
         )  # of the first clusters; what describes them is whole
     with pytest.warns(UserWarning, match="damaged"):
-        assert times(reader.find_local(QUERY)) == expected
+        assert times(reader.find(QUERY)) == expected
 
 
 def test_two_appenders_to_objects_lose_nothing(objects: Objects) -> None:

@@ -16,11 +16,13 @@ import pytest
 
 import cerise
 from cerise.engines.base import Options
-from cerise.errors import CeriseWarning, UnsupportedError
+from cerise.errors import CeriseWarning
+from cerise.event_store import Store
 from cerise.filters import finder, ways
 from cerise.filters.index_query import asked
 from cerise.filters.two_phase import Filtering, Trace, kept
-from cerise.indexed import Store
+from cerise.run.sase_search import Sase
+from cerise.sources import How, Roles, ask
 from tests.strategies import most_events
 from tests.strategies_queries import PARAMS, params_of, query_of
 from tests.strategies_streams import ROW, Dice, shape_of, table_of
@@ -67,10 +69,10 @@ def trades(tmp_path: Path) -> Iterator[Store]:
 
 
 def test_the_running_example_keeps_one_interval_and_reads_four_events(trades: Store) -> None:
-    found = trades.run_local(Q_1)
+    found = cerise.profile(trades, Q_1)
     assert [list(map(str, row)) for row in _times(found.matches)] == [["10:55", "10:57", "11:03", "11:06"]]
     assert found.report.figures["events kept"] == 4
-    assert [str(each)[11:16] for each in trades.candidates_local(Q_1)["date"].to_pylist()] == [
+    assert [str(each)[11:16] for each in trades.candidates(Q_1)["date"].to_pylist()] == [
         "10:55", "10:57", "11:03", "11:06"
     ]  # fmt: skip
 
@@ -81,9 +83,10 @@ def _times(table: pa.Table) -> list[list[str]]:
 
 def test_the_running_example_has_the_intervals_of_the_paper(trades: Store) -> None:
     """v1 is in e1 and e5: two intervals; the second has no four events of its own, and goes."""
-    view = trades._now(None)
-    (bound,) = trades._bound(Q_1, view, None, Options())
-    query = asked([bound], view.known)
+    view = trades.view_of(None)
+    (question,) = ask(trades, Q_1, Roles(), How()).questions.each
+    assert isinstance(question, Sase)
+    query = asked([question.bound], view.known)
     assert not isinstance(query, str)
     trace = Trace()
     kept(query, view, trace=trace)
@@ -92,10 +95,12 @@ def test_the_running_example_has_the_intervals_of_the_paper(trades: Store) -> No
 
 
 def test_explain_says_how_events_are_got_at(trades: Store) -> None:
-    said = trades.explain(Q_1)
+    said = cerise.explain(trades, Q_1)
     assert "v1 is looked up" in said
     assert "12 events in 1 file," in said
-    assert "the window counts every event" in trades.explain("PATTERN SEQ(MSFT a, GOOG b) WITHIN 3 events")
+    assert "the window counts every event" in cerise.explain(
+        trades, "PATTERN SEQ(MSFT a, GOOG b) WITHIN 3 events"
+    )
 
 
 # ---- random stores
@@ -140,10 +145,11 @@ def test_a_store_finds_what_is_found_in_the_same_events(
             params = {name: PARAMS[name] for name in params_of(query)}
             roles = {"time": shape.schema.time, "type": shape.schema.type, "order": shape.schema.order}
             expected = cerise.find(table, query, key=shape.schema.key, params=params, **roles)
-            found = store.run_local(query, params=params, filtering=_some_filtering(rng))
+            store.filtering = _some_filtering(rng)
+            found = cerise.profile(store, query, params=params)
             assert rows(found.matches) == rows(expected.cast(found.matches.schema)), f"{query}"
             seen["matches"] += len(expected) > 0
-            seen["by index"] += found.report.way.query is not None
+            seen["by index"] += "by index" in found.report.access
             seen["queries"] += 1
     assert min(seen["matches"], seen["by index"]) * 5 > seen["queries"] > 8, seen
 
@@ -189,24 +195,24 @@ def test_fresh_events_are_found_with_the_others(ticks: Store) -> None:
     ticks.append(_ticks(400, 410))
     ticks.append(_ticks(410, 425))
     assert ticks.info().fresh_events == 25
-    assert rows(ticks.find_local(RARE)) == found_in(_ticks(0, 425))
+    assert rows(ticks.find(RARE)) == found_in(_ticks(0, 425))
     ticks.compact()
     assert ticks.info().fresh_events == 0
-    assert rows(ticks.find_local(RARE)) == found_in(_ticks(0, 425))
+    assert rows(ticks.find(RARE)) == found_in(_ticks(0, 425))
 
 
 def test_an_old_version_answers_as_it_was(ticks: Store) -> None:
     before = ticks.version
     ticks.append(_ticks(400, 600))
-    assert rows(ticks.find_local(RARE)) == found_in(_ticks(0, 600))
-    assert rows(ticks.find_local(RARE, version=before)) == found_in(_ticks(0, 400))
+    assert rows(ticks.find(RARE)) == found_in(_ticks(0, 600))
+    assert rows(ticks.find(RARE, version=before)) == found_in(_ticks(0, 400))
 
 
 def test_a_reader_sees_what_another_appends(ticks: Store) -> None:
     reader = Store(ticks.info().path)
-    assert reader.count_local(RARE) == found_in(_ticks(0, 400)).total()
+    assert cerise.count(reader, RARE) == found_in(_ticks(0, 400)).total()
     ticks.append(_ticks(400, 800))
-    assert reader.count_local(RARE) == found_in(_ticks(0, 800)).total()
+    assert cerise.count(reader, RARE) == found_in(_ticks(0, 800)).total()
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut off", "flipped"])
@@ -223,42 +229,44 @@ def test_a_broken_index_costs_only_time(ticks: Store, damage: str) -> None:
         path.write_bytes(held)
     reader = Store(ticks.info().path)
     with pytest.warns(CeriseWarning, match="is not used") as caught:
-        assert rows(reader.find_local(RARE)) == found_in(_ticks(0, 400))
+        assert rows(reader.find(RARE)) == found_in(_ticks(0, 400))
     assert len(caught) == 1
     reader.compact()
     assert reader.verify() == []
     with warnings.catch_warnings():
         warnings.simplefilter("error", CeriseWarning)
-        assert rows(Store(reader.info().path).find_local(RARE)) == found_in(_ticks(0, 400))
+        assert rows(Store(reader.info().path).find(RARE)) == found_in(_ticks(0, 400))
 
 
 def test_a_column_that_is_only_returned_is_read_for_matched_events(ticks: Store) -> None:
     query = f"{RARE} RETURN a.note AS first, c.note AS last"
-    assert rows(ticks.find_local(query)) == found_in(_ticks(0, 400), query)
+    assert rows(ticks.find(query)) == found_in(_ticks(0, 400), query)
 
 
 def test_sql_over_a_store(ticks: Store) -> None:
     text = """SELECT * FROM events MATCH_RECOGNIZE (ORDER BY t MEASURES A.t AS a, B.t AS b, A.note AS n
         AFTER MATCH SKIP TO NEXT ROW PATTERN (A B) WITHIN 5
         DEFINE A AS k = 'A' AND x = 1, B AS k = 'B' AND x = 2)"""
-    found = ticks.run_local(text)
+    found = cerise.profile(ticks, text)
     assert found.matches.to_pylist() == cerise.find(_ticks(0, 400), text).to_pylist()
     assert len(found.matches) > 10
     assert found.report.figures["events kept"] < 200
-    assert "by index" in ticks.explain(text)
+    assert "by index" in cerise.explain(ticks, text)
 
 
 def test_several_queries_are_tagged(ticks: Store) -> None:
     others = "PATTERN SEQ(B a, C b) WHERE a.x = 3 WITHIN 1"
-    found = ticks.find_local([RARE, others])
+    found = ticks.find([RARE, others])
     assert Counter(found["query"].to_pylist()) == {
         "1": found_in(_ticks(0, 400)).total(), "2": found_in(_ticks(0, 400), others).total(),
     }  # fmt: skip
 
 
-def test_matches_of_matches_are_refused(ticks: Store) -> None:
-    with pytest.raises(UnsupportedError, match="over the matches of another"):
-        ticks.find_local(f"{RARE} RETURN a.x AS x INTO Hit; PATTERN SEQ(Hit a, Hit b) FROM Hit WITHIN 9")
+def test_matches_of_matches(ticks: Store) -> None:
+    query = f"{RARE} RETURN a.x AS x INTO Hit; PATTERN SEQ(Hit a, Hit b) FROM Hit WITHIN 90"
+    expected = cerise.find(_ticks(0, 400), query, time="t", type="k")
+    assert len(expected)
+    assert rows(ticks.find(query)) == rows(expected)
 
 
 # ---- tables of others
@@ -268,19 +276,19 @@ def test_a_folder_of_parquet_is_indexed_in_place_as_it_grows(tmp_path: Path) -> 
     pq.write_table(_ticks(0, 300), tmp_path / "a.parquet", row_group_size=50)
     cerise.index(tmp_path, time="t", type="k", on="x")
     store = Store(tmp_path)
-    assert rows(store.find_local(RARE)) == found_in(_ticks(0, 300))
+    assert rows(store.find(RARE)) == found_in(_ticks(0, 300))
     pq.write_table(_ticks(300, 500), tmp_path / "b.parquet", row_group_size=50)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CeriseWarning)
-        assert rows(Store(tmp_path).find_local(RARE)) == found_in(_ticks(0, 500))
+        assert rows(Store(tmp_path).find(RARE)) == found_in(_ticks(0, 500))
     assert cerise.index(tmp_path, time="t", type="k", on="x").built == 1
-    assert rows(Store(tmp_path).find_local(RARE)) == found_in(_ticks(0, 500))
+    assert rows(Store(tmp_path).find(RARE)) == found_in(_ticks(0, 500))
 
 
 def test_a_query_that_the_index_cannot_help_reads_all(ticks: Store) -> None:
     query = "PATTERN SEQ(a, b) USE strict_contiguity WHERE a.note = 'n5' WITHIN 3 events"
-    found = ticks.run_local(query)
-    assert found.report.way.query is None
+    found = cerise.profile(ticks, query)
+    assert "reads all" in found.report.access
     assert rows(found.matches) == found_in(_ticks(0, 400), query)
 
 
@@ -294,13 +302,13 @@ def test_ties_between_appends_are_broken_by_arrival(tmp_path: Path) -> None:
     query = "PATTERN SEQ(A a, B b) WHERE a.x > 0 AND b.x > 0 WITHIN 1"
     whole = pa.concat_tables([table, table.slice(0, 1)])
     for _ in range(2):
-        assert rows(store.find_local(query)) == rows(cerise.find(whole, query, time="t", type="k"))
+        assert rows(store.find(query)) == rows(cerise.find(whole, query, time="t", type="k"))
         store.compact()
 
 
 def test_options_are_kept(ticks: Store) -> None:
     assert replace(Options(), threads=3).threads == 3
-    assert rows(ticks.find_local(RARE, options=Options(threads=3))) == found_in(_ticks(0, 400))
+    assert rows(ticks.find(RARE, options=Options(threads=3))) == found_in(_ticks(0, 400))
 
 
 @pytest.fixture
@@ -316,7 +324,7 @@ def test_an_event_of_equal_time_is_left_for_the_variable_that_needs_it(tmp_path:
     store = Store.create(tmp_path / "s", schema=table.schema, time="t", type="k", index=["x"], pool_rows=1)
     store.append(table)
     query = "PATTERN SEQ(X x, a, b) WHERE a.x = 1 AND b.x = 1 WITHIN 10"
-    assert rows(store.find_local(query)) == rows(cerise.find(table, query, time="t", type="k"))
+    assert rows(store.find(query)) == rows(cerise.find(table, query, time="t", type="k"))
 
 
 @pytest.mark.usefixtures("by_index")
@@ -330,7 +338,7 @@ def test_an_index_that_breaks_between_stretches(tmp_path: Path) -> None:
     for start in range(50, -1, -10):
         store.append(table.slice(start, 10))
     query = "PATTERN SEQ(A a, B b, C c) WHERE a.x >= 0 WITHIN 12 RETURN a.t AS t, a.note AS a, c.note AS c"
-    synopsis = store._now(None).held.synopsis
+    synopsis = store.view_of(None).held.synopsis
     expected = found_in(table, query)
     for cluster in range(0, len(synopsis.clusters), 6):
         path = Path(synopsis.files[synopsis.group("file")[synopsis.cluster("group")[cluster]]].path)
@@ -339,7 +347,8 @@ def test_an_index_that_breaks_between_stretches(tmp_path: Path) -> None:
         held[synopsis.cluster("offset")[cluster]] ^= 4
         path.write_bytes(held)
         reader = Store(tmp_path / "s")
-        assert rows(reader.run_local(query, filtering=Filtering(blockwise=True)).matches) == expected
+        reader.filtering = Filtering(blockwise=True)
+        assert rows(reader.find(query)) == expected
         path.write_bytes(before)
 
 
@@ -351,9 +360,9 @@ def test_sql_in_another_order_than_that_of_time(tmp_path: Path) -> None:
     for order in ("ORDER BY x", "ORDER BY t", ""):
         text = f"""SELECT * FROM e MATCH_RECOGNIZE ({order} MEASURES A.t AS a, B.t AS b PATTERN (A B)
             DEFINE A AS k = 'A', B AS k = 'B')"""
-        assert store.find_local(text).to_pylist() == cerise.find(table, text).to_pylist()
+        assert store.find(text).to_pylist() == cerise.find(table, text).to_pylist()
 
 
 def test_candidates_where_all_is_read(ticks: Store) -> None:
-    found = ticks.candidates_local("PATTERN SEQ(a, b) WHERE a.note = 'n5' AND b.note = 'n9' WITHIN 9")
+    found = ticks.candidates("PATTERN SEQ(a, b) WHERE a.note = 'n5' AND b.note = 'n9' WITHIN 9")
     assert {"n5", "n9"} <= set(found["note"].to_pylist())

@@ -13,8 +13,8 @@ import pytest
 
 import cerise
 from cerise.errors import StoreError
+from cerise.event_store import Store
 from cerise.filters import ways
-from cerise.indexed import Store
 
 MOST = 2**63 - 1
 
@@ -43,8 +43,8 @@ def stored(folder: Path, *tables: pa.Table, schema: pa.Schema | None = None, **m
 
 def same(store: Store, whole: pa.Table, query: str) -> int:
     """Check that a query finds in the store what it finds in the table, by its index; return how often."""
-    found = store.run_local(query)
-    assert found.report.way.query is not None, "the index was not asked"
+    found = cerise.profile(store, query)
+    assert "by index" in found.report.access, "the index was not asked"
     expected = cerise.find(whole, query, time="t", type="kind")
     assert times(found.matches) == times(expected)
     return len(expected)
@@ -115,7 +115,7 @@ def test_one_store_is_asked_by_several_threads(tmp_path: Path) -> None:
     whole = pa.concat_tables(tables)
     queries = [f"PATTERN SEQ(A a, B b) WHERE a.n = {n} AND b.n > a.n WITHIN 6" for n in range(6)] * 4
     with ThreadPoolExecutor(6) as crew:
-        found = list(crew.map(lambda query: times(store.find_local(query)), queries))
+        found = list(crew.map(lambda query: times(store.find(query)), queries))
     expected = [times(cerise.find(whole, query, time="t", type="kind")) for query in queries]
     assert found == expected
     assert sum(map(len, expected)) > 20
@@ -150,10 +150,10 @@ def test_names_with_dots(tmp_path: Path) -> None:
         f'PATTERN SEQ(a, b) WHERE a."x.y" < b.x * 99999999 AND a.s.a > 3 WITHIN 2 RETURN {shown}',
     ):
         expected = cerise.find(whole, query, time="at.t", type="of.kind")
-        found = store.find_local(query)
+        found = store.find(query)
         assert len(expected) > 9
         assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
-        assert store.count_local(query) == len(expected)
+        assert cerise.count(store, query) == len(expected)
     store.compact()
     assert store.verify() == []
     assert store.info().last == size - 1
@@ -183,4 +183,4 @@ def test_integers_of_pandas_with_nulls(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"df\.astype\({'n': 'Int64'}\)"):
         store.append(frame)
     store.append(frame.astype({"n": "Int64"}))
-    assert store.find_local("PATTERN SEQ(a) WITHIN 1 RETURN a.n AS n")["n"].to_pylist() == [5, None]
+    assert store.find("PATTERN SEQ(a) WITHIN 1 RETURN a.n AS n")["n"].to_pylist() == [5, None]

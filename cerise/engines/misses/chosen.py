@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 
-from cerise.engines.base import Options
 from cerise.engines.rows.prepare import computed
-from cerise.errors import BindError, CeriseError, PlanError, Span
+from cerise.errors import BindError, CeriseError, Span
 
 CHOSEN = "__cerise_chosen"
 BEFORE, AFTER = "SELECT * FROM events MATCH_RECOGNIZE (ORDER BY (", "\n) ALL ROWS PER MATCH PATTERN (()))"
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What is asked: about which events, about how many at most, and how to run."""
-
-    where: str | None
-    limit: int | None
-    options: Options
-
-    def __post_init__(self) -> None:
-        if self.limit is not None and self.limit < 1:
-            raise PlanError(f"limit is {self.limit}", hint="it must be at least 1")
 
 
 def with_chosen(table: pa.Table, where: str | None) -> pa.Table:

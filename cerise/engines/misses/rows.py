@@ -27,7 +27,7 @@ from cerise.engines.reference.rows_values import Columns, Scope, read_columns, v
 from cerise.engines.results.row_matches import Bools, Ints, RowMatches, joined, unmatched_rows
 from cerise.engines.results.value_codes import partitions
 from cerise.engines.rows.prepare import prepare
-from cerise.engines.rows.run import found_in
+from cerise.engines.rows.table_search import found_in
 from cerise.events import Path
 from cerise.kinds import MOMENTS, kind_of
 from cerise.pattern.check import kind_of as kind_of_expr

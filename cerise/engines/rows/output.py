@@ -91,6 +91,16 @@ def shown_atoms(bound: BoundRows, rows: Ordered, matches: RowMatches) -> pa.Tabl
     return pa.table({**columns, MATCHED: pa.array(view.matched)})
 
 
+def measure_atoms(bound: BoundRows, atoms: pa.Table) -> pa.Table:
+    """Return the result that is computed from `to_atoms`, as `to_table` does."""
+    matched = np.asarray(atoms.column(MATCHED).combine_chunks().to_numpy(zero_copy_only=False), np.bool_)
+    measures = {each.name: _measure(each, atoms, matched, bound) for each in bound.measures}
+    columns = [
+        measures[each.name] if each.measure else atoms.column(f"_s{i}") for i, each in enumerate(bound.output)
+    ]
+    return pa.table(columns, names=[each.name for each in bound.output])
+
+
 def _atoms(view: View) -> pa.Table:
     names = dict.fromkeys(name for each in view.bound.measures for name in each.atoms)
     columns = [atom_column(view.bound.atoms[name], view) for name in names]

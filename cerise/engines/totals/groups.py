@@ -172,15 +172,17 @@ class Positions:
 
     def __init__(self, bound: Bound) -> None:
         self.bound = bound
-        within = bound.within
-        totals = bound.query.totals
-        counted = within is not None and within.unit is Unit.EVENTS
-        self.wanted = totals is not None and totals.per.window and counted
-        self._seen: dict[str, int] = {}
+        self.seen: dict[str, int] = {}
+
+    @staticmethod
+    def wanted(bound: Bound) -> bool:
+        """Whether a query asks for totals of windows that count events."""
+        counted = bound.within is not None and bound.within.unit is Unit.EVENTS
+        return counted and bound.query.totals is not None and bound.query.totals.per.window
 
     def __call__(self, events: EventBatch) -> EventBatch:
-        """Return the next events with their positions in a column, or as they are where nobody asks."""
-        if not self.wanted or not len(events):
+        """Return the next events with their positions in a column."""
+        if not len(events):
             return events
         keys = partition_keys(events, np.arange(len(events)), self.bound)
         numbers, firsts = numbered(keys, len(events))
@@ -191,7 +193,7 @@ class Positions:
         listed = (key.take(pa.array(firsts)).to_pylist() for key in keys)
         starts = []
         for key, size in zip(map(repr, zip(*listed, strict=True) if keys else [()]), sizes, strict=True):
-            starts.append(self._seen.get(key, 0))
-            self._seen[key] = starts[-1] + int(size)
+            starts.append(self.seen.get(key, 0))
+            self.seen[key] = starts[-1] + int(size)
         column = pa.array(places + np.array(starts)[numbers])
         return replace(events, table=events.table.append_column(POSITION, column))

@@ -1,10 +1,8 @@
-"""Run a MATCH_RECOGNIZE clause over a table in this process, on all cores: partitions, or slices of one."""
+"""Search a table of rows for a row pattern, on all cores: partitions apart, or slices of one partition."""
 
 from __future__ import annotations
 
 import math
-import os
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -12,14 +10,13 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from cerise.engines.base import Options, Report
+from cerise.engines.base import Options
 from cerise.engines.limits import Limits
 from cerise.engines.reference import rows as reference
 from cerise.engines.results.row_matches import Ints, Masks, RowMatches, joined, unmatched_rows
 from cerise.engines.results.value_codes import partitions
 from cerise.engines.rows.engine import ground_of, search
 from cerise.engines.rows.order import Ordered, Wanted, ordered
-from cerise.engines.rows.output import shown, shown_atoms, to_atoms, to_table
 from cerise.engines.rows.prepare import (
     input_of,
     needed_columns,
@@ -30,20 +27,19 @@ from cerise.engines.rows.prepare import (
 )
 from cerise.engines.rows.program import Program, compile_rows, describe, why_not
 from cerise.engines.rows.search_input import Ground, Judge, judged, sifted
-from cerise.engines.rows.skipping import wanted_labels, why_not_skipping
 from cerise.engines.rows.slices import Candidates, Searched, Stretch, chained, stretches
-from cerise.engines.threads import Crew, Progress, Steps, Watch, crew_of
+from cerise.engines.threads import Crew, Steps, Watch
 from cerise.errors import PlanError, UnsupportedError, did_you_mean
 from cerise.pattern.expr import attributes
 from cerise.pattern.row_pattern import BoundRows, Order, Show
 from cerise.plan.overlap import AMPLIFIED, Halo
-from cerise.plan.row_slices import is_chained, row_halo, starts_are_free
+from cerise.plan.row_needs import is_chained, row_halo, starts_are_free, wanted_labels, why_not_skipping
 
 ENGINES = ("rows", "reference")
 PARTS_PER_THREAD = 4  # so that none waits long for the others
 
 
-def chosen(bound: BoundRows, options: Options) -> tuple[str, str]:
+def choose_engine(bound: BoundRows, options: Options) -> tuple[str, str]:
     """Return the engine that runs a clause, and why."""
     reason = why_not(bound)
     if options.engine is None:
@@ -58,7 +54,7 @@ def chosen(bound: BoundRows, options: Options) -> tuple[str, str]:
     return options.engine, "as asked"
 
 
-def explained(bound: BoundRows, options: Options, slices: str | None = None) -> dict[str, str]:
+def explain(bound: BoundRows, options: Options, slices: str | None = None) -> dict[str, str]:
     """Say, by name, what is to be known about how a clause is run.
 
     Args:
@@ -66,7 +62,7 @@ def explained(bound: BoundRows, options: Options, slices: str | None = None) -> 
         options: how it is run.
         slices: how the rows of one partition are shared out, where not to threads of this process.
     """
-    engine, why = chosen(bound, options)
+    engine, why = choose_engine(bound, options)
     facts = {
         "partition": ", ".join(bound.partition) or "none: all rows are one partition",
         **({} if bound.partition else {"slices": slices or _shown_slices(bound, options)}),
@@ -88,13 +84,13 @@ def explained(bound: BoundRows, options: Options, slices: str | None = None) -> 
 
 def halo_of(bound: BoundRows, options: Options) -> Halo | str:
     """Return what slices of one partition need beyond their rows, or say why it is not cut."""
-    engine, _ = chosen(bound, options)
+    engine, _ = choose_engine(bound, options)
     return row_halo(bound) if engine == "rows" else f"the engine {engine} searches a partition as a whole"
 
 
 def _shown_slices(bound: BoundRows, options: Options) -> str:
     needs = halo_of(bound, options)
-    if starts_are_free(bound) and chosen(bound, options)[0] == "rows":
+    if starts_are_free(bound) and choose_engine(bound, options)[0] == "rows":
         return "some for each thread, where rows are many"
     if isinstance(needs, str):
         return f"none, one thread searches all rows: {needs}"
@@ -114,74 +110,58 @@ def _shown_order(order: Order) -> str:
     return order.column + (" descending" if order.descending else "")
 
 
-def run_rows(
-    bound: BoundRows,
-    table: pa.Table,
-    options: Options,
-    report: Report | None = None,
-    progress: Progress | None = None,
-) -> pa.Table:
-    """Return the result of a clause over a table.
-
-    Args:
-        bound: the clause.
-        table: its rows.
-        options: how to run it.
-        report: what is done is counted there.
-        progress: told how many rows, of how many, have been searched from.
-    """
-    report = Report() if report is None else report
-    report.events += len(table)
-    begun = time.perf_counter()
-    if chosen(bound, options)[0] == "reference":
-        found = _by_reference(bound, table, options, progress)
-    else:
-        with crew_of(_threads(len(table), options), Watch(tell=progress), options.limits) as crew:
-            rows, ground = _laid_out(bound, table, crew)
-            crew.watch.total = len(ground)
-            parts = [each for some in _found(ground, rows, crew, options) for each in some]
-        found = [_Shown.of(joined([]), shown(bound, rows, joined([]))), *parts]
-    report.matches += sum(each.matches for each in found)
-    report.matched_events += sum(each.rows for each in found)
-    report.matching_seconds += time.perf_counter() - begun
-    return pa.concat_tables([each.table for each in found])
+Display = Callable[[Ordered, RowMatches], pa.Table]
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
-    """Some of the result, and how many matches it shows, of how many rows."""
+class Answer:
+    """A part of the result: a table, and how many matches of how many rows it shows."""
 
     table: pa.Table
     matches: int
     rows: int
 
-    @classmethod
-    def of(cls, matches: RowMatches, table: pa.Table) -> _Shown:
-        return cls(table, len(matches), len(matches.labels))
 
-
-def atoms_in(
-    bound: BoundRows, table: pa.Table, options: Options, told: Callable[[Ints], None] | None = None
-) -> Iterator[pa.Table]:
-    """Yield what the result over a table is computed from, some at a time; one thread does it all.
+def search_table(
+    bound: BoundRows,
+    table: pa.Table,
+    options: Options,
+    crew: Crew,
+    show: Display,
+    told: Callable[[Ints], None] | None = None,
+) -> Iterator[Answer]:
+    """Yield the result of a clause over a table, part after part; the first part has the columns only.
 
     Args:
         bound: the clause.
-        table: its rows.
+        table: its rows, as they arrive.
         options: how to run it.
+        crew: the threads that share the work.
+        show: makes a table of matches among rows.
         told: is told the rows whose order only hashes decide (S1.2).
     """
-    if chosen(bound, options)[0] == "reference":
+    if choose_engine(bound, options)[0] == "reference":
         prepared = prepare(bound, table, told)
-        offsets = partitions(bound, prepared)
-        for matches in found_in(bound, prepared, offsets, options):
-            yield to_atoms(bound, prepared, offsets, matches)
+        crew.watch.total = len(prepared)
+        rows = Ordered(prepared, None, partitions(bound, prepared), {})
+        parts: Iterable[RowMatches] = found_in(bound, prepared, rows.offsets, options, crew.watch)
+        yield _answer(rows, joined([]), show)
+        yield from (_answer(rows, each, show) for each in parts)
         return
-    rows, ground = _laid_out(bound, table, Crew(limits=options.limits))
+    rows, ground = _laid_out(bound, table, crew)
     if told is not None:
         told(rows.undecided)
-    for matches in _searched(ground, (0, len(ground)), options):
-        yield shown_atoms(bound, rows, matches)
+    crew.watch.total = len(ground)
+    yield _answer(rows, joined([]), show)
+    if crew.count == 1:  # some matches at a time
+        found = _searched(ground, (0, len(ground)), options, crew.watch)
+        yield from (_answer(rows, each, show) for each in found)
+        return
+    yield from (each for part in _in_threads(ground, rows, crew, options, show) for each in part)
+
+
+def _answer(rows: Ordered, matches: RowMatches, show: Display) -> Answer:
+    return Answer(show(rows, matches), len(matches), len(matches.labels))
 
 
 def _laid_out(bound: BoundRows, table: pa.Table, crew: Crew) -> tuple[Ordered, Ground]:
@@ -193,37 +173,29 @@ def _laid_out(bound: BoundRows, table: pa.Table, crew: Crew) -> tuple[Ordered, G
     return rows, Ground.of(program, rows, masks, crew)
 
 
-def _found(ground: Ground, rows: Ordered, crew: Crew, options: Options) -> Iterable[list[_Shown]]:
-    """Return the result, part after part."""
+def _in_threads(
+    ground: Ground, rows: Ordered, crew: Crew, options: Options, show: Display
+) -> Iterable[list[Answer]]:
     bound = ground.program.bound
 
-    def to_tables(matches: Iterable[RowMatches]) -> list[_Shown]:
-        return [_Shown.of(each, shown(bound, rows, each)) for each in matches]
+    def to_answers(matches: Iterable[RowMatches]) -> list[Answer]:
+        return [_answer(rows, each, show) for each in matches]
 
     def searched(part: Stretch) -> tuple[Searched, tuple[RowMatches, Candidates]]:
         search = Searched(ground, part, options, crew.watch)
         return search, search.candidates()
 
     if len(cut := _slices(ground, crew, options)) > 1:
-        return crew.each(to_tables, chained(crew.each(searched, cut)))
+        return crew.each(to_answers, chained(crew.each(searched, cut)))
     parts = _parts(bound, rows.offsets, crew.count)
-    return crew.each(lambda part: to_tables(_searched(ground, part, options, crew.watch)), parts)
-
-
-def _by_reference(
-    bound: BoundRows, table: pa.Table, options: Options, progress: Progress | None
-) -> list[_Shown]:
-    prepared = prepare(bound, table)
-    offsets, watch = partitions(bound, prepared), Watch(len(prepared), progress)
-    found = [joined([]), *found_in(bound, prepared, offsets, options, watch)]
-    return [_Shown.of(each, to_table(bound, prepared, offsets, each)) for each in found]
+    return crew.each(lambda part: to_answers(_searched(ground, part, options, crew.watch)), parts)
 
 
 def found_in(
     bound: BoundRows, prepared: pa.Table, offsets: Ints, options: Options, watch: Watch | None = None
 ) -> Iterator[RowMatches]:
     """Yield the matches in a prepared table, some at a time, by the engine that can."""
-    if chosen(bound, options)[0] == "reference":
+    if choose_engine(bound, options)[0] == "reference":
         steps = Steps(options.max_steps, watch or Watch())
         yield reference.to_matches(bound, reference.find_rows(bound, prepared, steps), offsets)
     else:
@@ -293,10 +265,6 @@ def _joined(bound: BoundRows, table: pa.Table, crew: Crew) -> pa.Table:
 
 
 # ---- threads
-
-
-def _threads(rows: int, options: Options) -> int:
-    return options.threads or min(os.cpu_count() or 1, max(1, rows // options.limits.thread_rows))
 
 
 def _slices(ground: Ground, crew: Crew, options: Options) -> list[Stretch]:

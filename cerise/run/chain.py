@@ -9,30 +9,25 @@ needs: slices have all of these, or none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.engines.base import Matches, Options
-from cerise.engines.choose import choose
-from cerise.engines.output import ends_of, spelled, to_table
+from cerise.engines.base import Finding, Matches
+from cerise.engines.output import ends_of, to_table
 from cerise.engines.totals import Ledger, each_alone, partial_schema
 from cerise.events import EventBatch
-from cerise.files.lake import Group
-from cerise.files.reader import Reading
-from cerise.files.scan import Scan
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Output
-from cerise.plan.filters import Sieve
-from cerise.plan.overlap import Halo, Slice
-from cerise.spark.report import Note, Records
+from cerise.plan.filters import Needed, Sieve
+from cerise.run.question import Note, Work
 
 Ints = npt.NDArray[np.int64]
-Place = tuple[int, int]  # of an event: its time, and its number among the events of that time
+Position = tuple[int, int]  # of an event: its time, and its number among the events of that time
 PART = "__cerise_part"  # what a match adds to totals: a row for each window that holds it, or one
 ORDER = tuple(f"__cerise_{name}" for name in ("end_time", "end_number", "start_time", "start_number"))
 
@@ -43,7 +38,7 @@ def unchained(bound: Bound) -> Bound:
     return replace(bound, query=replace(bound.query, output=Output.ALL, limit=None, returns=returns))
 
 
-def candidate_schema(bound: Bound) -> pa.Schema:
+def candidates_of(bound: Bound) -> pa.Schema:
     """Return the columns of candidates: those of matches, or what they add to totals, and where they are."""
     wanted = list(bound.output_schema)
     if bound.query.totals is not None:
@@ -51,63 +46,29 @@ def candidate_schema(bound: Bound) -> pa.Schema:
     return pa.schema([*wanted, *(pa.field(name, pa.int64()) for name in ORDER)])
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateTask:
-    """Finds the candidates of slices.
+class Candidates:
+    """For each start the match that completes first: of equal ends the one with the smallest positions.
 
-    Attributes:
-        bound: the query, which wants matches that do not overlap.
-        options: how it is run.
-        reading: how events are read.
-        slices: the slices, with the row groups that each reads.
-        needs: what a slice needs beyond its own time.
-        records: where it is noted what was done.
+    Args:
+        bound: the query.
+        needed: which events count in positions; None: all.
+        work: where matched events are completed.
     """
 
-    bound: Bound
-    options: Options
-    reading: Reading
-    slices: Sequence[tuple[Slice, tuple[Group, ...]]]
-    needs: Halo
-    records: Records
+    def __init__(self, bound: Bound, needed: Needed | None, work: Work) -> None:
+        self.bound = bound
+        self._work = work
+        self._numbers = _Numbers(needed)
+        self._tables: list[pa.Table] = []
+        self._best: dict[Position, tuple[Position, Any, int, int]] = {}
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the candidates of the slices whose numbers are given."""
-        for number in (each for batch in batches for each in batch.column(0).to_pylist()):
-            part, groups = self.slices[number]
-            scan = Scan(self.reading, groups)
-            with self.records.noted("match", number) as note:
-                found = Candidates(self.bound, scan)
-                self._match(scan, part, found, note)
-                for table in found.best():
-                    yield from table.to_batches()
+    def number(self, events: EventBatch) -> EventBatch:
+        """Return the next events with the positions that tell them apart in every slice."""
+        return replace(events, positions=self._numbers(events))
 
-    def _match(self, scan: Scan, part: Slice, found: Candidates, note: Note) -> None:
-        bound = unchained(self.bound)
-        matcher = choose(bound, self.options).start(bound, self.options)
-        numbers = Numbers(self.reading)
-        for events in scan.events(part if len(self.slices) > 1 else None, self.needs):
-            numbered = replace(events, positions=numbers(events))
-            for matches in spelled(matcher.feed(numbered)):
-                found.add(matches)
-        for matches in spelled(matcher.flush()):
-            found.add(matches)
-        note["events read"] = scan.counts.rows
-        note["bytes read"] = scan.counts.bytes + scan.counts.late_bytes
-        note["row groups read"] = scan.counts.groups
-
-
-@dataclass(slots=True)
-class Candidates:
-    """For each start the match that completes first: of equal ends the one with the smallest positions."""
-
-    bound: Bound
-    scan: Scan
-    _tables: list[pa.Table] = field(default_factory=list)
-    _best: dict[Place, tuple[Place, Any, int, int]] = field(default_factory=dict)
-
-    def add(self, matches: Matches) -> None:
-        """Take in some matches."""
+    def add(self, matches: Finding) -> None:
+        """Take in matches."""
+        assert isinstance(matches, Matches)  # no engine may tally what is asked for
         if not len(matches):
             return
         first, last = ends_of(matches)
@@ -121,8 +82,8 @@ class Candidates:
             for group in _first_ends(same_start, _same(end))
         ]
         rows = pa.array(chosen)
-        some = Matches(matches.events, {name: lists.take(rows) for name, lists in matches.rows.items()})
-        self._keep(some, [key[chosen] for key in keys])
+        picked = Matches(matches.events, {name: lists.take(rows) for name, lists in matches.rows.items()})
+        self._keep(picked, [key[chosen] for key in keys])
 
     def _smallest(self, rows: Ints, matches: Matches) -> int:
         return min(map(int, rows), key=lambda row: _positions(matches, row))
@@ -130,15 +91,15 @@ class Candidates:
     def _keep(self, matches: Matches, keys: list[Ints]) -> None:
         number = len(self._tables)
         for row, (end_time, end_number, time, at) in enumerate(zip(*(k.tolist() for k in keys), strict=True)):
-            place, found = (time, at), ((end_time, end_number), _positions(matches, row), number, row)
-            if place not in self._best or found[:2] < self._best[place][:2]:
-                self._best[place] = found
+            position, found = (time, at), ((end_time, end_number), _positions(matches, row), number, row)
+            if position not in self._best or found[:2] < self._best[position][:2]:
+                self._best[position] = found
         order = [pa.array(key) for key in keys]
-        self._tables.append(pa.table([*self._wanted(matches), *order], schema=candidate_schema(self.bound)))
+        self._tables.append(pa.table([*self._wanted(matches), *order], schema=candidates_of(self.bound)))
 
     def _wanted(self, matches: Matches) -> list[Any]:
         """Return the columns of matches, or what each adds to totals."""
-        whole = Matches(self.scan.complete(matches.events), matches.rows)
+        whole = Matches(self._work.complete(matches.events), matches.rows)
         if self.bound.query.totals is None:
             return list(to_table(whole, self.bound).columns)
         match, parts = each_alone(whole, self.bound)
@@ -155,7 +116,7 @@ class Candidates:
             yield self._tables[number].take(pa.array(chosen))
 
 
-def _positions(matches: Matches, row: int) -> tuple[tuple[Place, ...], ...]:
+def _positions(matches: Matches, row: int) -> tuple[tuple[Position, ...], ...]:
     """Return where the events of a match stand, variable by variable."""
     times, numbers = matches.events.times, matches.events.positions
     lists = (rows[row].as_py() or () for rows in matches.rows.values())
@@ -176,14 +137,14 @@ def _first_ends(same_start: npt.NDArray[np.bool_], same_end: npt.NDArray[np.bool
     return [np.arange(start, stop) for start, stop in zip(starts, stops, strict=True)]
 
 
-class Numbers:
+class _Numbers:
     """Numbers the events that the query needs among those of their time, over all batches of a slice.
 
-    Others do not count: a slice may have left them out, and another may not.
+    Other events do not count: one slice may have left them out, and another may not.
     """
 
-    def __init__(self, reading: Reading) -> None:
-        self._sieve = None if reading.needed is None else Sieve(reading.needed, reading.roles)
+    def __init__(self, needed: Needed | None) -> None:
+        self._sieve = None if needed is None else Sieve(needed)
         self._time: int | None = None
         self._seen = 0
 
@@ -204,33 +165,25 @@ class Numbers:
         return numbers
 
 
-@dataclass(frozen=True, slots=True)
-class ChainTask:
-    """Chooses, of candidates in the order of their ends, those that do not overlap."""
-
-    bound: Bound
-    records: Records
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the matches, or partial totals of them."""
-        free_after: Place | None = None
-        total = 0
-        ledger = None if self.bound.query.totals is None else Ledger(self.bound)
-        with self.records.noted("chain", 0) as note:
-            for batch in batches:
-                columns = [batch.column(batch.schema.get_field_index(name)).to_pylist() for name in ORDER]
-                chosen = []
-                for row, (end_time, end_number, time, number) in enumerate(zip(*columns, strict=True)):
-                    if free_after is None or (time, number) > free_after:
-                        chosen.append(row)
-                        free_after = (end_time, end_number)
-                total += len(chosen)
-                some = batch.take(pa.array(chosen, pa.int64()))
-                if ledger is not None:
-                    parts = some.column(some.schema.get_field_index(PART)).flatten()
-                    ledger.merge(pa.Table.from_struct_array(parts))
-                elif chosen:
-                    yield some.select(self.bound.output_schema.names)
-            if ledger is not None:
-                yield from ledger.partial().to_batches()
-            note["matches"] = total
+def choose_candidates(bound: Bound, candidates: Iterable[pa.RecordBatch], note: Note) -> Iterator[pa.Table]:
+    """Yield candidates that do not overlap, given in the order of their ends; or partial totals of them."""
+    free_after: Position | None = None
+    total = 0
+    ledger = None if bound.query.totals is None else Ledger(bound)
+    for batch in candidates:
+        columns = [batch.column(batch.schema.get_field_index(name)).to_pylist() for name in ORDER]
+        chosen = []
+        for row, (end_time, end_number, time, number) in enumerate(zip(*columns, strict=True)):
+            if free_after is None or (time, number) > free_after:
+                chosen.append(row)
+                free_after = (end_time, end_number)
+        total += len(chosen)
+        taken = batch.take(pa.array(chosen, pa.int64()))
+        if ledger is not None:
+            parts = taken.column(taken.schema.get_field_index(PART)).flatten()
+            ledger.merge(pa.Table.from_struct_array(parts))
+        elif chosen:
+            yield pa.Table.from_batches([taken.select(bound.output_schema.names)])
+    if ledger is not None:
+        yield ledger.partial()
+    note["matches"] = total

@@ -1,0 +1,188 @@
+"""How a MATCH_RECOGNIZE clause can be cut into slices of time, and which rows it can do without (D3).
+
+A match belongs to the slice of its first row. WITHIN says how far beyond it a slice must look; PREV and NEXT
+say how many rows before and after that. Rows that no match can hold go only where a clause skips over them:
+`PATTERN (R {-N*-} B {-N*-} M)` with an N that takes every row [DFS], and nothing that asks about its rows.
+"""
+
+from __future__ import annotations
+
+from cerise.pattern.expr import Attr, Expr, attributes, conjuncts, rebuild
+from cerise.pattern.row_pattern import (
+    CLASSIFIER,
+    Alternation,
+    Anchor,
+    BoundRows,
+    Concat,
+    Excluded,
+    Label,
+    MatchNumber,
+    Nav,
+    Quantified,
+    RowAgg,
+    RowPattern,
+    Show,
+    SkipTo,
+    walk_rows,
+)
+from cerise.plan.filters import Needed, tests_of
+from cerise.plan.overlap import Halo
+
+
+def row_halo(bound: BoundRows) -> Halo | str:
+    """Return what slices need beyond their own rows, or say why there can be none."""
+    if bound.within is None:
+        return "without WITHIN a match may span all rows"
+    if any(isinstance(each, Anchor) for each in walk_rows(bound.pattern)):
+        return "^ and $ ask for the first and the last of all rows"
+    if bound.show is Show.UNMATCHED:
+        return "WITH UNMATCHED ROWS asks for matches that start anywhere"
+    if _asks_number(bound):
+        return "DEFINE asks for MATCH_NUMBER(), which all matches before decide"
+    shifts = [atom.shift for atom in bound.atoms.values() if isinstance(atom, Nav)]
+    return Halo(
+        after=bound.within.size, events=max([0, *shifts]), preceding=max([0, *(-each for each in shifts)])
+    )
+
+
+def _asks_number(bound: BoundRows) -> bool:
+    """Whether conditions ask for MATCH_NUMBER()."""
+    asked = {each.path[0] for condition in bound.conditions for each in attributes(condition.expr)}
+    return any(isinstance(bound.atoms[name], MatchNumber) for name in asked)
+
+
+def starts_are_free(bound: BoundRows) -> bool:
+    """Whether what starts at a row is the same whatever was found before, where all rows are at hand."""
+    return not is_chained(bound) and not _asks_number(bound) and bound.show is not Show.UNMATCHED
+
+
+def is_chained(bound: BoundRows) -> bool:
+    """Whether the matches of a slice depend on those before it: which rows start one, or their numbers."""
+    return bound.skip.to is not SkipTo.NEXT or bool(numbers(bound))
+
+
+def numbers(bound: BoundRows) -> tuple[str, ...]:
+    """Return the atoms of measures that are MATCH_NUMBER()."""
+    names = dict.fromkeys(name for each in bound.measures for name in each.atoms)
+    return tuple(name for name in names if isinstance(bound.atoms[name], MatchNumber))
+
+
+# ---- rows that no match can hold
+
+
+def needed_rows(bound: BoundRows) -> Needed | None:
+    """Return which rows can matter; None: all of them, as far as comparisons with constants tell."""
+    if why_not_skipping(bound) is not None:
+        return None
+    filters = row_filters(bound)
+    tests = [tests_of(filters[label]) for label in labels_wanted(bound)]
+    return tuple(dict.fromkeys(tests)) if tests and all(tests) else None
+
+
+def row_filters(bound: BoundRows) -> dict[str, tuple[Expr, ...]]:
+    """Return for each label the conditions that look at nothing but the row itself, over its columns."""
+    found: dict[str, tuple[Expr, ...]] = dict.fromkeys(bound.labels, ())
+    for condition in bound.conditions:
+        alone = [
+            _of_columns(part, bound)
+            for part in conjuncts(condition.expr)
+            if all(_is_here(bound.atoms[each.path[0]], condition.label, bound) for each in attributes(part))
+        ]
+        found[condition.label] = (*found.get(condition.label, ()), *alone)
+    return found
+
+
+def _is_here(atom: object, label: str, bound: BoundRows) -> bool:
+    """Tell whether an atom is a column of the row that is being mapped."""
+    if not isinstance(atom, Nav) or atom.column == CLASSIFIER or atom.column not in bound.columns.names:
+        return False
+    own = atom.members is None or atom.members == {label}
+    return own and atom.last and not atom.offset and not atom.shift
+
+
+def _of_columns(expr: Expr, bound: BoundRows) -> Expr:
+    """Return an expression over columns in the place of atoms."""
+    if isinstance(expr, Attr):
+        atom = bound.atoms[expr.path[0]]
+        assert isinstance(atom, Nav)
+        return Attr(expr.var, (atom.column,), kind=expr.kind)
+    return rebuild(expr, lambda each: _of_columns(each, bound))
+
+
+def why_not_skipping(bound: BoundRows) -> str | None:
+    """Say why every row must be searched; None where rows that are only skipped over may go."""
+    gaps = _gaps(bound)
+    if gaps is None:
+        return "the pattern does not skip over rows between all of its variables"
+    if any(each.label in gaps for each in bound.conditions):
+        return "what is skipped over has a condition"
+    if bound.show is Show.UNMATCHED or (bound.show is not Show.ONE and not _all_excluded(bound)):
+        return "the rows that are skipped over are shown"
+    if bound.within is not None and bound.within.timeouts:
+        return "a time-out shows how far a match came"
+    if bound.skip.to in (SkipTo.FIRST, SkipTo.LAST) and bound.skip.members & gaps:
+        return "the search goes on at a row that is skipped over"
+    return _read(bound, gaps)
+
+
+def _gaps(bound: BoundRows) -> frozenset[str] | None:
+    """Return the labels of rows that are skipped over: `R N* B N* M`, with one between all others."""
+    if not isinstance(bound.pattern, Concat) or len(bound.pattern.items) % 2 == 0:
+        return None
+    steps, gaps = bound.pattern.items[::2], bound.pattern.items[1::2]
+    found = {_gap(each) for each in gaps}
+    wanted = {label for each in steps for label in _step(each)}
+    if not found or "" in found or "" in wanted or found & wanted:
+        return None
+    return frozenset(found)
+
+
+def _gap(pattern: RowPattern) -> str:
+    match pattern:
+        case Excluded(item):
+            return _gap(item)
+        case Quantified(Label(name), 0, None):
+            return name
+    return ""
+
+
+def _step(pattern: RowPattern) -> list[str]:
+    match pattern:
+        case Label(name):
+            return [name]
+        case Alternation(items) if all(isinstance(each, Label) for each in items):
+            return [each.name for each in items if isinstance(each, Label)]
+    return [""]
+
+
+def _all_excluded(bound: BoundRows) -> bool:
+    assert isinstance(bound.pattern, Concat)
+    return all(isinstance(each, Excluded) for each in bound.pattern.items[1::2])
+
+
+def _read(bound: BoundRows, gaps: frozenset[str]) -> str | None:
+    """Say what asks about rows that are skipped over."""
+    asked = {each.path[0] for condition in bound.conditions for each in attributes(condition.expr)}
+    for name, atom in bound.atoms.items():
+        match atom:
+            case MatchNumber() if name in asked:
+                return "DEFINE asks for MATCH_NUMBER()"
+            case RowAgg(members=members) if members is None or members & gaps:
+                return "an aggregate is over the rows that are skipped over"
+            case Nav(members=None, offset=offset, shift=shift) if offset or shift:
+                return "rows before or after are asked for"
+            case Nav(members=members, shift=shift) if shift or (members is not None and members & gaps):
+                return "rows that are skipped over are asked for"
+    return None
+
+
+def labels_wanted(bound: BoundRows) -> tuple[str, ...]:
+    """Return the labels of rows that are not skipped over."""
+    gaps = _gaps(bound) or frozenset()
+    return tuple(label for label in bound.labels if label not in gaps)
+
+
+def wanted_labels(bound: BoundRows) -> int:
+    """Return a bit for each label that a row has which is not skipped over."""
+    wanted = labels_wanted(bound)
+    return sum(1 << i for i, label in enumerate(bound.labels) if label in wanted)

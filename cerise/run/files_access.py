@@ -1,0 +1,168 @@
+"""Lake files as a source: row groups that statistics leave, read slice by slice, or in portions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from cerise.events import EventBatch, RowBatch
+from cerise.files.lake import Group, Lake
+from cerise.files.reader import Reading
+from cerise.files.scan import ROW, Scan
+from cerise.plan.filters import Sieve
+from cerise.plan.needs import Needs
+from cerise.plan.overlap import MAX_TIME, MIN_TIME, Halo, Slice, slices
+from cerise.run.question import Batch, Note
+
+WORTH_A_THREAD = 1_000_000  # events
+
+
+@dataclass(frozen=True)
+class FilesAccess:
+    """Parquet files that tasks or threads read themselves.
+
+    Attributes:
+        needs: what the questions need.
+        reading: how files are read.
+        groups: the row groups that may hold events that matter.
+        known: events and row groups: all there are, and those left after pruning.
+        coded: the columns whose strings are few.
+    """
+
+    needs: Needs
+    reading: Reading
+    groups: tuple[Group, ...]
+    known: dict[str, float] = field(default_factory=dict)
+    coded: tuple[str, ...] = ()
+    worth: int = WORTH_A_THREAD
+
+    @classmethod
+    def of(cls, lake: Lake, needs: Needs) -> FilesAccess:
+        """Return how questions read a lake; its footers tell which row groups can matter."""
+        names = needs.columns.names
+        if needs.roles is not None:
+            groups = lake.wanted(needs.roles, needs.filter)
+        elif needs.clock is not None:
+            groups = lake.timed(needs.clock.column, nulls_first=needs.clock.nulls_first, needed=needs.filter)
+        else:
+            groups = lake.every(needs.filter)
+        known: dict[str, float] = {
+            "events": lake.rows,
+            "events after pruning": sum(each.span.rows for each in groups),
+            "row groups": lake.groups,
+            "row groups after pruning": len(groups),
+        }
+        files = {each.file: lake.files[each.file] for each in groups}
+        coded = lake.coded(names)
+        reads_coded = tuple(name for name in coded if name in needs.reads)
+        schema = needs.roles or lake.columns
+        reading = Reading(lake.root, files, schema, needs.reads, needs.late, reads_coded, needs.filter)
+        return cls(needs, reading, tuple(groups), known, coded)
+
+    @property
+    def rows(self) -> int:
+        """How many events there are after pruning."""
+        return sum(each.span.rows for each in self.groups)
+
+    def cut(self, halo: Halo, most: int, *, amplified: float) -> list[Slice]:
+        """Cut the row groups by time."""
+        return slices([each.span for each in self.groups], halo, most, amplified=amplified)
+
+    def open(self, part: Slice | None, halo: Halo) -> FilesReader:
+        """Return a reader of a slice."""
+        if part is None:
+            part = slices([each.span for each in self.groups], Halo(), 1)[0]
+        return FilesReader(self, part, halo)
+
+    def portions(self, count: int) -> Sequence[tuple[Group, ...]]:
+        """Split the row groups into portions of about the same number of events."""
+        total = self.rows
+        portions: list[list[Group]] = [[]]
+        seen = 0
+        for each in self.groups:
+            if seen >= total * len(portions) / count and portions[-1]:
+                portions.append([])
+            portions[-1].append(each)
+            seen += each.span.rows
+        return tuple(map(tuple, portions))
+
+    def tables(self, portion: tuple[Group, ...], note: Note) -> Iterator[pa.Table]:
+        """Yield the row groups of a portion with all columns, and the numbers of their rows."""
+        names = tuple(self.needs.columns.names)
+        reading = replace(self.reading, reads=names, late=(), coded=self.coded, needed=None)
+        scan = Scan(reading, portion)
+        yield from scan.tables() if self.needs.roles is not None else scan.rows()
+        _count(scan, note)
+
+    def count_rows(self, slices: Sequence[Slice | None]) -> int:
+        """Return how many events slices read together, those that several read included."""
+        if slices == (None,):
+            return self.rows
+        return sum(self.groups[i].span.rows for part in slices if part is not None for i in part.reads)
+
+    def counters(self) -> dict[str, int]:
+        """Files have no index to touch."""
+        return {}
+
+    def explain(self) -> dict[str, str]:
+        """Say which files, row groups and columns are read."""
+        known, reading, needs = self.known, self.reading, self.needs
+        groups = f"{known['row groups after pruning']} of {known['row groups']} row groups"
+        pruned = f"{groups}, {known['events after pruning']:,} of {known['events']:,} events"
+        files = f"{len(reading.files)} Parquet files of {reading.root}"
+        return {
+            "scan": files + (f", without {reading.deleted:,} deleted rows" if reading.deleted else ""),
+            "pruned": pruned + ("" if needs.why_all is None else f"; nothing is left out: {needs.why_all}"),
+            "columns": f"matching reads {', '.join(reading.reads)}"
+            + (f"; of matched events also {', '.join(reading.late)}" if reading.late else ""),
+        }
+
+
+class FilesReader:
+    """The events of one slice of files."""
+
+    def __init__(self, access: FilesAccess, part: Slice, halo: Halo) -> None:
+        groups = [access.groups[i] for i in part.reads]
+        self._needs, self._part, self._halo = access.needs, part, halo
+        if access.needs.roles is None:
+            groups.sort(key=lambda each: each.place)
+        self._scan = Scan(access.reading, groups)
+
+    def read(self) -> Iterator[Batch]:
+        """Yield events in stream order, or rows as they arrive."""
+        if self._needs.roles is not None:
+            whole = (self._part.start, self._part.stop) == (MIN_TIME, MAX_TIME)
+            yield from self._scan.events(None if whole else self._part, self._halo)
+            return
+        sieve = None if self._needs.filter is None else Sieve(self._needs.filter)
+        for table in self._scan.rows():
+            kept = table if sieve is None else table.filter(pa.array(sieve.kept(table)))
+            yield RowBatch(self._limited(kept.drop_columns([ROW])))
+
+    def _limited(self, table: pa.Table) -> pa.Table:
+        """Leave out rows that are too early or too late for the slice."""
+        part, halo, clock = self._part, self._halo, self._needs.clock
+        kept = np.ones(len(table), np.bool_)
+        if clock is not None and part.start != MIN_TIME and not halo.preceding:
+            kept &= clock.times(table) >= part.start
+        if clock is not None and part.stop + halo.after < MAX_TIME and not halo.events:
+            kept &= clock.times(table) < part.stop + halo.after
+        return table if kept.all() else table.filter(pa.array(kept))
+
+    def complete(self, events: EventBatch) -> EventBatch:
+        """Return matched events with the columns that are only returned."""
+        return self._scan.complete(events)
+
+    def close(self, note: Note) -> None:
+        """Note what was read."""
+        _count(self._scan, note)
+
+
+def _count(scan: Scan, note: Note) -> None:
+    counts = scan.counts
+    read = {"row groups read": counts.groups, "events read": counts.rows}
+    for name, value in {**read, "bytes read": counts.bytes + counts.late_bytes}.items():
+        note[name] = note.get(name, 0) + value

@@ -1,0 +1,111 @@
+"""What a run did: figures that each step notes, summed for people to read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from cerise.errors import BindError
+from cerise.run.question import Note
+
+Noted = Mapping[tuple[str, Hashable], Note]  # by step, and the number of its slice or task
+
+TIES = "events whose order a hash decides"
+UNCOMPUTABLE = "values that could not be computed"
+RESULT = "rows of the result"
+MOST_RUNS = "most runs at once"
+ORDER_HINT = "name columns that decide it: order=[…]; in SQL, ORDER BY"
+STEPS = {
+    "read": "reading and cutting", "hand over": "handing over and cutting", "match": "matching",
+    "choose": "choosing",
+}  # fmt: skip
+COUNTED = (
+    "row groups read", "events read", "bytes read", "events handed over", "bytes exchanged",
+    "clusters considered", "clusters left out by the synopsis", "clusters read", "bytes of the index read",
+    "events kept", "events matched over", TIES, "matches", RESULT, UNCOMPUTABLE, MOST_RUNS,
+)  # fmt: skip
+TIMED = ("seconds filtering", "seconds reading")
+
+
+def add(note: Note, figures: Mapping[str, float]) -> None:
+    """Add figures to a note; of the most runs at once the larger number stays."""
+    for name, value in figures.items():
+        before = note.get(name, 0)
+        note[name] = max(before, value) if name == MOST_RUNS else before + value
+
+
+def refuse_ties(ties: int, *, strict: bool) -> None:
+    """Refuse events that only a hash puts in order, where warnings are errors.
+
+    Raises:
+        BindError: there are such events.
+    """
+    if ties and strict:
+        raise BindError(say_ties(ties), hint=f"{ORDER_HINT}; Options(strict=True) makes this an error")
+
+
+def say_ties(ties: int) -> str:
+    """Say how many events only a hash puts in order."""
+    shared = "1 event shares its" if ties == 1 else f"{ties:,} events share their"
+    return f"{shared} time (and partition) with an event before, and no order column decides which is first"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The figures of a run; `print(report)` shows them.
+
+    Attributes:
+        known: figures that were known before the run: events, row groups, and those left after pruning.
+        access: how the run gets at its events, by topic, as `explain` says it.
+        notes: returns what each step has noted so far.
+        missing: why there are no notes; None: there are, or will be when the matches are computed.
+    """
+
+    known: dict[str, float] = field(default_factory=dict)
+    access: dict[str, str] = field(default_factory=dict)
+    notes: Callable[[], Noted] = dict
+    missing: str | None = None
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """All figures by name: counts, then the seconds that all slices or tasks of a step took together."""
+        notes = self.notes()
+        total: Note = {}
+        for note in notes.values():
+            add(total, note)
+        found = dict(self.known) | {name: total[name] for name in COUNTED if name in total}
+        found |= {name: round(total[name], 6) for name in TIMED if name in total}
+        for step, said in STEPS.items():
+            seconds = [note["seconds"] for (each, _), note in notes.items() if each == step]
+            if seconds:
+                found[f"tasks {said}"] = len(seconds)
+                found[f"seconds {said}"] = round(sum(seconds), 6)
+        return found
+
+    def __str__(self) -> str:
+        lines = [f"{name}: {text}" for name, text in self.access.items()]
+        if self.missing is not None:
+            lines.append(self.missing)
+        elif not self.notes():
+            lines.append("nothing has run yet: the matches are lazy; call an action on them first")
+        figures = self.figures
+        width = max(map(len, figures), default=0)
+        lines += [
+            f"{name:<{width}}  {value:>15,}"
+            if isinstance(value, int)
+            else f"{name:<{width}}  {value:>15,.3f}"
+            for name, value in figures.items()
+        ]
+        if TIES in figures:
+            lines.append(f"no order column decides the order of {figures[TIES]:,} events: {ORDER_HINT}")
+        return "\n".join(lines)
+
+
+def to_bytes(table: pa.Table) -> bytes:
+    """Return a table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())

@@ -1,0 +1,205 @@
+"""SASE+ queries as questions: an engine finds matches, which become tables or totals."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from cerise.engines.base import Finding, Matches
+from cerise.engines.choose import choose
+from cerise.engines.output import to_table
+from cerise.engines.totals import Ledger, Positions, partial_schema
+from cerise.events import EventBatch
+from cerise.pattern.bound import Bound
+from cerise.pattern.query import Output
+from cerise.plan.filters import needed, why_all
+from cerise.plan.needs import Needs
+from cerise.plan.overlap import Halo, halo
+from cerise.run.chain import ORDER as CANDIDATE_ORDER
+from cerise.run.chain import Candidates, candidates_of, choose_candidates, unchained
+from cerise.run.question import Again, Work, concat
+from cerise.run.report import TIES, UNCOMPUTABLE, add, refuse_ties, to_bytes
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Sase:
+    """A bound SASE+ query.
+
+    Attributes:
+        bound: the query.
+    """
+
+    bound: Bound
+
+    @property
+    def name(self) -> str | None:
+        """The name after INTO."""
+        return self.bound.query.into
+
+    @cached_property
+    def needs(self) -> Needs:
+        """What it needs of its events."""
+        bound = self.bound
+        schema = bound.schema
+        names = bound.needs
+        roots = {path[0] for path in bound.reads} | {schema.time, *schema.order}
+        if bound.query.totals is not None:
+            roots |= set(names)  # totals may be of every event that is seen, and matches are not kept
+        return Needs(
+            columns=pa.schema([schema.columns.field(name) for name in names]),
+            reads=tuple(name for name in names if name in roots),
+            late=tuple(name for name in names if name not in roots),
+            roles=schema,
+            ties=() if schema.arrival else bound.ties,
+            partition=bound.partition,
+            filter=needed([bound]),
+            why_all=why_all([bound]),
+            halo=halo([bound]),
+            chain=_chain(bound),
+            not_null=bound.not_null,
+        )
+
+    @property
+    def result(self) -> pa.Schema:
+        """The columns of the answer."""
+        return self.bound.output_schema
+
+    @property
+    def partial(self) -> pa.Schema:
+        """The columns of matches, or of partial totals."""
+        return self.result if self.bound.query.totals is None else partial_schema(self.bound)
+
+    @property
+    def candidate_schema(self) -> tuple[pa.Schema, tuple[str, ...]]:
+        """The columns of candidates, and those that put them in order."""
+        return candidates_of(self.bound), CANDIDATE_ORDER
+
+    @property
+    def inner(self) -> Sase | None:
+        """The query whose matches are the events of this one."""
+        return None if self.bound.source is None else Sase(self.bound.source)
+
+    @property
+    def outer(self) -> Sase:
+        """This query over the matches of the inner one."""
+        return Sase(replace(self.bound, source=None))
+
+    def start(self, work: Work) -> SaseSearch:
+        """Return a search for matches."""
+        return SaseSearch(self.bound, work)
+
+    def start_candidates(self, work: Work) -> CandidateSearch:
+        """Return a search for candidates."""
+        return CandidateSearch(self, work)
+
+    def choose(self, candidates: Iterable[pa.RecordBatch], again: Again, work: Work) -> Iterator[pa.Table]:  # noqa: ARG002
+        """Yield the matches, or partial totals, of candidates that do not overlap."""
+        yield from choose_candidates(self.bound, candidates, work.note)
+
+    def finish(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """Return all matches, or the totals that partial ones are together."""
+        if self.bound.query.totals is None:
+            return concat(parts, self.result)
+        ledger = Ledger(self.bound)
+        for each in parts:
+            ledger.merge(each)
+        return ledger.result()
+
+
+def _chain(bound: Bound) -> Halo | None:
+    """Return what slices need in which candidates are found, where matches may not overlap (S7.1)."""
+    if bound.query.output is not Output.NON_OVERLAPPING or bound.partition:
+        return None
+    found = halo([unchained(bound)])
+    return found if isinstance(found, Halo) else None
+
+
+class SaseSearch:
+    """A matcher, with the tables that its matches become, or their totals."""
+
+    def __init__(self, bound: Bound, work: Work) -> None:
+        self._bound, self._work = bound, work
+        self._matcher = choose(bound, work.options).start(bound, work.options)
+        self._positions = Positions(bound) if Positions.wanted(bound) else None
+        self._ledger = None if bound.query.totals is None else Ledger(bound, work.options.limits)
+
+    def feed(self, events: EventBatch) -> Iterator[pa.Table]:
+        """Take the next events in stream order; yield matches, or partial totals, that become final."""
+        if self._work.counts_ties:
+            ties = events.undecided(self._bound.partition)
+            self._work.note[TIES] = max(ties, self._work.note.get(TIES, 0))
+            refuse_ties(ties, strict=self._work.options.strict)
+        if self._positions is not None:
+            events = self._positions(events)
+        yield from self._tables(self._matcher.feed(events))
+
+    def flush(self) -> Iterator[pa.Table]:
+        """Yield the matches, or partial totals, that the end of the events makes final."""
+        yield from self._tables(self._matcher.flush())
+        if self._ledger is not None:
+            yield self._ledger.partial()
+        log.info("%s", self._matcher.report)
+        add(self._work.note, self._matcher.report.told())
+
+    def _tables(self, found: Iterable[Finding]) -> Iterator[pa.Table]:
+        for each in found:
+            if self._ledger is None:
+                assert isinstance(each, Matches)  # no engine may tally what is asked for
+                if each.count:
+                    whole = Matches(self._work.complete(each.events), each.rows)
+                    yield to_table(whole, self._bound)
+                continue
+            self._ledger.add(each)
+            if self._ledger.leaves_early and len(self._ledger) >= self._work.options.limits.output_rows:
+                yield self._ledger.partial()
+
+    def save(self) -> bytes:
+        """Return the state: of the matcher, the positions and the totals."""
+        positions = {} if self._positions is None else self._positions.seen
+        partial = b""
+        if self._ledger is not None:
+            totals = self._ledger.partial()
+            self._ledger.merge(totals)
+            partial = to_bytes(totals)
+        head = json.dumps({"positions": positions, "partial": len(partial)}).encode()
+        return len(head).to_bytes(8, "little") + head + partial + self._matcher.save()
+
+    def load(self, state: bytes) -> None:
+        """Go on from a saved state of the same query."""
+        size = 8 + int.from_bytes(state[:8], "little")
+        head = json.loads(state[8:size])
+        if self._positions is not None:
+            self._positions.seen = head["positions"]
+        if self._ledger is not None:
+            self._ledger.merge(pa.ipc.open_stream(state[size : size + head["partial"]]).read_all())
+        self._matcher.load(state[size + head["partial"] :])
+
+
+class CandidateSearch:
+    """Finds for each start the match that completes first, for matches that may not overlap."""
+
+    def __init__(self, question: Sase, work: Work) -> None:
+        bound = unchained(question.bound)
+        self._matcher = choose(bound, work.options).start(bound, work.options)
+        self._found = Candidates(question.bound, question.needs.filter, work)
+        self._work = work
+
+    def feed(self, events: EventBatch) -> Iterator[pa.Table]:
+        """Take the next events; candidates come at the end."""
+        for each in self._matcher.feed(self._found.number(events)):
+            self._found.add(each)
+        return iter(())
+
+    def flush(self) -> Iterator[pa.Table]:
+        """Yield the candidates."""
+        for each in self._matcher.flush():
+            self._found.add(each)
+        add(self._work.note, {UNCOMPUTABLE: self._matcher.report.uncomputable})
+        yield from self._found.best()

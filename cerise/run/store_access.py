@@ -1,0 +1,185 @@
+"""An event store as a source: the index tells which events can matter, or all are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cerise.events import EventBatch, RowBatch, Schema
+from cerise.files.scan import ROW
+from cerise.filters.finder import Finder
+from cerise.filters.index_query import Asked
+from cerise.filters.index_query import asked as asked_events
+from cerise.filters.row_index_query import asked_rows
+from cerise.filters.two_phase import Filtering
+from cerise.filters.ways import Wants, Way, situation, way_for
+from cerise.plan.needs import Needs
+from cerise.plan.overlap import MAX_TIME, MIN_TIME, Halo, Slice, slices
+from cerise.run.files_access import FilesAccess
+from cerise.run.kept_events import KeptEvents
+from cerise.run.question import Batch, Note, Questions
+from cerise.run.report import add
+from cerise.run.row_search import Rows
+from cerise.run.sase_search import Sase
+from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
+from cerise.store.view import View
+
+WORTH_A_THREAD = 1_000_000  # events
+ARRIVED = ("__cerise_arrived", "__cerise_arrived_as")  # columns that tell the order of arrival
+
+
+@dataclass(frozen=True)
+class StoreAccess:
+    """A version of an event store.
+
+    Attributes:
+        view: the version.
+        way: whether the index is asked, and for which events.
+        needs: what the questions need.
+    """
+
+    view: View
+    way: Way
+    needs: Needs
+    worth: int = WORTH_A_THREAD
+
+    @classmethod
+    def of(cls, view: View, asked: Questions, filtering: Filtering | None = None) -> StoreAccess:
+        """Return how questions get at the events of a version; decided before anything is read."""
+        return cls(view, way_for(view, index_query(view, asked), filtering or Filtering()), asked.needs)
+
+    @property
+    def rows(self) -> int:
+        """How many events there are."""
+        return self.view.rows
+
+    @property
+    def known(self) -> dict[str, float]:
+        """How many events there are, and how many the index knows."""
+        return {"events": self.view.rows, "events indexed": self.view.held.synopsis.rows}
+
+    @cached_property
+    def wants(self) -> Wants:
+        """Which columns and events are read."""
+        needs = self.needs
+        if needs.roles is not None:
+            return Wants(needs.roles, needs.reads, needs.late, needs.filter)
+        roles = stream_roles(self.view)
+        names = {*needs.reads, roles.time}
+        return Wants(roles, tuple(name for name in roles.columns.names if name in names), (), needs.filter)
+
+    def cut(self, halo: Halo, most: int, *, amplified: float) -> list[Slice]:
+        """Cut the store by time, where there is much to look up; windows that count events are not cut."""
+        whole = [Slice(MIN_TIME, MAX_TIME, ())]
+        if halo.events or self.needs.roles is None or not (self.way.large or amplified > 2):
+            return whole
+        found = slices(self.view.spans(), halo, most)
+        return found if len(found) > 1 else whole
+
+    def open(self, part: Slice | None, halo: Halo) -> StoreReader:
+        """Return a reader of a slice."""
+        return StoreReader(self, part, halo)
+
+    @cached_property
+    def _files(self) -> FilesAccess | None:
+        """The data files themselves, where all of them are read and the order of rows is that of arrival."""
+        plain = self.way.query is None and not self.view.arrival
+        return FilesAccess.of(self.view.lake, self.needs) if plain else None
+
+    def portions(self, count: int) -> Sequence[Any]:
+        """Cut the store by time; events are handed on, so slices need nothing around them."""
+        if self._files is not None:
+            return self._files.portions(count)
+        if not self.way.large:
+            return [None]
+        found = slices(self.view.spans(), Halo(), count)
+        return found if len(found) > 1 else [None]
+
+    def tables(self, portion: Any, note: Note) -> Iterator[pa.Table]:
+        """Yield the events of a portion, with columns that tell the order of their arrival."""
+        if self._files is not None:
+            yield from self._files.tables(portion, note)
+            return
+        reader = self.open(portion, Halo())
+        for events in reader.finder.events(portion, Halo()):
+            table = reader.finder.complete(events).table
+            for name, numbers in zip(ARRIVED, reader.arrivals(events), strict=True):
+                table = table.append_column(name, numbers)
+            yield table
+        reader.close(note)
+
+    def counters(self) -> dict[str, int]:
+        """Return what was touched of the index so far; nothing, where it was not opened."""
+        if "index" not in self.view.__dict__:
+            return {}
+        counts = self.view.index.counts
+        return {
+            "clusters considered": counts.considered,
+            "clusters left out by the synopsis": counts.pruned,
+            "clusters read": counts.read,
+            "bytes of the index read": counts.bytes,
+        }
+
+    def explain(self) -> dict[str, str]:
+        """Say how the query gets at its events."""
+        return situation(self.view, self.way)
+
+
+class StoreReader:
+    """The events of one slice of a store."""
+
+    def __init__(self, access: StoreAccess, part: Slice | None, halo: Halo) -> None:
+        self._access = access
+        whole = part is None or (part.start, part.stop) == (MIN_TIME, MAX_TIME)
+        self._part, self._halo = None if whole else part, halo
+        self.finder = Finder(access.view, access.way, access.wants)
+
+    def read(self) -> Iterator[Batch]:
+        """Yield events in stream order; for row patterns all rows as they arrive, or those that are kept."""
+        finder = self.finder
+        if self._access.needs.roles is not None:
+            yield from finder.events(self._part, self._halo)
+        elif self._access.way.query is None:
+            yield RowBatch(finder.arrived())
+        else:
+            for events in finder.events(self._part, self._halo):
+                yield RowBatch(finder.complete(events).table)
+
+    def complete(self, events: EventBatch) -> EventBatch:
+        """Return matched events with the columns that are only returned."""
+        return self.finder.complete(events)
+
+    def arrivals(self, events: EventBatch) -> list[pa.Array]:
+        """Return two numbers of each event, by which its arrival is compared with that of others."""
+        if SEQUENCE in events.table.schema.names:
+            sequence = events.table.column(SEQUENCE).combine_chunks()
+            return [sequence.field(name) for name in SEQUENCE_FIELDS]
+        rows = np.ascontiguousarray(events.table.column(ROW).to_numpy())
+        return [pa.array(each) for each in self.finder.view.arrivals(rows)]
+
+    def close(self, note: Note) -> None:
+        """Note what was looked up and read."""
+        seen = self.finder.seen
+        add(note, {"events kept": seen.kept})
+        add(note, {"seconds filtering": seen.filtering, "seconds reading": seen.reading})
+
+
+def stream_roles(view: View) -> Schema:
+    """Return which column plays which part, without the sequence of arrival; ORDER BY says all else (M2)."""
+    return replace(view.roles, columns=view.columns, order=())
+
+
+def index_query(view: View, asked: Questions) -> Asked | str:
+    """Return what questions ask of single events, for the index; or why it cannot help."""
+    questions = [each.question if isinstance(each, KeptEvents) else each for each in asked.each]
+    if isinstance(questions[0], Rows):
+        return asked_rows(questions[0].bound, stream_roles(view), view.known)
+    bounds = [each.bound for each in questions if isinstance(each, Sase)]
+    if len(bounds) < len(questions):
+        return "every event is asked about"
+    return asked_events(bounds, view.known)

@@ -1,0 +1,470 @@
+"""Sources of events, and queries bound to them: what a verb is given, made ready to run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from cerise.engines.base import Options
+from cerise.errors import BindError, DataError, StoreError, UnsupportedError, refuse_surrogates, warn
+from cerise.events import Schema
+from cerise.kinds import plain_schema, plain_table
+from cerise.lang import sase
+from cerise.lang.builder import Draft, Variable, seq
+from cerise.pattern.bind import bind
+from cerise.pattern.bound import Bound, held_in, of_types
+from cerise.pattern.query import Query
+from cerise.run.find import HERE, Runner, Source, TableSource
+from cerise.run.question import Question, Questions
+from cerise.run.row_search import Rows
+from cerise.run.sase_search import Sase
+
+Columns = str | Sequence[str]
+Params = Mapping[str, Any]
+AnyQuery = str | Query | Draft
+LOOKED_AT = 4_096  # rows of a DataFrame whose types are looked at
+
+
+class EventView(Protocol):
+    """A store, as verbs see it: it gives a view of a version."""
+
+    filtering: Any
+
+    def view_of(self, version: int | None) -> Any:
+        """Return a version as queries see it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Which columns play which part, and what parameters are worth."""
+
+    time: str | None = None
+    type: str | None = None
+    key: Columns | None = ()
+    order: Columns | None = ()
+    params: Params | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a verb is to run: options, the version of a table, the dialect of SQL, and where."""
+
+    options: Options = Options()
+    version: int | None = None
+    dialect: str = "standard"
+    spark: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Questions over a source, and who runs them.
+
+    Attributes:
+        source: where events come from.
+        questions: the questions.
+        runner: this process, or Spark.
+        options: how to run.
+    """
+
+    source: Source
+    questions: Questions
+    runner: Runner
+    options: Options
+
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        """The SASE+ queries among the questions."""
+        return tuple(each.bound for each in self.questions.each if isinstance(each, Sase))
+
+    def warn(self) -> None:
+        """Warn of queries that are legal and probably a mistake."""
+        said = [text for bound in self.bounds for text in bound.warnings]
+        if self.bounds:
+            given = not isinstance(self.source, StoreSource)
+            said += of_types(self.bounds, lambda *names: values_in(self.source, *names), asked=given)
+        warn(said, strict=self.options.strict)
+
+
+def ask(events: Any, query: Any, roles: Roles, how: How) -> Asked:
+    """Return queries of either language, bound to events of any kind."""
+    source, runner = source_of(events, how)
+    if asks_sql(query, roles, how.dialect):
+        source, question = _clause(events, source, runner, str(query), how)
+        return Asked(source, Questions.of([question]), runner, how.options)
+    queries = [query] if isinstance(query, str | Query | Draft | Variable) else query
+    if not isinstance(queries, Sequence) or not queries:
+        given = "an empty list" if isinstance(query, Sequence) else f"a {query.__class__.__name__}"
+        raise UnsupportedError(f"{given} is not a query", hint="give SASE+ text, seq(…), or a list of these")
+    parsed = [parse(each) for each in queries]
+    with _telling_of_the_index(events):
+        schema = _schema(source, roles)
+        questions = [Sase(bind(each, schema, roles.params)) for each in parsed]
+    return Asked(source, Questions.of(questions), runner, how.options)
+
+
+def _clause(events: Any, source: Source, runner: Runner, text: str, how: How) -> tuple[Source, Question]:
+    """Bind the one clause of a statement to a source; Spark may have to read it, to compute columns."""
+    from cerise.lang import match_recognize  # brings sqlglot
+
+    reject_schema(source)
+    clause = match_recognize.parse_alone(text, how.dialect)
+    if runner is HERE:
+        with _telling_of_the_index(events):
+            return source, Rows(match_recognize.bind_rows(clause, source.columns), how.options)
+    from cerise.spark.runner import FrameSource
+    from cerise.spark.sql import bound_to
+
+    if not isinstance(source, FrameSource):
+        try:
+            bound = match_recognize.bind_rows(clause, source.columns)
+        except UnsupportedError:
+            if not isinstance(source, FilesSource):
+                raise
+            bound = None
+        if bound is not None and not (bound.derived and isinstance(source, FilesSource)):
+            return source, Rows(bound, how.options, atoms=True)
+        from cerise.spark import frames
+
+        frame = frames.read(str(events), how.version, "Spark computes some of its columns")
+        source = FrameSource(frame)
+    return source, Rows(bound_to(clause, source.frame), how.options, atoms=True, host=True)
+
+
+def is_sql(query: Any) -> bool:
+    """Whether a query is SQL with MATCH_RECOGNIZE; its parser is only loaded for what could be."""
+    if not isinstance(query, str) or "match_recognize" not in query.lower():
+        return False
+    from cerise.lang import match_recognize
+
+    return match_recognize.mentions_match_recognize(query)
+
+
+def asks_sql(query: Any, roles: Roles, dialect: str) -> bool:
+    """Whether a query is SQL.
+
+    Raises:
+        UnsupportedError: an argument has no meaning in the language of the query.
+    """
+    if is_sql(query):
+        reject_roles(roles)
+        return True
+    if dialect != "standard":
+        raise UnsupportedError(
+            f"dialect={dialect!r} has no meaning for SASE+", hint="leave it out: it chooses defaults of SQL"
+        )
+    return False
+
+
+def reject_roles(roles: Roles, where: str = "MATCH_RECOGNIZE", said: str | None = None) -> None:
+    """Refuse roles that the query or the source says itself."""
+    for name, instead in _SAID_BY_SQL.items():
+        if getattr(roles, name):
+            raise UnsupportedError(
+                f"{name}= has no meaning for {where}", hint=f"leave it out: {said or instead}"
+            )
+
+
+_SAID_BY_SQL = {
+    "time": "ORDER BY says when a row happened",
+    "type": "DEFINE compares the column: A AS kind = 'login'",
+    "key": "PARTITION BY names the columns",
+    "order": "ORDER BY names all columns that order rows",
+    "params": "write the values into the statement",
+}
+
+
+def require_session(spark: Any) -> None:
+    """Refuse any object but a Spark session: SQL looks for its tables there."""
+    if callable(getattr(spark, "sql", None)) and is_spark(spark):
+        return
+    name = spark.__class__.__name__
+    hint = "cerise.find(table, 'SELECT * FROM t MATCH_RECOGNIZE (…)') looks in one table without a session"
+    if is_spark(spark):
+        hint = f"df.createOrReplaceTempView('t'), then cerise.sql(df.sparkSession, '… FROM t …'); or {hint}"
+    elif isinstance(spark, str):
+        hint = "give the session first, then the statement: cerise.sql(spark, 'SELECT …')"
+    raise UnsupportedError(f"cerise.sql looks for tables in a Spark session, not in a {name}", hint=hint)
+
+
+def parse(query: Any) -> Query:
+    """Return a query: text is parsed, one written in Python is finished, a Query is returned as it is."""
+    match query:
+        case Query():
+            return query
+        case Draft(finished):
+            return finished
+        case Variable():
+            return seq(query).query
+        case str() if _SQL.match(query):
+            raise _not_alone(query)
+        case str():
+            return sase.parse(query)
+    raise UnsupportedError(
+        f"a {query.__class__.__name__} is not a query",
+        hint="give SASE+ text, or seq(…); verbs take the events first, then the query",
+    )
+
+
+_SQL = re.compile(r"\s*(SELECT|WITH|FROM|VALUES|CREATE)\b", re.IGNORECASE)
+_QUERY = re.compile(r"\s*(PATTERN\b|SELECT\s|WITH\s.*\bSELECT\s)", re.IGNORECASE | re.DOTALL)
+
+
+def _not_alone(text: str) -> UnsupportedError:
+    """Return the error for SQL that a verb cannot take: without a clause, or among other queries."""
+    if is_sql(text):
+        return UnsupportedError(
+            "SQL stands where only SASE+ can", hint="ask it alone, by find, run, count, explain or schema"
+        )
+    return UnsupportedError(
+        "the SQL has no MATCH_RECOGNIZE",
+        hint="write SELECT * FROM t MATCH_RECOGNIZE (…), or a SASE+ query, PATTERN SEQ(…); "
+        "cerise.sql(spark, …) runs any statement",
+    )
+
+
+# ---- sources
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaSource:
+    """The columns of events that are not there: enough for `schema` and `explain`.
+
+    Attributes:
+        columns: the columns.
+        spark: the StructType that they come from; None: they are Arrow's.
+    """
+
+    columns: pa.Schema
+    spark: Any = None
+
+    def access(self, asked: Questions, options: Options) -> str:
+        """Refuse to read."""
+        del asked, options
+        raise UnsupportedError("a schema has no events to find anything in", hint="give the table itself")
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSource:
+    """Parquet files or a Delta table, which tasks or threads read themselves."""
+
+    lake: Any
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns of the events."""
+        schema: pa.Schema = self.lake.columns
+        return schema
+
+    def access(self, asked: Questions, options: Options) -> Any:  # noqa: ARG002
+        """Return how files are read by time."""
+        from cerise.run.files_access import FilesAccess
+
+        return FilesAccess.of(self.lake, asked.needs)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSource:
+    """A version of an event store.
+
+    Attributes:
+        view: the version.
+        filtering: how the index is asked, for experiments.
+    """
+
+    view: Any
+    filtering: Any = None
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns of the events."""
+        schema: pa.Schema = self.view.columns
+        return schema
+
+    def access(self, asked: Questions, options: Options) -> Any:  # noqa: ARG002
+        """Return how events are looked up, or read, by time."""
+        from cerise.run.store_access import StoreAccess
+
+        return StoreAccess.of(self.view, asked, self.filtering)
+
+
+def source_of(events: Any, how: How) -> tuple[Source, Runner]:
+    """Return events as a source, and who runs questions over it.
+
+    A schema in the place of events is a source without events: `schema` and `explain` need no more.
+    """
+    if isinstance(events, str) and _QUERY.match(events):
+        raise UnsupportedError(
+            "a query stands where events are expected", hint="verbs take the events first, then the query"
+        )
+    view = getattr(events, "view_of", None)
+    if view is not None:
+        return StoreSource(view(how.version), events.filtering), _runner(how)
+    if isinstance(events, str | Path):
+        return _files(str(events), how), _runner(how)
+    if how.version is not None:
+        raise UnsupportedError("only a Delta table and a store have versions", hint="give its path")
+    if is_spark(events):
+        return _frame(events)
+    if how.spark:
+        raise UnsupportedError(
+            "spark= has no meaning for a table in this process",
+            hint="leave it out, or make the table a DataFrame: spark.createDataFrame(…)",
+        )
+    if isinstance(events, pa.Schema):
+        return SchemaSource(plain_schema(events)), HERE
+    return TableSource(plain_table(_arrow(events))), HERE
+
+
+def _runner(how: How) -> Runner:
+    if not how.spark:
+        return HERE
+    from cerise.spark.runner import OnSpark
+
+    return OnSpark.of(how.spark)
+
+
+def _frame(events: Any) -> tuple[Source, Runner]:
+    from cerise.spark import frames
+    from cerise.spark.runner import FrameSource, OnSpark
+
+    columns = frames.arrow_schema(events)
+    if events.__class__.__name__ == "StructType":
+        return SchemaSource(columns, events), HERE
+    return FrameSource(events), OnSpark(events.sparkSession)
+
+
+def is_spark(events: Any) -> bool:
+    """Whether events, or their schema, are Spark's; without importing Spark."""
+    return any(base.__module__.startswith("pyspark.") for base in events.__class__.__mro__)
+
+
+def _files(path: str, how: How) -> Source:
+    """Return the files at a path; as Spark reads them where only Spark can."""
+    from cerise.files.lake import NotDirect, open_lake
+
+    refuse_surrogates(path, StoreError, "the path")
+    try:
+        return FilesSource(open_lake(path, how.version))
+    except StoreError as error:
+        if not re.fullmatch(r"\w+(\.\w+){0,2}", path) or Path(path).exists():
+            raise
+        hint = f"{error.hint or 'is the path right?'} A table of Spark is spark.table({path!r})"
+        raise StoreError(error.problem, hint=hint) from None
+    except NotDirect as reason:
+        if not how.spark:
+            raise UnsupportedError(
+                f"only Spark can read {path}: {reason}", hint="ask Spark for it: spark=cerise.spark.session()"
+            ) from None
+        from cerise.spark import frames
+        from cerise.spark.runner import FrameSource
+
+        return FrameSource(frames.read(path, how.version, str(reason)), str(reason))
+
+
+def values_in(source: Source, column: str, names: Collection[str]) -> set[str]:
+    """Return which names a column of text has; of a DataFrame its first rows are looked at."""
+    if isinstance(source, SchemaSource):
+        return set()
+    if isinstance(source, TableSource):
+        return held_in(source.table.column(column), names)
+    from cerise.files.column_values import held_values
+
+    if isinstance(source, FilesSource):
+        return held_values(source.lake, column, names)
+    if isinstance(source, StoreSource):
+        indexed = set(source.view.held.synopsis.types.to_pylist()) & set(names)
+        return indexed or held_values(source.view.lake, column, names)
+    from cerise.spark import frames
+
+    frame: Any = getattr(source, "frame", None)
+    return set(names) & frames.first_values(frame, column, LOOKED_AT)
+
+
+def _schema(source: Source, roles: Roles) -> Schema:
+    """Return which column plays which part; a store knows it."""
+    if isinstance(source, StoreSource):
+        reject_roles(replace(roles, params=None), "a store", "the store knows it")
+        known: Schema = source.view.roles
+        return replace(known, columns=source.columns)
+    if roles.time is None:
+        raise BindError(
+            "no column says when an event happened", hint="name it: time='…'; only SQL says it by ORDER BY"
+        )
+    arrival = isinstance(source, TableSource | FilesSource) or getattr(source, "spark", True) is None
+    return Schema(
+        source.columns, roles.time, roles.type, _names(roles.key), _names(roles.order), arrival=arrival
+    )
+
+
+def _names(columns: Columns | None) -> tuple[str, ...]:
+    return (columns,) if isinstance(columns, str) else tuple(columns or ())
+
+
+def _arrow(events: Any) -> pa.Table:
+    """Return a table as Arrow's, by the Arrow PyCapsule protocol where it is not Arrow's own."""
+    if isinstance(events, pa.Table):
+        return events
+    if isinstance(events, pa.RecordBatch):
+        return pa.Table.from_batches([events])
+    try:
+        if events.__class__.__module__.startswith("pandas.") and hasattr(events, "columns"):
+            return _untyped(events, pa.Table.from_pandas(events, preserve_index=False))
+        if hasattr(events, "__arrow_c_stream__"):
+            return pa.table(events)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        name = events.__class__.__name__
+        raise DataError(
+            f"the {name} does not become an Arrow table: {error}", hint="mend or drop the column"
+        ) from error
+    name = events.__class__.__name__
+    raise UnsupportedError(f"cannot find patterns in a {name}", hint=_INSTEAD.get(name, _TABLES))
+
+
+_TABLES = "give a Spark DataFrame, or a table that speaks Arrow: pyarrow, pandas, Polars, a DuckDB result"
+_INSTEAD = {
+    "LazyFrame": "collect it first: frame.collect()",
+    "SparkSession": "give one of its tables: spark.table('…'); cerise.sql(spark, …) takes SQL",
+}
+
+
+@contextmanager
+def _telling_of_the_index(events: Any) -> Iterator[None]:
+    """Say of a column that is not there, where it is the index of a pandas frame, how to make it one."""
+    try:
+        yield
+    except BindError as error:
+        index = getattr(events, "index", None)
+        names = [f"'{name}'" for name in getattr(index, "names", ()) if name is not None]
+        missing = "not in the events" in error.problem or "unknown column" in error.problem
+        held = [name for name in names if name in error.problem]
+        if not missing or not (held or (not names and type(index).__name__ == "DatetimeIndex")):
+            raise
+        hint = f"{held[0] if held else 'the time'} is the index of the DataFrame: give frame.reset_index()"
+        raise type(error)(error.problem, span=error.span, text=error.text, hint=hint) from None
+
+
+def _untyped(frame: Any, table: pa.Table) -> pa.Table:
+    """Return a table whose columns have no types, where a pandas frame is empty and has none of its own."""
+    if len(frame) or not all(str(each) in ("object", "float64") for each in frame.dtypes):
+        return table
+    return pa.table({name: pa.nulls(0) for name in table.column_names})
+
+
+def reject_schema(source: Source) -> None:
+    """Refuse a schema in the place of events."""
+    if isinstance(source, SchemaSource):
+        raise UnsupportedError("a schema has no events to find anything in", hint="give the table itself")
+
+
+def only(asked: Asked) -> Question:
+    """Return the one question that a verb takes."""
+    if len(asked.questions.each) != 1:
+        raise BindError(f"{len(asked.questions.each)} queries where one is asked for", hint="give one query")
+    return asked.questions.each[0]

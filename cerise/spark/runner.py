@@ -1,0 +1,307 @@
+"""Plans carried out by Spark, and DataFrames as a source."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.functions import expr
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
+
+from cerise.engines.base import Options
+from cerise.engines.rows.output import MATCHED
+from cerise.engines.totals import group_names
+from cerise.errors import UnsupportedError
+from cerise.pattern.row_pattern import BoundRows, Nav, Show
+from cerise.plan.filters import as_sql
+from cerise.plan.needs import Needs
+from cerise.plan.overlap import AMPLIFIED
+from cerise.run.access import Access
+from cerise.run.files_access import FilesAccess
+from cerise.run.find import Exchanged, Plan
+from cerise.run.question import TAG, Question, Questions
+from cerise.run.report import Report
+from cerise.run.row_search import Rows
+from cerise.run.sase_search import Sase
+from cerise.spark.exchange import BLOBS, Cutter
+from cerise.spark.frames import arrow_schema, as_written, column, lake_behind, quoted, result_schema
+from cerise.spark.progress import progress
+from cerise.spark.report import Records, warn_of_ties
+from cerise.spark.session import parallelism, session
+from cerise.spark.tasks import ChooseTask, CombineTask, CutTask, MatchTask, SliceTask
+from cerise.spark.telling import mapped, told
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TARGET_BYTES = 64 << 20
+MOST_TASKS = 2_000
+SLICES_PER_CORE = 3  # more slices than cores, so that none waits long for the last
+TARGETS_PER_CORE = 4  # where the size of a DataFrame is not known
+UNKNOWN_BYTES = 1 << 50  # Spark says this where it does not know
+
+
+@dataclass(frozen=True, slots=True)
+class FrameSource:
+    """A DataFrame: Catalyst prunes and filters, then rows are handed over and exchanged.
+
+    Attributes:
+        frame: the DataFrame.
+        scan: why Spark reads files that tasks could read, where it does.
+        matches: whether its rows are the matches of another query.
+    """
+
+    frame: DataFrame
+    scan: str | None = None
+    matches: bool = False
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns of the events."""
+        return arrow_schema(self.frame)
+
+    def access(self, asked: Questions, options: Options) -> Access | str:  # noqa: ARG002
+        """Return how tasks read files in the place of a DataFrame that is nothing else, for row patterns."""
+        needs = asked.needs
+        if needs.roles is None and not any(name in needs.computed for name in needs.reads):
+            lake = lake_behind(self.frame)
+            if lake is not None:
+                return FilesAccess.of(lake, needs)
+        return ""
+
+    def hand_over(self, needs: Needs) -> DataFrame:
+        """Return the columns and rows that must cross to Python, named by number."""
+        events, spark = self.frame, self.frame.sparkSession
+        for path in needs.not_null:
+            events = events.where(column(path).isNotNull())
+        if needs.filter is not None:
+            paths = {test.path for tests in needs.filter for test in tests}
+            wanted = expr(as_written(spark, as_sql(needs.filter, {path: quoted(path) for path in paths})))
+            if needs.roles is not None:
+                wanted = wanted | column((needs.roles.time,)).isNull()  # such events are refused, not lost
+            events = events.where(wanted)
+        return events.select(
+            *(
+                (
+                    expr(as_written(spark, needs.computed[name]))
+                    if name in needs.computed
+                    else column((name,))
+                ).alias(f"c{i}")
+                for i, name in enumerate(needs.columns.names)
+            )
+        )
+
+    @property
+    def bytes(self) -> int | None:
+        """How many bytes Spark expects; None where it does not say."""
+        known = self._statistics()
+        size = UNKNOWN_BYTES if known is None else int(str(known.sizeInBytes()))
+        return size if size < UNKNOWN_BYTES else None
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows Spark expects; None where it does not say."""
+        known = self._statistics()
+        rows = None if known is None else known.rowCount()
+        return int(str(rows.get())) if rows is not None and rows.isDefined() else None
+
+    def _statistics(self) -> Any:
+        frame = getattr(self.frame, "_jdf", None)
+        if frame is None:
+            return None
+        with told():
+            return frame.queryExecution().optimizedPlan().stats()
+
+
+@dataclass(frozen=True, slots=True)
+class OnSpark:
+    """Runs plans as tasks of Spark; answers are lazy DataFrames."""
+
+    spark: SparkSession
+    exchanges = True
+
+    @classmethod
+    def of(cls, given: Any) -> OnSpark:
+        """Return the runner for a session, or for True: the session there is, or a new one."""
+        if given is True:
+            return cls(session())
+        if not callable(getattr(given, "range", None)):
+            raise UnsupportedError(
+                f"spark= is a {given.__class__.__name__}",
+                hint="give a SparkSession, or True for the one there is",
+            )
+        return cls(given)
+
+    def slices(self, access: Access, needs: Needs, options: Options) -> tuple[int, float]:
+        """Return some slices for each core; searches that collect rows get no more than fit in memory."""
+        if options.partitions:
+            return options.partitions, math.inf
+        most = SLICES_PER_CORE * parallelism(self.spark)
+        if needs.roles is None:
+            most = max(most, -(-access.rows // options.limits.exchanged_events))
+        return min(MOST_TASKS, most), AMPLIFIED
+
+    def targets(self, source: Any, access: Access | None, options: Options) -> int:
+        """Return how many tasks take exchanged events."""
+        cores = parallelism(self.spark)
+        if options.partitions:
+            return options.partitions
+        if access is not None:
+            return min(MOST_TASKS, max(cores, -(-access.rows // options.limits.exchanged_events)))
+        size = source.bytes
+        if size is None:
+            return TARGETS_PER_CORE * cores
+        return min(MOST_TASKS, max(cores, -(-int(size) // TARGET_BYTES)))
+
+    def source(self, matches: DataFrame) -> FrameSource:
+        """Return matches as events for another question."""
+        return FrameSource(matches, matches=True)
+
+    def run(self, plan: Plan, *, noted: bool) -> tuple[DataFrame, Report]:
+        """Return the answer as a lazy DataFrame, and the report that its tasks fill."""
+        records = self._records(plan, noted=noted)
+        rows = self._rows(plan, records)
+        access = plan.access
+        known = {} if access is None else access.known
+        return _finish(rows, plan), records.report(known, {} if access is None else access.explain())
+
+    def collect(self, plan: Plan) -> pa.Table:
+        """Return the answer as a table, put together here: one stage of tasks less."""
+        records = self._records(plan, noted=False)
+        rows = self._rows(plan, records)
+        with progress(self.spark, "counting"), told():
+            table = plan.asked.finish([rows.toArrow()])
+        warn_of_ties(records)
+        return table
+
+    def _records(self, plan: Plan, *, noted: bool) -> Records:
+        """Return where tasks note what they do: all of it, or of rows without an order their ties alone."""
+        if isinstance(plan.source, FrameSource):
+            return Records.of_frame(self.spark, noted=noted)
+        return Records.of(self.spark) if noted else Records()
+
+    def _rows(self, plan: Plan, records: Records) -> DataFrame:
+        """Return what searches give."""
+        schema = _partial_schema(plan.asked, spark_columns(plan.source))
+        if isinstance(plan, Exchanged):
+            task = MatchTask(plan.asked, plan.options, records, _counts_ties(plan.source))
+            blobs = self._blobs(plan, records)
+            return mapped(blobs.repartition(plan.targets.count, "target"), task, schema)
+        sent = replace(plan, source=None)
+        if not plan.chained:
+            return mapped(self._numbers(len(plan.slices)), SliceTask(sent, records), schema)
+        (question,) = plan.asked.each
+        arrow, order = question.candidate_schema
+        wanted = _candidate_schema(arrow, schema)
+        candidates = mapped(self._numbers(len(plan.slices)), SliceTask(sent, records), wanted)
+        in_order = candidates.repartition(1).sortWithinPartitions(*order)
+        return mapped(in_order, ChooseTask(sent, records), schema, wanted.names)
+
+    def _blobs(self, plan: Exchanged, records: Records) -> DataFrame:
+        needs, options = plan.asked.needs, plan.options
+        if plan.access is None:
+            assert isinstance(plan.source, FrameSource)
+            cutter = Cutter(needs, plan.targets, False, options.limits)
+            return mapped(plan.source.hand_over(needs), CutTask(cutter, records), BLOBS)
+        portions = plan.access.portions(SLICES_PER_CORE * parallelism(self.spark))
+        cutter = Cutter(needs, plan.targets, True, options.limits)
+        task = CutTask(cutter, records, plan.access, portions)
+        return mapped(self._numbers(len(portions)), task, BLOBS)
+
+    def _numbers(self, count: int) -> DataFrame:
+        return self.spark.range(0, count, 1, count)
+
+
+def _counts_ties(source: Any) -> bool:
+    return isinstance(source, FrameSource) and not source.matches
+
+
+def spark_columns(source: Any) -> StructType:
+    """Return the columns of a source in the types of Spark."""
+    return source.frame.schema if isinstance(source, FrameSource) else from_arrow_schema(source.columns)
+
+
+# ---- the columns of answers
+
+
+def answer_schema(asked: Questions, columns: StructType) -> StructType:
+    """Return the columns of answers; those that come from the events keep the type they have there."""
+    found = [_question_schema(each, columns) for each in asked.each]
+    if len(found) == 1:
+        return found[0]
+    fields: dict[str, StructField] = {TAG: StructField(TAG, StringType(), False)}
+    for each in (each for schema in found for each in schema):
+        fields.setdefault(each.name, StructField(each.name, each.dataType, True))
+    return StructType(list(fields.values()))
+
+
+def _question_schema(question: Question, columns: StructType) -> StructType:
+    if isinstance(question, Sase):
+        return result_schema(question.bound, columns)
+    return from_arrow_schema(question.result)
+
+
+def _partial_schema(asked: Questions, columns: StructType) -> StructType:
+    """Return the columns that searches give: matches, partial totals, or the atoms of measures."""
+    first = asked.each[0]
+    if isinstance(first, Rows):
+        return _atom_schema(first, columns)
+    if first.partial != first.result:
+        return from_arrow_schema(first.partial)
+    return answer_schema(asked, columns)
+
+
+def _atom_schema(question: Rows, columns: StructType) -> StructType:
+    """Return the columns of atoms; columns of the input keep the type that they have in Spark."""
+    bound = question.bound
+    shown = {f"_s{i}": each.name for i, each in enumerate(bound.output) if not each.measure}
+    known = {each.name: each.dataType for each in columns.fields}
+    atoms = {name: atom.column for name, atom in bound.atoms.items() if isinstance(atom, Nav)}
+    return StructType(
+        [
+            StructField(each.name, known.get(shown.get(each.name, atoms.get(each.name, "")), each.dataType))
+            for each in from_arrow_schema(question.partial).fields
+        ]
+    )
+
+
+def _candidate_schema(arrow: pa.Schema, schema: StructType) -> StructType:
+    """Return the columns of candidates; those of matches keep their types."""
+    known = {each.name: each for each in schema}
+    return StructType([known.get(each.name, each) for each in from_arrow_schema(arrow)])
+
+
+# ---- the last step
+
+
+def _finish(rows: DataFrame, plan: Plan) -> DataFrame:
+    """Return the answer that the tables of all searches are together."""
+    question = plan.asked.each[0]
+    if isinstance(question, Rows):
+        return _measure(rows, question.bound)
+    if not isinstance(question, Sase) or question.bound.query.totals is None:
+        return rows
+    schema = answer_schema(plan.asked, spark_columns(plan.source))
+    groups = group_names(question.bound)
+    if groups:
+        together = rows.repartition(*(column((name,)) for name in groups))
+        task = CombineTask(question, plan.options, nested=False)
+        return mapped(together, task, schema, question.partial.names)
+    listed = rows.agg(expr("collect_list(struct(*)) AS parts"))  # a row also where there is nothing
+    return mapped(listed, CombineTask(question, plan.options, nested=True), schema)
+
+
+def _measure(found: DataFrame, bound: BoundRows) -> DataFrame:
+    """Let Spark compute the measures, by its own rules."""
+    sql = {each.name: f"({as_written(found.sparkSession, each.sql)})" for each in bound.measures}
+    if bound.show is Show.UNMATCHED:
+        sql = {name: f"CASE WHEN {MATCHED} THEN {text} END" for name, text in sql.items()}
+    return found.select(
+        *(
+            expr(sql[each.name] if each.measure else f"_s{i}").alias(each.name)
+            for i, each in enumerate(bound.output)
+        )
+    )
