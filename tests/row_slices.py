@@ -33,9 +33,7 @@ def rows_of(parts: Iterable[pa.RecordBatch | pa.Table]) -> Rows:
     """Rows in any order, by the names of their columns."""
     found: Rows = Counter()
     for part in parts:
-        order = sorted(
-            range(part.num_columns), key=lambda i: part.schema.names[i]
-        )
+        order = sorted(range(part.num_columns), key=lambda i: part.schema.names[i])
         columns = [map(repr, part.column(i).to_pylist()) for i in order]
         found.update(zip(*columns, strict=True))
     return found

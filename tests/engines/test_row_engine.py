@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pyarrow as pa
@@ -285,6 +287,16 @@ def test_a_clause_is_compiled_once() -> None:
     by_hand = clause(seq(Label("A"), Label("B")), LETTERS)
     assert compile_rows(by_hand) is compile_rows(by_hand)
     assert compile_rows(clause(seq(Label("A"), Label("B")), LETTERS)) is not compile_rows(by_hand)
+
+
+def test_a_clause_is_explained_without_numba() -> None:
+    clause = "MATCH_RECOGNIZE (ORDER BY t MEASURES count(*) AS n PATTERN (A B+) DEFINE B AS x > PREV(x))"
+    code = (
+        "import sys, pyarrow as pa, cerise; table = pa.table({'t': [1], 'x': [1.0]});"
+        f"assert 'instructions' in str(cerise.explain(table, 'SELECT * FROM e {clause}'));"
+        "sys.exit('numba' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_as_many_variables_as_there_are_bits() -> None:
