@@ -20,9 +20,6 @@ from cerise.engines.automaton.records import (
     RunList,
     State,
 )
-from cerise.engines.automaton.window import (
-    MAX,
-)
 from cerise.engines.base import Options
 from cerise.kernels.records import number
 from cerise.kinds import Kind
@@ -34,7 +31,7 @@ Ints = npt.NDArray[np.int64]
 class Memory:
     """All tables of one matcher. They move when they grow: the machine is told where to."""
 
-    def __init__(self, program: Program, options: Options, *, backtracks: bool) -> None:
+    def __init__(self, program: Program, options: Options) -> None:
         rows = options.limits.first_rows
         layout, tables = program.layout, program.tables
         self.words = np.zeros(Machine.WORDS, np.int64)
@@ -50,7 +47,6 @@ class Memory:
         self.stack = np.zeros(2 * len(self.nodes) + 2, np.int64)
         self._tables, self._layout = tables, layout
         self.m.free = self.m.postponed = self.m.cursor = self.m.best = -1
-        self.m.backtracks = backtracks
         self.m.run_count = self.m.cand_count = 1  # run 0 has bound nothing; candidate 0 is scratch
         self.runs[0, Run.node] = self.runs[0, Run.key] = -1
         self.runs[0, Run.nulls] = (1 << len(layout.slots)) - 1
@@ -67,21 +63,11 @@ class Memory:
         """How many lists of runs there are."""
         return len(self.heads)
 
-    @property
-    def unfinished(self) -> bool:
-        """Whether backtracking has stopped half-way."""
-        return bool(self.m.postponed >= 0 or self.m.cursor != -1)
-
     def position(self) -> tuple[bytes, tuple[int, ...]]:
         """Return where a kernel stands: the registers, and the room of each table."""
         return self.words[: Machine.mode].tobytes(), tuple(
             map(len, (self.runs, self.nodes, self.cands, self.matches))
         )
-
-    def stopped_at(self, done: int) -> int:
-        """Return the event at which a kernel stopped: that of the run it put back, or the last done."""
-        postponed = self.m.postponed
-        return int(self.runs[postponed, Run.at]) if postponed >= 0 else max(done - 1, 0)
 
     def spread(self, partitions: int) -> None:
         """Make room for new partitions."""
@@ -203,8 +189,7 @@ class Memory:
         m.negated_mask = np.bitwise_or.reduce(tables.negated[:, Negated.bit], initial=0)
         widths = tables.states[:, State.last] - tables.states[:, State.first]
         m.fan = 1 + max(tables.starts[1] - tables.starts[0], int(widths.max(initial=0)))
-        chosen_later = bound.query.limit is not None or bool(m.alone)
-        m.full = MAX if m.backtracks and chosen_later else options.limits.matches
+        m.full = options.limits.matches
         m.waits = len(tables.states) - int((tables.branches[:, Branch.wait] >= 0).sum())
 
 

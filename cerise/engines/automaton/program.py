@@ -41,6 +41,10 @@ class Program:
         literal_only: the string attributes that are only ever compared with strings of the query.
         merging: whether equivalent runs may be merged.
         why_not_merging: why they may not.
+        history: whether formulas look at the events of a run, one by one.
+        mode: the strategy as the kernels know it: 0 contiguous, 1 next, 2 any.
+        by_position: whether the window counts events.
+        counts_only: whether the matches themselves are never asked for.
     """
 
     bound: Bound
@@ -54,22 +58,9 @@ class Program:
     merging: bool
     why_not_merging: str | None
     history: bool
-
-    @property
-    def mode(self) -> int:
-        """The strategy as the kernels know it: 0 contiguous, 1 next, 2 any."""
-        strategy = self.bound.query.strategy
-        return 0 if strategy.contiguous else 1 if strategy is Strategy.NEXT else 2
-
-    @property
-    def by_position(self) -> bool:
-        """Whether the window counts events."""
-        return self.bound.within is not None and self.bound.within.unit is Unit.EVENTS
-
-    @property
-    def counts_only(self) -> bool:
-        """Whether the matches themselves are never asked for."""
-        return self.bound.query.counts_only
+    mode: int
+    by_position: bool
+    counts_only: bool
 
 
 @functools.lru_cache(maxsize=64)
@@ -114,8 +105,13 @@ def compile_program(bound: Bound, *, merging: bool) -> Program:
     return Program(
         bound, tuple(automata), source, writer.layout, writer.rows.tables(), derived,
         need_order(branches), only_literals(branches), merges,
-        why_not if merging else None, writer.history,
+        why_not if merging else None, writer.history, _mode(bound.query.strategy),
+        bound.within is not None and bound.within.unit is Unit.EVENTS, counts,
     )  # fmt: skip
+
+
+def _mode(strategy: Strategy) -> int:
+    return 0 if strategy.contiguous else 1 if strategy is Strategy.NEXT else 2
 
 
 def _why_not_merging(bound: Bound) -> str | None:

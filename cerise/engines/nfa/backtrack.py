@@ -6,14 +6,15 @@ events; so matches come as early and state is as small as there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cerise.engines.automaton.memory import Memory
-from cerise.engines.automaton.records import Machine
+from cerise.engines.automaton.records import Machine, Run
 from cerise.engines.automaton.window import (
+    MAX,
     deadline_of,
     reaches,
 )
@@ -29,25 +30,14 @@ from cerise.engines.nfa.machine import (
     vetoed_now,
 )
 from cerise.engines.nfa.match_order import keep_best, move_match
+from cerise.engines.nfa.matcher import NfaMatcher
 from cerise.engines.nfa.step import CONTIGUOUS, TILL_ANY, TILL_NEXT, enabled_edges
 from cerise.kernels.jit import Ints, ask, boolean, int64, kernel, void
 from cerise.kernels.records import Words
 
 Array = npt.NDArray[np.int64]
-IDLE, ENDED = (
-    -1,
-    -2,
-)  # in Machine.cursor: no partition is gone through; partition p has no more events: ENDED - p
-
-
-class Links:
-    """For each event of a chunk the next one of its partition that matters, or -1; and who is first."""
-
-    def __init__(self, mask: Array, part: Array, memory: Memory, *, contiguous: bool) -> None:
-        self.nexts = np.empty(len(mask), np.int64)
-        self.firsts = np.zeros(len(mask), np.int64)
-        seen = np.full(len(memory.counts), -1, np.int64)
-        link(mask, part, seen, self.nexts, self.firsts, contiguous)
+# in Machine.cursor: no partition is gone through; partition p has no more events: ENDED - p
+IDLE, ENDED = -1, -2
 
 
 @kernel(void(Ints, Ints, Ints, Ints, Ints, boolean))
@@ -279,3 +269,36 @@ def retrace(
                 m.best = -1
                 m.made = m.match_count
         e += 1
+
+
+class BacktrackMatcher(NfaMatcher):
+    """A query that runs one run at a time; a chunk is over when nothing is postponed."""
+
+    def _reset(self) -> None:
+        super()._reset()
+        m = self._memory.m
+        m.backtracks = 1
+        if m.alone or self.program.bound.query.limit is not None:
+            m.full = MAX  # matches are chosen when a chunk is over
+
+    def _over(self, mask: Array, part: Array, points: Array, seq: int) -> Callable[[int], int]:
+        """Link the events of a chunk and keep its candidates; return a function as the main path does."""
+        self._memory.make_room_for_candidates(len(mask))
+        edge, machine, count = self._formulas.edge, self._memory.address, len(mask)
+        given = (mask.ctypes.data, part.ctypes.data, points.ctypes.data)
+        nexts, firsts = np.empty(count, np.int64), np.zeros(count, np.int64)
+        seen = np.full(len(self._memory.counts), -1, np.int64)
+        link(mask, part, seen, nexts, firsts, self.program.mode == CONTIGUOUS)
+        keep_all(edge, machine, count, *given, seq)
+        return lambda done: retrace(
+            edge, machine, done, count, *given, nexts.ctypes.data, firsts.ctypes.data, seq
+        )
+
+    def _goes_on(self, done: int, count: int) -> bool:
+        m = self._memory.m
+        return done < count or m.postponed >= 0 or m.cursor != IDLE
+
+    def _stopped_at(self, done: int) -> int:
+        """Return the event of the run that was put back, or the last one done."""
+        postponed = self._memory.m.postponed
+        return int(self._memory.runs[postponed, Run.at]) if postponed >= 0 else max(done - 1, 0)

@@ -35,7 +35,12 @@ class Nfa:
         """Return a matcher for a query."""
         from cerise.engines.nfa.matcher import NfaMatcher  # numba is imported only where it is used
 
-        return NfaMatcher(program_of(bound, merging=self.merging), options, backtracking=self.backtracking)
+        program = program_of(bound, merging=self.merging)
+        if self.backtracking:
+            from cerise.engines.nfa.backtrack import BacktrackMatcher
+
+            return BacktrackMatcher(program, options)
+        return NfaMatcher(program, options)
 
     def compress(self, bound: Bound, events: EventBatch, options: Options) -> Compressed:
         """Return all matches of a query over some events as the buffer that holds them (S7.5)."""

@@ -19,7 +19,7 @@ from cerise.engines.automaton.retained import Retained
 from cerise.engines.automaton.window import number_in_partition
 from cerise.engines.base import Matches, Options, Report
 from cerise.engines.limits import Progress
-from cerise.engines.nfa import backtrack, expire, step
+from cerise.engines.nfa import expire, step
 from cerise.engines.nfa.compressed import Buffer, Compressed, reachable
 from cerise.engines.nfa.enumerate import X_DEPTH, X_MATCH, X_WORDS, expand
 from cerise.engines.nfa.machine import BARRED
@@ -36,13 +36,11 @@ Ints = npt.NDArray[np.int64]
 class NfaMatcher:
     """All state of a query that runs by automata."""
 
-    def __init__(self, program: Program, options: Options, *, backtracking: bool = False) -> None:
+    def __init__(self, program: Program, options: Options) -> None:
         self.program = program
         self.options = options
         self.limits = options.limits
         self.report = Report()
-        self.backtracking = backtracking
-        self._advance: Callable[..., int] = backtrack.retrace if backtracking else step.advance
         self._formulas = formulas.load(program.source)
         self._mask, self._zeros, self._positions = np.zeros((3, self.limits.chunk_events), np.int64)
         self._nothing = Retained.empty(program.bound).kept
@@ -52,7 +50,7 @@ class NfaMatcher:
         program = self.program
         self._columns = Columns(program, self._on_fault, self.limits.chunk_events)
         self._partitions = Partitions(program)
-        self._memory = Memory(program, self.options, backtracks=self.backtracking)
+        self._memory = Memory(program, self.options)
         self._memory.m.cols = self._columns.chunk
         self._last: int | None = None
         self._now = np.full(1, np.iinfo(np.int64).min)
@@ -192,24 +190,16 @@ class NfaMatcher:
         assert self._formulas.fits is not None
         self._formulas.fits(len(mask), self._columns.address, mask.ctypes.data)
         self._bar(start, mask)
-        given = (mask.ctypes.data, part.ctypes.data, points.ctypes.data)
-        addresses: tuple[int, ...] = given
-        if self.backtracking:
-            self._memory.make_room_for_candidates(len(mask))
-            links = backtrack.Links(mask, part, self._memory, contiguous=self.program.mode == 0)
-            backtrack.keep_all(self._formulas.edge, self._memory.address, len(mask), *given, seq)
-            addresses = (*addresses, links.nexts.ctypes.data, links.firsts.ctypes.data)
+        advance = self._over(mask, part, points, seq)
         done, progress = 0, Progress()
-        while done < len(mask) or self._memory.unfinished:
+        while self._goes_on(done, len(mask)):
             begun = time.perf_counter()
             with np.errstate(all="ignore"):
-                done = self._advance(
-                    self._formulas.edge, self._memory.address, done, len(mask), *addresses, seq
-                )
+                done = advance(done)
             self.report.matching_seconds += time.perf_counter() - begun
             if self._memory.m.live > self.options.max_runs:
-                raise self._too_many(start + self._memory.stopped_at(done))
-            if done < len(mask) or self._memory.unfinished:
+                raise self._too_many(start + self._stopped_at(done))
+            if self._goes_on(done, len(mask)):
                 progress.check((done, self._memory.position(), self.report.reread_events))
                 if self._memory.m.match_count > self._memory.m.full:
                     yield from self._written()
@@ -217,6 +207,20 @@ class NfaMatcher:
         if not self.program.by_position:
             self._now[0] = points[-1]
         yield from self._tidy()
+
+    def _over(self, mask: Ints, part: Ints, points: Ints, seq: int) -> Callable[[int], int]:
+        """Return a function that moves all runs over a chunk from an event on, and returns the next event."""
+        edge, machine, count = self._formulas.edge, self._memory.address, len(mask)
+        given = (mask.ctypes.data, part.ctypes.data, points.ctypes.data)
+        return lambda done: step.advance(edge, machine, done, count, *given, seq)
+
+    def _goes_on(self, done: int, count: int) -> bool:
+        """Whether a chunk has more to move over."""
+        return done < count
+
+    def _stopped_at(self, done: int) -> int:
+        """Return the event of a chunk at which the kernel stopped."""
+        return max(done - 1, 0)
 
     def _bar(self, start: int, mask: Ints) -> None:
         """Mark the events of a chunk that no match may start with."""

@@ -38,7 +38,7 @@ class _Mirror:
 
     def __init__(self, program: Program, options: Options, on_fault: Callable[[Fault], None]) -> None:
         self.edge = formulas.load(program.source).edge
-        self.memory = Memory(program, options, backtracks=False)
+        self.memory = Memory(program, options)
         self._columns = Columns(program, on_fault)
         self.memory.m.cols = self._columns.chunk
 
@@ -62,7 +62,7 @@ class RcepMatcher(Recomputing):
     def __init__(self, plan: Plan, options: Options) -> None:
         super().__init__(plan, options, plan.compared + (plan.mirror.compared if plan.mirror else ()))
         program, query = self.program, self.program.bound.query
-        self._memory = Memory(program, options, backtracks=False)
+        self._memory = Memory(program, options)
         self._memory.m.cols = self._columns.chunk
         self._mirror = _Mirror(plan.mirror.program, options, self._on_fault) if plan.mirror else None
         within = None if program.by_position or plan.waits else program.bound.within
