@@ -115,7 +115,7 @@ def too_many_ways(most: int, row: int, where: str) -> PlanError:
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class Threads:
     """So many threads; without a pool everything is done where it is asked for.
 
     Attributes:
@@ -145,19 +145,19 @@ class Crew:
         return [(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 
-ALONE = Crew()
+ALONE = Threads()
 
 
 @contextmanager
-def crew_of(count: int, watch: Watch | None = None, limits: Limits = DEFAULT) -> Iterator[Crew]:
+def start_threads(count: int, watch: Watch | None = None, limits: Limits = DEFAULT) -> Iterator[Threads]:
     """Start threads for a while; where a thread fails, or the user interrupts, all stop."""
     watch = watch or Watch()
     if count == 1:
-        yield Crew(watch=watch, limits=limits)
+        yield Threads(watch=watch, limits=limits)
         return
     with ThreadPoolExecutor(count) as pool:
         try:
-            yield Crew(count, pool, watch, limits)
+            yield Threads(count, pool, watch, limits)
         except BaseException:
             watch.stopped = True
             raise
@@ -173,7 +173,7 @@ def room(count: int, type_: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
     return np.frombuffer(pa.allocate_buffer(count * np.dtype(type_).itemsize), type_)
 
 
-def taken(values: npt.NDArray[Any], order: Ints | None, crew: Crew = ALONE) -> npt.NDArray[Any]:
+def taken(values: npt.NDArray[Any], order: Ints | None, crew: Threads = ALONE) -> npt.NDArray[Any]:
     """Return values in an order; None: as they are."""
     if order is None:
         return values

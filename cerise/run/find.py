@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cerise.engines.base import Options
 from cerise.engines.progress import drawn
-from cerise.engines.threads import ALONE, Crew, Watch, crew_of
+from cerise.engines.threads import ALONE, Threads, Watch, start_threads
 from cerise.errors import memory_bounds
 from cerise.plan.needs import Needs
 from cerise.plan.overlap import Halo, Slice, Targets
@@ -198,7 +198,7 @@ def collect(source: Source, asked: Questions, options: Options, runner: Runner) 
     return runner.collect(decide(source, asked, options, runner))
 
 
-def answer(plan: Sliced, number: int, note: Note, threads: Crew = ALONE) -> Iterator[pa.Table]:
+def answer(plan: Sliced, number: int, note: Note, threads: Threads = ALONE) -> Iterator[pa.Table]:
     """Answer one slice: in a thread here, in a task on Spark."""
     part = plan.slices[number]
     reader = plan.access.open(part, plan.halo)
@@ -253,7 +253,7 @@ class Here:
         before, count = plan.access.counters(), len(plan.slices)
         notes: dict[tuple[str, Hashable], Note] = {}
 
-        def tables(number: int, threads: Crew = ALONE) -> list[pa.Table]:
+        def tables(number: int, threads: Threads = ALONE) -> list[pa.Table]:
             begun, note = time.perf_counter(), Note()
             found = list(answer(plan, number, note, threads))
             notes["match", number] = {**note, "seconds": time.perf_counter() - begun}
@@ -261,7 +261,7 @@ class Here:
 
         with drawn("matching") as progress:
             watch = Watch(tell=progress)
-            with crew_of(count if count > 1 else _inside(plan), watch, plan.options.limits) as threads:
+            with start_threads(count if count > 1 else _inside(plan), watch, plan.options.limits) as threads:
                 many = threads.each(tables, range(count)) if count > 1 else [tables(0, threads)]
         touched = {name: value - before.get(name, 0) for name, value in plan.access.counters().items()}
         add(notes["match", 0], touched)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from cerise.engines.base import Options
-from cerise.engines.threads import ALONE, Crew
+from cerise.engines.threads import ALONE, Threads
 from cerise.errors import BindError, UnsupportedError
 from cerise.events import EventBatch, RowBatch
 from cerise.plan.needs import Needs, fold
@@ -50,7 +50,7 @@ class Work:
     part: Slice | None = None
     halo: Halo = Halo()
     complete: Callable[[EventBatch], EventBatch] = as_it_is
-    threads: Crew = ALONE
+    threads: Threads = ALONE
     counts_ties: bool = False
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from cerise.engines.base import Options
-from cerise.engines.threads import Crew
+from cerise.engines.threads import Threads
 from cerise.errors import DataError, StoreError
 from cerise.events import raw_column
 from cerise.kinds import plain_table
@@ -54,7 +54,7 @@ class SliceTask:
         for number in numbers_of(batches):
             before = self.plan.access.counters()
             with self.records.noted("match", number) as note:
-                for table in answer(self.plan, number, note, Crew(limits=limits)):
+                for table in answer(self.plan, number, note, Threads(limits=limits)):
                     yield from table.to_batches(max_chunksize=limits.output_rows)
                 touched = self.plan.access.counters().items()
                 add(note, {name: value - before.get(name, 0) for name, value in touched})
@@ -142,7 +142,7 @@ class MatchTask:
         for number, table in enumerate(gather(batches)):
             with self.records.noted("match", (self.records.task(), number)) as note:
                 add(note, {"events matched over": len(table)})
-                work = Work(self.options, note, threads=Crew(limits=limits), counts_ties=self.counts_ties)
+                work = Work(self.options, note, threads=Threads(limits=limits), counts_ties=self.counts_ties)
                 for query, question in enumerate(self.asked.each):
                     search = question.start(work)
                     found = chain(search.feed(arrange(table, question.needs)), search.flush())

@@ -22,7 +22,7 @@ from cerise.engines.base import Options
 from cerise.engines.limits import Limits
 from cerise.engines.rows.output import shown
 from cerise.engines.rows.table_search import search_table
-from cerise.engines.threads import Watch, crew_of
+from cerise.engines.threads import Watch, start_threads
 from cerise.errors import BindError, PlanError
 from cerise.kernels.jit import COMPILED
 from cerise.lang.match_recognize import bind_rows, parse_statement
@@ -262,7 +262,7 @@ def test_progress_is_told(name: str, threads: int) -> None:
     table = equal_rows(60)
     bound = bound_of(table, "AFTER MATCH SKIP TO NEXT ROW PATTERN (A{5}) DEFINE A AS x = 1")
     watch = Watch(tell=lambda *far: told.append(far))
-    with crew_of(threads, watch, options.limits) as crew:
+    with start_threads(threads, watch, options.limits) as crew:
         found = search_table(bound, table, options, crew, lambda rows, matches: shown(bound, rows, matches))
         answer = pa.concat_tables([each.table for each in found])
     assert len(answer) == 56

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from cerise.engines.automaton.columns import null_bits, numbers
 from cerise.engines.results.context import COLUMNS, Context
 from cerise.engines.results.row_matches import Ints
-from cerise.engines.threads import ALONE, Crew, taken
+from cerise.engines.threads import ALONE, Threads, taken
 from cerise.events import raw_column
 from cerise.kernels.strings import Literals
 from cerise.kinds import Kind, canonical
@@ -39,7 +39,7 @@ class Columns:
         self._kinds, self._literal_only = kinds, literal_only
         self._literals = pa.array(list(texts), pa.string())
 
-    def read(self, table: pa.Table, order: Ints | None = None, crew: Crew = ALONE) -> Values:
+    def read(self, table: pa.Table, order: Ints | None = None, crew: Threads = ALONE) -> Values:
         """Return the values of a table, in some order of its rows; None: as they come."""
         if order is not None and SPARSE * len(order) < len(table):
             table, order = table.select(list(self._kinds)).take(pa.array(order)), None

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cerise.engines.results.row_matches import Bools, Ints
-from cerise.engines.threads import ALONE, Crew, room
+from cerise.engines.threads import ALONE, Threads, room
 from cerise.errors import UnsupportedError
 from cerise.kinds import INT64_MIN, Kind, canonical, kind_of
 from cerise.pattern.row_pattern import BoundRows
@@ -33,7 +33,7 @@ def ranks(column: pa.Array | pa.ChunkedArray, name: str) -> tuple[Ints, Bools | 
     return _sorted_codes(column, name), nulls
 
 
-def codes(column: pa.Array | pa.ChunkedArray, name: str, crew: Crew = ALONE) -> tuple[Ints, int]:
+def codes(column: pa.Array | pa.ChunkedArray, name: str, crew: Threads = ALONE) -> tuple[Ints, int]:
     """Return numbers below a bound, equal and ordered as the values are, null before all, and the bound."""
     if pa.types.is_dictionary(column.type):
         return _dictionary_codes(column, name)
@@ -58,7 +58,7 @@ def _shifted(numbers: Ints, by: int, out: Ints, block: tuple[int, int]) -> None:
     np.subtract(numbers[here], by, out=out[here])
 
 
-def _string_codes(column: pa.Array | pa.ChunkedArray, name: str, crew: Crew) -> tuple[Ints, int]:
+def _string_codes(column: pa.Array | pa.ChunkedArray, name: str, crew: Threads) -> tuple[Ints, int]:
     """As `codes`, of strings: each thread numbers those that it sees, and then all of them are ranked."""
     whole = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     shares = crew.shares(len(whole))
@@ -112,7 +112,7 @@ def _indices(column: pa.DictionaryArray, missing: int) -> Any:
 
 
 def joint_codes(
-    columns: list[tuple[str, pa.Array | pa.ChunkedArray]], rows: int, crew: Crew = ALONE
+    columns: list[tuple[str, pa.Array | pa.ChunkedArray]], rows: int, crew: Threads = ALONE
 ) -> tuple[Ints, int]:
     """Return numbers below a bound, equal and ordered as the values of several columns are, and the bound."""
     if not columns:

@@ -16,7 +16,7 @@ from cerise.engines.rows import records as at
 from cerise.engines.rows.order import Ordered
 from cerise.engines.rows.program import Program
 from cerise.engines.rows.records import Found, Workspace
-from cerise.engines.rows.search_input import Ground, judged
+from cerise.engines.rows.search_input import SearchInput, judged
 from cerise.engines.threads import Steps, Watch, too_many_ways
 from cerise.errors import DataError
 from cerise.pattern.row_pattern import Extent, SkipTo
@@ -45,14 +45,14 @@ def find_matches(program: Program, table: pa.Table, offsets: Ints, options: Opti
     return search(ground, (0, len(ground)), options)
 
 
-def ground_of(program: Program, table: pa.Table, offsets: Ints) -> Ground:
+def ground_of(program: Program, table: pa.Table, offsets: Ints) -> SearchInput:
     """Return the rows of a prepared table as a search reads them."""
     masks = None if program.alone is None else judged(program.alone, table, len(program.bound.labels))
-    return Ground.of(program, Ordered(table, None, offsets, {}), masks)
+    return SearchInput.of(program, Ordered(table, None, offsets, {}), masks)
 
 
 def search(
-    ground: Ground, part: tuple[int, int], options: Options, watch: Watch | None = None
+    ground: SearchInput, part: tuple[int, int], options: Options, watch: Watch | None = None
 ) -> Iterator[RowMatches]:
     """Yield the matches that start in a part of some rows, some at a time."""
     return Search(ground, part, options, watch).matches()
@@ -64,7 +64,7 @@ class Search:
     INPUT = "the ordered input"
 
     def __init__(
-        self, ground: Ground, part: tuple[int, int], options: Options, watch: Watch | None = None
+        self, ground: SearchInput, part: tuple[int, int], options: Options, watch: Watch | None = None
     ) -> None:
         self.program, self.limits = ground.program, options.limits
         conditions, bound = self.program.conditions, self.program.bound

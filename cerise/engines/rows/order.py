@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from cerise.engines.results.row_matches import Bools, Ints, Masks
 from cerise.engines.results.value_codes import codes, joint_codes, ranks
-from cerise.engines.threads import ALONE, Crew, room, taken
+from cerise.engines.threads import ALONE, Threads, room, taken
 from cerise.kinds import Kind, kind_of
 from cerise.pattern.row_pattern import BoundRows, Order
 from cerise.ties import Read, tie_order, tied_rows
@@ -49,7 +49,7 @@ class Ordered:
 def ordered(
     bound: BoundRows,
     table: pa.Table,
-    crew: Crew = ALONE,
+    crew: Threads = ALONE,
     wanted: Wanted | None = None,
     ties: Sequence[Sequence[str]] = (),
 ) -> Ordered:
@@ -77,7 +77,7 @@ def ordered(
     return Ordered(table, order, offsets, values, np.flatnonzero(same) + 1)
 
 
-def _partition_codes(bound: BoundRows, table: pa.Table, crew: Crew) -> tuple[Ints, int]:
+def _partition_codes(bound: BoundRows, table: pa.Table, crew: Threads) -> tuple[Ints, int]:
     """Return the code of the partition of each row, and how many there can be: not many more than rows."""
     columns = [(name, table.column(name)) for name in bound.partition]
     code, count = joint_codes(columns, len(table), crew)
@@ -98,7 +98,7 @@ class Wanted:
     masks: Masks
     needs: int
 
-    def rows(self, code: Ints, count: int, crew: Crew) -> Ints | None:
+    def rows(self, code: Ints, count: int, crew: Threads) -> Ints | None:
         """Return the rows of such partitions, by the codes of the partitions of all rows; None: all rows."""
         from cerise.engines.rows.passes import choose, note
 
@@ -168,7 +168,7 @@ def _plain(column: pa.ChunkedArray) -> pa.Array:
 # ---- sorting
 
 
-def _sorted(code: Ints, count: int, keys: list[Ints], crew: Crew) -> tuple[Ints | None, Ints]:
+def _sorted(code: Ints, count: int, keys: list[Ints], crew: Threads) -> tuple[Ints | None, Ints]:
     """Return the rows in order, or None where they are in order already, and where partitions start."""
     if count == 1:
         return (None if _ascending(keys, crew) else _by_keys(keys, crew)), _changes(code[:0], len(code))
@@ -189,7 +189,7 @@ def _changes(code: Ints, rows: int) -> Ints:
     return np.concatenate([[0], np.flatnonzero(code[1:] != code[:-1]) + 1, [rows]]).astype(np.int64)
 
 
-def _by_keys(keys: list[Ints], crew: Crew) -> Ints:
+def _by_keys(keys: list[Ints], crew: Threads) -> Ints:
     """Return the rows in the order of some keys, the first of them first."""
     from cerise.engines.rows.passes import join, settle
 
@@ -204,7 +204,7 @@ def _by_keys(keys: list[Ints], crew: Crew) -> Ints:
     return order
 
 
-def _grouped(code: Ints, count: int, crew: Crew) -> tuple[Ints, Ints]:
+def _grouped(code: Ints, count: int, crew: Threads) -> tuple[Ints, Ints]:
     """Return the rows by their code, those of equal codes as they are, in time linear in their number."""
     from cerise.engines.rows.passes import deal, tally
 
@@ -237,7 +237,7 @@ def _sort_keys(order: Order, table: pa.Table) -> list[Ints]:
     return [(~nulls if order.nulls_first else nulls).astype(np.int64), np.where(nulls, 0, rank)]
 
 
-def _ascending(keys: list[Ints], crew: Crew) -> bool:
+def _ascending(keys: list[Ints], crew: Threads) -> bool:
     """Whether rows are in the order of keys, the first of them first."""
     rows = len(keys[0]) if keys else 0
     return all(crew.each(lambda block: _ascending_in(keys, *block), crew.blocks(max(rows - 1, 0))))

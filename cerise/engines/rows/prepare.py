@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from cerise.engines.results.row_matches import Ints
 from cerise.engines.rows.order import ordered
-from cerise.engines.threads import ALONE, Crew, crew_of
+from cerise.engines.threads import ALONE, Threads, start_threads
 from cerise.errors import UnsupportedError
 from cerise.events import Path, raw_column
 from cerise.kinds import COMPUTABLE, canonical, kind_of, plain_table, restore
@@ -38,7 +38,7 @@ def prepare(bound: BoundRows, table: pa.Table, told: Callable[[Ints], None] | No
         UnsupportedError: where a derived column is missing that only Spark can compute.
     """
     table = _coded(bound, input_of(bound, table))
-    with crew_of((os.cpu_count() or 1) if len(table) >= WORTH_THREADS else 1) as crew:
+    with start_threads((os.cpu_count() or 1) if len(table) >= WORTH_THREADS else 1) as crew:
         found = ordered(bound, table, crew, ties=tie_columns(bound))
         if told is not None:
             told(found.undecided)
@@ -50,7 +50,7 @@ def input_of(bound: BoundRows, table: pa.Table) -> pa.Table:
     return derived(bound, plain_table(table.select(_needed_of(bound, table))))
 
 
-def whole(table: pa.Table, crew: Crew = ALONE, apart: Iterable[str] = ()) -> pa.Table:
+def whole(table: pa.Table, crew: Threads = ALONE, apart: Iterable[str] = ()) -> pa.Table:
     """Return a table whose columns are each in one piece, but for some that may stay as they are."""
 
     def joined(name: str) -> pa.ChunkedArray:
@@ -70,7 +70,7 @@ def _in_one_piece(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column
 
 
-def _taken(table: pa.Table, order: Ints, crew: Crew) -> pa.Table:
+def _taken(table: pa.Table, order: Ints, crew: Threads) -> pa.Table:
     """Return rows in an order; large columns are moved side by side."""
     index = pa.array(order)
     columns = crew.each(lambda column: column.combine_chunks().take(index), table.columns)

@@ -16,7 +16,7 @@ from cerise.engines.rows.prepare import computed
 from cerise.engines.rows.program import Program
 from cerise.engines.rows.records import BYTE
 from cerise.engines.rows.scope import Conditions
-from cerise.engines.threads import ALONE, Crew, room, taken
+from cerise.engines.threads import ALONE, Threads, room, taken
 from cerise.events import raw_column
 from cerise.kinds import INT64_MAX, INT64_MIN, canonical, kind_of
 from cerise.pattern.row_pattern import BoundRows
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class SearchInput:
     """Rows in order; any number of searches may read them at once.
 
     Attributes:
@@ -49,7 +49,7 @@ class Ground:
         return int(self.offsets[-1])
 
     @classmethod
-    def of(cls, program: Program, rows: Ordered, masks: Masks | None, crew: Crew = ALONE) -> Ground:
+    def of(cls, program: Program, rows: Ordered, masks: Masks | None, crew: Threads = ALONE) -> SearchInput:
         """Return rows as a search reads them.
 
         Args:
@@ -73,7 +73,7 @@ class Ground:
         return cls(program, offsets, values, times, no_time, room)
 
 
-def _bring(target: Masks, masks: Masks | None, order: Ints | None, crew: Crew) -> None:
+def _bring(target: Masks, masks: Masks | None, order: Ints | None, crew: Threads) -> None:
     """Write masks into their place, in order."""
 
     def write(block: tuple[int, int]) -> None:
@@ -86,7 +86,7 @@ def _bring(target: Masks, masks: Masks | None, order: Ints | None, crew: Crew) -
     crew.each(write, crew.blocks(len(target)))
 
 
-def _times(bound: BoundRows, rows: Ordered, crew: Crew) -> tuple[Ints, int]:
+def _times(bound: BoundRows, rows: Ordered, crew: Threads) -> tuple[Ints, int]:
     if bound.within is None:
         return np.zeros(1, np.int64), 0
     name = bound.order[0].column
@@ -152,7 +152,7 @@ def room_for_masks(rows: int, labels: int) -> tuple[Masks, Masks]:
     return whole[:rows], whole
 
 
-def judged(conditions: Conditions, table: pa.Table, labels: int, crew: Crew = ALONE) -> Masks:
+def judged(conditions: Conditions, table: pa.Table, labels: int, crew: Threads = ALONE) -> Masks:
     """Return which labels, of so many, each row of a table could have by itself."""
     parts = crew.each(Judge(conditions, labels).masks, _batches(table, crew.limits.judged_rows))
     masks: Masks = np.concatenate([np.zeros(0, mask_type(labels)), *parts])
@@ -160,7 +160,7 @@ def judged(conditions: Conditions, table: pa.Table, labels: int, crew: Crew = AL
 
 
 def sifted(
-    judge: Judge, table: pa.Table, names: list[str], wanted: int, crew: Crew
+    judge: Judge, table: pa.Table, names: list[str], wanted: int, crew: Threads
 ) -> tuple[pa.Table, Masks]:
     """Return the rows that could have one of the labels that are wanted, and which labels each could have.
 
@@ -190,7 +190,7 @@ def _batches(table: pa.Table, rows: int) -> list[pa.Table]:
 
 
 def near_masks(
-    conditions: Conditions, words: Callable[[], Ints], offsets: Ints, crew: Crew, out: Masks
+    conditions: Conditions, words: Callable[[], Ints], offsets: Ints, crew: Threads, out: Masks
 ) -> None:
     """Take from masks the labels that rows cannot have because of the rows near them in their partition.
 

@@ -21,7 +21,7 @@ from cerise.engines.base import Options
 from cerise.engines.results.row_matches import Bools, Ints, RowMatches, joined
 from cerise.engines.rows.engine import Search
 from cerise.engines.rows.records import Entries
-from cerise.engines.rows.search_input import Ground
+from cerise.engines.rows.search_input import SearchInput
 from cerise.engines.threads import Watch
 from cerise.errors import CeriseError, PlanError
 from cerise.events import raw_column
@@ -53,7 +53,7 @@ class Stretch:
         return self.high - self.low
 
 
-def stretches(ground: Ground, window: int, count: int, *, amplified: float = AMPLIFIED) -> list[Stretch]:
+def stretches(ground: SearchInput, window: int, count: int, *, amplified: float = AMPLIFIED) -> list[Stretch]:
     """Cut rows into so many stretches of about one size; one, if matches reach too far from one to the next.
 
     Args:
@@ -73,7 +73,7 @@ def stretches(ground: Ground, window: int, count: int, *, amplified: float = AMP
     return found
 
 
-def _known_times(ground: Ground) -> Ints:
+def _known_times(ground: SearchInput) -> Ints:
     """Return what WITHIN measures; rows without a time have the first or the last one."""
     lacking = ground.times == ground.no_time
     return np.where(lacking, _no_time(ground.program.bound), ground.times) if lacking.any() else ground.times
@@ -121,7 +121,7 @@ class SliceSearch(Search):
     INPUT = "a slice of the ordered input"
 
     def __init__(
-        self, ground: Ground, stretch: Stretch, options: Options, watch: Watch | None = None
+        self, ground: SearchInput, stretch: Stretch, options: Options, watch: Watch | None = None
     ) -> None:
         super().__init__(ground, (stretch.low, stretch.high), options, watch)
         self.low = stretch.low
@@ -237,7 +237,7 @@ class Searched:
         watch: sees how far the search is.
     """
 
-    ground: Ground
+    ground: SearchInput
     stretch: Stretch
     options: Options
     watch: Watch = field(default_factory=Watch)

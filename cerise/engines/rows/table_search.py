@@ -26,9 +26,9 @@ from cerise.engines.rows.prepare import (
     whole,
 )
 from cerise.engines.rows.program import Program, compile_rows, describe, why_not
-from cerise.engines.rows.search_input import Ground, Judge, judged, sifted
+from cerise.engines.rows.search_input import Judge, SearchInput, judged, sifted
 from cerise.engines.rows.slices import Candidates, Searched, Stretch, chained, stretches
-from cerise.engines.threads import Crew, Steps, Watch
+from cerise.engines.threads import Steps, Threads, Watch
 from cerise.errors import PlanError, UnsupportedError, did_you_mean
 from cerise.pattern.expr import attributes
 from cerise.pattern.row_pattern import BoundRows, Order, Show
@@ -126,7 +126,7 @@ def search_table(
     bound: BoundRows,
     table: pa.Table,
     options: Options,
-    crew: Crew,
+    crew: Threads,
     show: Display,
     told: Callable[[Ints], None] | None = None,
 ) -> Iterator[Answer]:
@@ -164,17 +164,17 @@ def _answer(rows: Ordered, matches: RowMatches, show: Display) -> Answer:
     return Answer(show(rows, matches), len(matches), len(matches.labels))
 
 
-def _laid_out(bound: BoundRows, table: pa.Table, crew: Crew) -> tuple[Ordered, Ground]:
+def _laid_out(bound: BoundRows, table: pa.Table, crew: Threads) -> tuple[Ordered, SearchInput]:
     """Return the rows of a table in order, and as a search reads them."""
     program = compile_rows(bound)
     table, masks = _sifted(program, input_of(bound, table), crew)
     wanted, ties = _wanted(program, masks, crew.limits), tie_columns(bound)
     rows = ordered(bound, _joined(bound, table, crew), crew, wanted, ties)
-    return rows, Ground.of(program, rows, masks, crew)
+    return rows, SearchInput.of(program, rows, masks, crew)
 
 
 def _in_threads(
-    ground: Ground, rows: Ordered, crew: Crew, options: Options, show: Display
+    ground: SearchInput, rows: Ordered, crew: Threads, options: Options, show: Display
 ) -> Iterable[list[Answer]]:
     bound = ground.program.bound
 
@@ -204,7 +204,7 @@ def found_in(
 
 
 def _searched(
-    ground: Ground, part: tuple[int, int], options: Options, watch: Watch | None = None
+    ground: SearchInput, part: tuple[int, int], options: Options, watch: Watch | None = None
 ) -> Iterator[RowMatches]:
     found = search(ground, part, options, watch)
     if ground.program.bound.show is not Show.UNMATCHED:
@@ -217,7 +217,7 @@ def _searched(
 # ---- rows that no match can hold
 
 
-def _sifted(program: Program, table: pa.Table, crew: Crew) -> tuple[pa.Table, Masks | None]:
+def _sifted(program: Program, table: pa.Table, crew: Threads) -> tuple[pa.Table, Masks | None]:
     """Return the columns that are still needed, of rows that may matter, and which labels they could have."""
     bound = program.bound
     names = list(needed_columns(bound, _still_asked(program) if bound.arrival else None))
@@ -255,7 +255,7 @@ def _needed_alone(program: Program) -> list[str]:
     ]
 
 
-def _joined(bound: BoundRows, table: pa.Table, crew: Crew) -> pa.Table:
+def _joined(bound: BoundRows, table: pa.Table, crew: Threads) -> pa.Table:
     """Return a table with columns in one piece, but for strings of which one for each partition is shown."""
     if bound.show is Show.UNMATCHED:
         return whole(table, crew)
@@ -267,7 +267,7 @@ def _joined(bound: BoundRows, table: pa.Table, crew: Crew) -> pa.Table:
 # ---- threads
 
 
-def _slices(ground: Ground, crew: Crew, options: Options) -> list[Stretch]:
+def _slices(ground: SearchInput, crew: Threads, options: Options) -> list[Stretch]:
     """Cut rows that are one partition into slices, one for each thread, where matches depend on others."""
     bound = ground.program.bound
     needs = row_halo(bound)
