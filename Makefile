@@ -33,7 +33,7 @@ quick: $(READY) ## Check, then run the tests that need no Spark; for every edit
 		--ignore tests/spark --ignore tests/cli --ignore tests/kernels --ignore tests/test_docs.py
 
 nightly: $(READY) ## Run every test, also those that take long, and compare at length (hours)
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup --timeout 7200 -m "nightly or not nightly"
+	@CERISE_EXAMPLES=1200 $(BIN)/python -m pytest -n 2 --dist loadgroup --timeout 7200 -m "nightly or not nightly"
 	@CERISE_DOORS=100000 $(BIN)/python -m pytest -n 2 --timeout 0 tests/test_door_fuzz.py
 	@$(MAKE) --no-print-directory agree
 
@@ -44,7 +44,7 @@ check: $(READY) ## Formatting, lint and types
 
 agree: $(READY) ## Compare the compiled engines with the reference on 100,000 pairs (an hour)
 	@env -u NUMBA_DISABLE_JIT CERISE_EXAMPLES=100000 $(BIN)/python -m pytest -n 2 --dist loadgroup --timeout 0 \
-		tests/test_agreement.py -k "agree_with_the_reference or counts_as_many"
+		-m "nightly or not nightly" tests/test_agreement.py -k "agree_with_the_reference or counts_as_many"
 
 bench: $(READY) ## List the benchmarks; `make bench SUITE=foundation` runs one
 	@$(BIN)/python benchmarks/run.py $(if $(SUITE),$(SUITE) $(ARGS),--list)

@@ -28,7 +28,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep all tests with a session on one xdist worker: one JVM, and the other worker does the rest.
+    """Keep all tests with a session on one xdist worker, and start it with them: the other does the rest.
 
     The tests of the benchmarks run in `make nightly`: most of them start processes that run whole suites.
     """
@@ -38,3 +38,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
         if item.path.parent == HERE / "benchmarks":
             item.add_marker(pytest.mark.nightly)
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)

@@ -33,6 +33,7 @@ from tests.runners import whole as run
 from tests.strategies import QUERY, Pair, most_events, pairs, streams
 from tests.strategies_queries import PARAMS, params_of, query_of
 from tests.strategies_streams import ROW, Dice, shape_of, table_of
+from tests.tiers import mostly_nightly
 
 F = TypeVar("F", bound=Callable[..., Any])
 SKIPPING = (Strategy.NEXT, Strategy.ANY)
@@ -108,9 +109,9 @@ def _comparable(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("engine", [name for name in ENGINES if name != "rcep-left"])  # mostly `rcep` itself
-@pytest.mark.parametrize("go", GOES)
+@pytest.mark.parametrize("go", mostly_nightly(GOES, (0, 1)))
 def test_every_engine_finds_what_the_law_says(go: int, engine: str) -> None:
-    @examples(30, len(GOES) * len(COMPILED), go) if engine in COMPILED else examples(240, go=go)
+    @examples(30, len(GOES) * len(COMPILED), go) if engine in COMPILED else examples(120, go=go)
     @given(pairs(strategies=(Strategy.ANY,)) if engine.startswith("rcep") else pairs())
     def agrees(pair: Pair) -> None:
         pair = uncounted(pair)
@@ -122,7 +123,7 @@ def test_every_engine_finds_what_the_law_says(go: int, engine: str) -> None:
     agrees()
 
 
-@examples(200)
+@examples(80)
 @given(pairs(returns=True))
 def test_columns_are_computed_as_the_law_says(pair: Pair) -> None:
     bound = bound_of(pair)
@@ -154,7 +155,7 @@ def families(draw: st.DrawFn) -> list[Pair]:
     return [Pair(query, shape.schema, table, params) for table in tables]
 
 
-@pytest.mark.parametrize("go", GOES)
+@pytest.mark.parametrize("go", mostly_nightly(GOES, (0, 1)))
 def test_the_nfa_engines_agree_with_the_reference(go: int) -> None:
     """Each engine has one matcher for all streams of a query: to flush is to forget."""
 
@@ -172,7 +173,7 @@ def test_the_nfa_engines_agree_with_the_reference(go: int) -> None:
     agrees()
 
 
-@pytest.mark.parametrize("go", GOES)
+@pytest.mark.parametrize("go", mostly_nightly(GOES, (0, 1)))
 def test_recomputation_and_all_runners_agree_with_the_reference(go: int) -> None:
     """For skip_till_any_match, which is what it is for."""
 
@@ -224,7 +225,7 @@ def test_a_runner_changes_nothing(runner: str, engine: str) -> None:
     agrees()
 
 
-@examples(80)
+@examples(40)
 @given(pairs(returns=False), st.integers(0, 14))
 def test_a_matcher_saved_before_its_first_event_and_after_its_last_goes_on(pair: Pair, cut: int) -> None:
     bound = bound_of(pair)
@@ -252,7 +253,7 @@ def test_a_stream_is_in_the_order_of_time_and_ties(source: tuple[Schema, pa.Tabl
     assert EventBatch.of(table, schema).table.column("id").to_pylist() == brute.stream(table, schema)[0]
 
 
-@examples(160)
+@examples(60)
 @given(pairs(partitioned=True, returns=False))
 def test_partitions_are_matched_apart(pair: Pair) -> None:
     query = replace(pair.query, partition_by=pair.query.partition_by or (("k",),))
@@ -277,7 +278,7 @@ def by_key(table: pa.Table, columns: Iterable[tuple[str, ...]]) -> list[pa.Table
     return [table.take(pa.array(numbers)) for numbers in groups.values()]
 
 
-@examples(160)
+@examples(60)
 @given(pairs(returns=False), st.randoms(use_true_random=False), st.booleans())
 def test_the_order_of_rows_does_not_matter_where_columns_give_it(
     pair: Pair, rng: random.Random, ordered: bool
@@ -290,7 +291,7 @@ def test_the_order_of_rows_does_not_matter_where_columns_give_it(
     assert rows(run(bound, shuffled, Options())) == rows(run(bound, pair.table, Options()))
 
 
-@examples(160)
+@examples(60)
 @given(pairs(returns=False))
 def test_a_match_has_a_name_of_its_own(pair: Pair) -> None:
     answer = run(bound_of(pair), pair.table, Options())
@@ -298,7 +299,7 @@ def test_a_match_has_a_name_of_its_own(pair: Pair) -> None:
     assert len(set(names)) == len(names)
 
 
-@examples(160)
+@examples(60)
 @given(pairs(strategies=SKIPPING, counted=False, returns=False))
 def test_events_that_fit_no_variable_may_be_dropped(pair: Pair) -> None:
     bound = bound_of(pair)

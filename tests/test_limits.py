@@ -30,6 +30,7 @@ from tests.runners import whole as run
 from tests.strategies import Pair, pairs
 from tests.strategies_totals import totalled
 from tests.test_agreement import COMPILED, bound_of, examples, rows, uncounted
+from tests.tiers import mostly_nightly
 
 SIZES = (1, 2, 3)
 RUN_IN_PROCESS = ("whole", "batches of 3", "saved and loaded", "7 threads", "filtered first")
@@ -47,7 +48,7 @@ def able(bound: Bound) -> list[str]:
 # ---- at their smallest
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", mostly_nightly(SIZES, (1,)))
 @pytest.mark.parametrize("runner", RUN_IN_PROCESS + AS_TASKS)
 def test_the_smallest_limits_find_the_same_matches(runner: str, size: int) -> None:
     @examples(25, len(SIZES) * len(RUN_IN_PROCESS + AS_TASKS), size)
@@ -61,7 +62,7 @@ def test_the_smallest_limits_find_the_same_matches(runner: str, size: int) -> No
     agrees()
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", mostly_nightly(SIZES, (1,)))
 def test_the_smallest_limits_count_the_same_matches(size: int) -> None:
     @examples(25, len(SIZES), size)
     @given(pairs(), st.sampled_from(RUN_IN_PROCESS))
@@ -75,7 +76,7 @@ def test_the_smallest_limits_count_the_same_matches(size: int) -> None:
     agrees()
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", mostly_nightly(SIZES, (1,)))
 def test_the_smallest_limits_give_the_same_totals(size: int) -> None:
     @examples(12, len(SIZES), size)
     @given(totalled(), st.sampled_from(RUN_IN_PROCESS))
@@ -97,7 +98,7 @@ def outcome(bound: Bound, pair: Pair, runner: str, options: Options) -> Counter[
         return "an error"
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", mostly_nightly(SIZES, (1,)))
 def test_the_smallest_limits_compress_the_same_matches(size: int) -> None:
     engine = nfa.ENGINES["nfa-merge"]
 
@@ -119,7 +120,7 @@ def spelled(found: Any) -> Counter[str]:
     return Counter(repr({var: [ids[row] for row in taken] for var, taken in each.items()}) for each in found)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", mostly_nightly(SIZES, (1,)))
 def test_the_engine_that_is_chosen_agrees_whatever_the_limits(size: int) -> None:
     @examples(25, len(SIZES), size)
     @given(pairs(returns=False))
@@ -142,7 +143,7 @@ MISSED = {
 }
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", mostly_nightly(SIZES, (1,)))
 @pytest.mark.parametrize("name", MISSED)
 def test_the_smallest_limits_explain_the_same_misses(name: str, size: int) -> None:
     rng, (query, roles) = np.random.default_rng(3), MISSED[name]
@@ -185,7 +186,7 @@ def many() -> pa.Table:
     )
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", mostly_nightly(QUERIES, ("one after another", "next", "keyed")))
 def test_streams_that_pass_the_real_limits_are_counted_as_they_are_found(name: str, many: pa.Table) -> None:
     found, roles = {}, {"time": "t", "type": "type"}
     bound = ask(many, QUERIES[name], Roles(**roles), How()).bounds[0]

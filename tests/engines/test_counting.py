@@ -17,6 +17,7 @@ from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound
 from tests.runners import whole as run
+from tests.tiers import mostly_nightly
 
 ASKED = int(os.environ.get("CERISE_EXAMPLES", "0"))
 COLUMNS = pa.schema([
@@ -103,7 +104,7 @@ def query(dice: random.Random) -> str:
     return f"PATTERN {pattern} USE skip_till_any_match {condition} {window} {returned}"
 
 
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", mostly_nightly(range(8), (0, 1)))
 def test_counted_or_made_the_totals_are_the_same(part: int) -> None:
     counted = Counter[bool]()
     for number in range(max(20, ASKED // 8)):

@@ -21,6 +21,7 @@ from cerise.events import Schema
 from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
 from tests.runners import RUNNERS, in_batches_of
+from tests.tiers import mostly_nightly
 
 QUERIES = {
     "sequence": "PATTERN SEQ(A a, B b, C c) WHERE b.x >= a.x WITHIN 9",
@@ -72,7 +73,7 @@ def rows(table: pa.Table) -> Counter[str]:
 
 @pytest.mark.parametrize("engine", ["nfa", "nfa-merge", "nfa-backtrack"])
 @pytest.mark.parametrize("name", QUERIES)
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", mostly_nightly((1, 2, 3), (2,)))
 def test_small_rooms_change_nothing(name: str, engine: str, size: int) -> None:
     query = bound(name)
     if (reason := ENGINES[engine].why_not(query)) is not None:

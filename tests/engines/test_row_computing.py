@@ -23,6 +23,7 @@ from cerise.pattern.check import kind_of
 from cerise.pattern.expr import Attr
 from cerise.pattern.row_pattern import BoundRows, Derived, Nav
 from tests.row_harness import run_rows
+from tests.tiers import mostly_nightly
 
 EXPRESSIONS = 150 if COMPILED else 30
 TAME: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -144,7 +145,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return count
 
 
-@pytest.mark.parametrize("go", range(2))
+@pytest.mark.parametrize("go", mostly_nightly(range(2), (0,)))
 def test_measures_are_as_computed_row_by_row(
     go: int, seen: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

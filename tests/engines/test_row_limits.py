@@ -237,10 +237,15 @@ def processor_time(process: int) -> float:
 @pytest.mark.parametrize(
     ("body", "threads"),
     [
-        ("PATTERN ((A | C)+ B) DEFINE B AS COUNT(A.*) < 0", 1),
-        ("AFTER MATCH SKIP TO NEXT ROW PATTERN (A+ B) DEFINE B AS MAX(A.x) > 1", 2),
         ("PATTERN (A+ B) WITHIN 100000 DEFINE B AS COUNT(A.*) < 0", 2),
         ("PATTERN (A+ B) DEFINE B AS COUNT(DISTINCT A.x) > 1", 1),
+        *(
+            pytest.param(*each, marks=pytest.mark.nightly)
+            for each in (
+                ("PATTERN ((A | C)+ B) DEFINE B AS COUNT(A.*) < 0", 1),
+                ("AFTER MATCH SKIP TO NEXT ROW PATTERN (A+ B) DEFINE B AS MAX(A.x) > 1", 2),
+            )
+        ),
     ],
 )
 def test_an_interrupt_takes_effect(body: str, threads: int) -> None:

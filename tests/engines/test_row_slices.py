@@ -29,6 +29,7 @@ from cerise.plan.row_needs import row_halo
 from tests.row_harness import RowCase, difference, load_row_cases, result_of, run_rows
 from tests.row_slices import Rows, by_reference, cut_family, exchanged, from_files
 from tests.test_row_agreement import TooLong, answer, patience
+from tests.tiers import mostly_nightly
 
 ASKED = int(os.environ.get("CERISE_EXAMPLES", "0"))
 FAMILIES = max(6 if COMPILED else 3, ASKED // 8)
@@ -116,7 +117,7 @@ def tried(find: Any, *args: Any) -> Rows | str | None:
     return found
 
 
-@pytest.mark.parametrize("go", GOES)
+@pytest.mark.parametrize("go", mostly_nightly(GOES, (1,)))
 def test_slices_agree_with_the_reference(go: int) -> None:
     """In process and from files; also where candidates are given up early, and sent in many parts."""
     first = random.SystemRandom().randrange(2**40) if ASKED else go * 1_000_000

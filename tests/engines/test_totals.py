@@ -89,7 +89,7 @@ def expected(pair: Pair, bound: Bound) -> Counter[str] | None:
 # ---- the law
 
 
-@examples(150, 1)
+@examples(60, 1)
 @given(totalled())
 def test_totals_are_as_the_law_says(family: list[Pair]) -> None:
     bound = bind(family[0].query, family[0].schema, family[0].params)
@@ -119,7 +119,7 @@ def test_every_engine_gives_the_totals_of_the_reference(engine: str) -> None:
 
 @pytest.mark.parametrize("runner", [name for name in RUNNERS if name != "whole"])
 def test_a_runner_changes_no_totals(runner: str) -> None:
-    @examples(25, 1, list(RUNNERS).index(runner))
+    @examples(12, 1, list(RUNNERS).index(runner))
     @given(totalled())
     def agrees(family: list[Pair]) -> None:
         bound = bind(family[0].query, family[0].schema, family[0].params)
@@ -140,7 +140,7 @@ def outcome(runner: str, bound: Bound, pair: Pair, engine: str) -> Counter[str] 
 # ---- tallies
 
 
-@examples(60, 1)
+@examples(25, 1)
 @given(totalled())
 def test_tallies_say_what_matches_say(family: list[Pair]) -> None:
     bound = bind(family[0].query, family[0].schema, family[0].params)

@@ -90,6 +90,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     )
 
 
+@pytest.mark.nightly
 def test_the_first_process_compiles_and_keeps(warm: tuple[Path, dict[str, Any]]) -> None:
     place, said = warm
     assert said["found"] == [3, 3, 3]
@@ -102,12 +103,14 @@ def test_the_first_process_compiles_and_keeps(warm: tuple[Path, dict[str, Any]])
     assert {name.suffix for name in names} == {".nbi", ".nbc"}
 
 
+@pytest.mark.nightly
 def test_a_directory_that_is_asked_for_is_the_only_one_written_to(warm: tuple[Path, dict[str, Any]]) -> None:
     place, _ = warm
     assert files(place / "mine")
     assert not files(place / "home")
 
 
+@pytest.mark.nightly
 def test_the_next_process_compiles_nothing_for_another_query(warm: tuple[Path, dict[str, Any]]) -> None:
     place, first = warm
     before = files(place / "mine")
@@ -119,6 +122,7 @@ def test_the_next_process_compiles_nothing_for_another_query(warm: tuple[Path, d
     assert not said["warnings"]
 
 
+@pytest.mark.nightly
 def test_a_copy_of_the_package_elsewhere_compiles_nothing(
     warm: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -134,6 +138,7 @@ def test_a_copy_of_the_package_elsewhere_compiles_nothing(
     assert files(place / "mine") == before
 
 
+@pytest.mark.nightly
 def test_nothing_in_the_cache_names_the_place_of_the_package(warm: tuple[Path, dict[str, Any]]) -> None:
     place, _ = warm
     (kernels,) = (place / "mine").iterdir()

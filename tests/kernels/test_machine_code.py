@@ -32,10 +32,11 @@ from cerise.pattern.bind import bind
 from tests.strategies import QUERY, Pair, most_events
 from tests.strategies_queries import PARAMS, params_of, query_of
 from tests.strategies_streams import ROW, Dice, shape_of, table_of
+from tests.tiers import AT_LENGTH
 
 ROOT = Path(__file__).parents[2]
 NFA = tuple(name for name in ENGINES if name.startswith("nfa"))
-PAIRS = 300
+PAIRS = 300 if AT_LENGTH else 60
 C_TYPES: dict[str, Any] = {"int": ctypes.c_int64, "float": ctypes.c_double, "bool": ctypes.c_int64}
 
 

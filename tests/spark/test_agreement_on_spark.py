@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 import cerise
 from tests.spark.side_by_side import at_once
 from tests.strategies import Pair, pairs
+from tests.tiers import EXAMPLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,23 +20,21 @@ if TYPE_CHECKING:
 CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
-EXAMPLES = int(os.environ.get("CERISE_EXAMPLES", "0")) // 100 or 20
+PAIRS = max(8, EXAMPLES // 60)
 
 
 @pytest.mark.filterwarnings("ignore::cerise.errors.CeriseWarning")
 def test_spark_agrees_with_this_process(spark: SparkSession) -> None:
     drawn: list[Pair] = []
 
-    @settings(
-        max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, suppress_health_check=CALM
-    )
+    @settings(max_examples=PAIRS, deadline=None, derandomize=True, database=None, suppress_health_check=CALM)
     @given(pairs(returns=False))
     def draw(pair: Pair) -> None:
         drawn.append(pair)
 
     draw()
-    assert len(drawn) >= EXAMPLES
-    assert sum(at_once(lambda pair: matches_alike(pair, spark), drawn)) > EXAMPLES
+    assert len(drawn) >= PAIRS
+    assert sum(at_once(lambda pair: matches_alike(pair, spark), drawn)) > PAIRS
 
 
 def matches_alike(pair: Pair, spark: SparkSession) -> int:

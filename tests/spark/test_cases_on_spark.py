@@ -1,12 +1,11 @@
 """Cases through `cerise.find` on Spark: on a DataFrame whose rows are shuffled, or on files by path.
 
-Every case runs in one of these ways, with 1, 2 or 7 partitions or slices, in turn; with CERISE_EXAMPLES set
-it runs in both. `tests/runners.py` has the same tasks in every way for every case, without Spark.
+Each case runs in one of these ways, with 1, 2 or 7 partitions or slices, in turn; in `make nightly`, where
+all of them run, in both. `tests/runners.py` has the same tasks in every way for every case, without Spark.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,13 +20,14 @@ from cerise import Options
 from tests.harness import answer_of, difference
 from tests.spark.side_by_side import Jobs, side_by_side
 from tests.test_cases import GOOD, bound_of
+from tests.tiers import AT_LENGTH, mostly_nightly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ARRIVAL = "arrival"  # a DataFrame's rows have no order of their own (S1.2)
 COUNTS = (1, 2, 7)
-BOTH = "CERISE_EXAMPLES" in os.environ
+NUMBERS = range(0, len(GOOD), 4)  # not a multiple of the counts and ways
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def jobs(
 
 
 @pytest.mark.filterwarnings("ignore::cerise.errors.CeriseWarning")
-@pytest.mark.parametrize("number", range(len(GOOD)), ids=map(str, GOOD))
+@pytest.mark.parametrize("number", mostly_nightly(range(len(GOOD)), NUMBERS), ids=map(str, GOOD))
 def test_case_on_spark(number: int, jobs: Jobs) -> None:
     jobs[number].result()
 
@@ -49,7 +49,7 @@ def run_case(number: int, spark: SparkSession, folder: Path) -> None:
     case = GOOD[number]
     rows = case.events.append_column(ARRIVAL, pa.array(range(len(case.events)), pa.int64()))
     options = Options(partitions=COUNTS[number % 3])
-    ways = (shuffled, files) if BOTH else ((shuffled, files)[number // 3 % 2],)
+    ways = (shuffled, files) if AT_LENGTH else ((shuffled, files)[number // 3 % 2],)
     for way in ways:
         events = way(rows, spark, folder)
         roles = case.roles() | {"order": (*case.order, ARRIVAL)}

@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import cerise
 from cerise import Options
+from tests.tiers import mostly_nightly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,7 +65,10 @@ def chosen(count: int) -> list[list[str]]:
     return [each for each in sets if len({name.lower() for name in each[:5]}) == 5 and "" not in each[:2]]
 
 
-@pytest.mark.parametrize("names", chosen(12), ids=repr)
+CHOSEN = [each for each in chosen(14) if "" not in each]
+
+
+@pytest.mark.parametrize("names", mostly_nightly(chosen(12), chosen(12)[::4]), ids=repr)
 def test_sase_gives_the_answer_of_the_process(spark: SparkSession, names: list[str]) -> None:
     time, type_, key, number, struct, field = names
     table = events(names, len(time))
@@ -84,7 +88,7 @@ def test_sase_gives_the_answer_of_the_process(spark: SparkSession, names: list[s
         assert rows(cerise.find(odd, totals, time=time, options=Options(partitions=2))) == rows(here)
 
 
-@pytest.mark.parametrize("names", [each for each in chosen(14) if "" not in each], ids=repr)
+@pytest.mark.parametrize("names", mostly_nightly(CHOSEN, CHOSEN[::4]), ids=repr)
 def test_a_clause_gives_the_answer_of_the_process(spark: SparkSession, names: list[str]) -> None:
     time, type_, key, number, struct, field = names
     table = events(names, len(key))

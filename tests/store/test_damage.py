@@ -22,8 +22,9 @@ from cerise.event_store import Store
 from cerise.files import checksums as checked
 from cerise.files import event_files as files
 from cerise.filters import ways
+from tests.tiers import AT_LENGTH
 
-FLIPS = int(os.environ.get("CERISE_FLIPS", "150"))
+FLIPS = 150 if AT_LENGTH else 50
 ROWS = (
     "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY t MEASURES A.note AS note PATTERN (A B) DEFINE A AS A.n = 3)"
 )

@@ -139,6 +139,7 @@ def two_runs(table: EventTable) -> None:
     table.append(events(range(1_000, 1_032), 5_000))
 
 
+@pytest.mark.nightly
 def test_a_compaction_does_the_runs_that_nobody_touches(table: EventTable, beside) -> None:  # type: ignore[no-untyped-def]
     two_runs(table)
     before, other = sorted(ids(table)), EventTable.open(table.writing.root)
