@@ -361,9 +361,13 @@ def test_what_was_typed_is_kept(type_in: Callable[..., None], here: Path) -> Non
     assert prompt.history_file().exists()
 
 
-def test_a_home_that_cannot_be_written_to(type_in: Callable[..., None], here: Path) -> None:
+def test_a_home_that_cannot_be_written_to(
+    type_in: Callable[..., None], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (here / "state").write_text("a file where a directory should be")
-    type_in("\\q")
+    type_in(FALLS + ";")
+    assert "125.55" in capsys.readouterr().out
+    assert (here / "state").read_text() == "a file where a directory should be"
 
 
 def test_the_prompt_needs_tables_that_are_there(type_in: Callable[..., None]) -> None:
