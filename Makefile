@@ -27,10 +27,9 @@ test: $(READY) ## Check, then test; this is what CI runs
 	@$(BIN)/python -c "import $(KERNELS)" & $(MAKE) --no-print-directory check || exit 1; wait; \
 		$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-quick: $(READY) ## Check, then run the tests that need no Spark; for every edit
+quick: $(READY) ## Check, then run the tests that are quick, every case among them; for every edit
 	@$(MAKE) --no-print-directory check
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not nightly and not spark" \
-		--ignore tests/spark --ignore tests/cli --ignore tests/kernels --ignore tests/test_docs.py
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not nightly and not spark and not slow"
 
 nightly: $(READY) ## Run every test, also those that take long, and compare at length (hours)
 	@CERISE_EXAMPLES=1200 $(BIN)/python -m pytest -n 2 --dist loadgroup --timeout 7200 -m "nightly or not nightly"

@@ -13,6 +13,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
+SLOW = """
+    cli data kernels spark store/table store/test_damage.py store/test_object_store.py
+    engines/test_chains.py engines/test_counting.py engines/test_nfa_small.py engines/test_nfa_state.py
+    engines/test_nfa_streams.py engines/test_rcep_joins.py engines/test_rcep_pieces.py
+    engines/test_row_computing.py engines/test_row_limits.py engines/test_row_output.py
+    engines/test_row_slices.py engines/test_totals.py
+    test_agreement.py test_docs.py test_door_fuzz.py test_doors.py test_limits.py test_misses.py
+    test_papers.py test_row_agreement.py
+""".split()  # what `make quick` leaves out
 # Spark's JVMs live for a minute here: code that is optimised at length never pays.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
@@ -38,4 +47,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
         if item.path.parent == HERE / "benchmarks":
             item.add_marker(pytest.mark.nightly)
+        if any(item.path.is_relative_to(HERE / each) for each in SLOW):
+            item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)

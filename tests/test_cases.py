@@ -21,6 +21,7 @@ from tests.runners import RUNNERS
 CASES = load_cases()
 GOOD = [case for case in CASES if case.error is None]
 ALWAYS = ("whole", "batches of 1", "saved and loaded")
+QUICK = ("reference", "nfa")  # engines
 TURNS = 2  # runners besides, other ones for each case
 BAD = [case for case in CASES if case.error is not None]
 RULES = {
@@ -54,11 +55,16 @@ def engines_and_cases() -> list[Any]:
     return [
         pytest.param(
             engine, case, id=f"{case}-{engine}",
-            marks=[pytest.mark.nightly] if engine in VARIANTS and number % 5 else [],
+            marks=marks_of(engine, number),
         )
         for number, case in enumerate(GOOD)
         for engine in ENGINES
     ]  # fmt: skip
+
+
+def marks_of(engine: str, number: int) -> list[pytest.MarkDecorator]:
+    late = [pytest.mark.nightly] if engine in VARIANTS and number % 5 else []
+    return late if engine in QUICK else [*late, pytest.mark.slow]
 
 
 @pytest.mark.parametrize(("engine", "case"), engines_and_cases())

@@ -24,11 +24,14 @@ CASES = load_row_cases()
 HERE = [case for case in CASES if not case.on_spark_only]
 GOOD = [case for case in HERE if case.error is None]
 BAD = [case for case in HERE if case.error is not None]
+QUICK = ("reference", "rows")  # engines
 STREAMING = {"M43", "M44", "M45"}  # of streams, or what is not there
 RULES = {f"M{n}" for n in range(1, 47)} - STREAMING
 
 
-@pytest.mark.parametrize("engine", RUNNERS)
+@pytest.mark.parametrize(
+    "engine", [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in RUNNERS]
+)
 @pytest.mark.parametrize("case", GOOD, ids=str)
 def test_row_case(case: RowCase, engine: str) -> None:
     found = RUNNERS[engine](case.bound(), case.input)
