@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +20,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import cerise
-from cerise.engines.base import Options
-from cerise.engines.limits import Limits
-from cerise.events import Schema
-from cerise.files.lake import open_lake
-from cerise.files.reader import Reading
-from cerise.lang.match_recognize import bind_rows, parse_statement
-from cerise.lang.sase import parse
-from cerise.pattern.bind import bind
-from cerise.spark.planner import plan_lake
-from cerise.spark.row_plan import RowSlices, plan_files
-from cerise.spark.rows import handed_columns
-from tests import row_slices, runners
+from cerise.run.find import HERE, Sliced, decide
+from cerise.sources import How, Roles, ask
+from cerise.spark.report import Records
+from cerise.spark.tasks import SliceTask
 
 PACKAGE = Path(cerise.__file__).parent
 BINDS = ("bind", "bind_rows")
 EVENTS = pa.table({"t": range(6), "kind": list("ABCABC"), "v": range(6), "k": [1] * 6})
 SASE = "PATTERN SEQ(A a, B+ b[], C c) WHERE a.v < c.v WITHIN 10 RETURN a.v AS x, c.v AS y"
-ROWS = """SELECT * FROM e MATCH_RECOGNIZE (ORDER BY t MEASURES A.v AS x, LAST(B.v) AS y PATTERN (A B+ C)
-    WITHIN 10 DEFINE A AS kind = 'A', B AS kind = 'B' AND v > A.v, C AS kind = 'C')"""
-PARTITIONED = ROWS.replace("(ORDER BY", "(PARTITION BY k ORDER BY").replace("WITHIN 10 ", "")
-OPTIONS = Options(engine="nfa", partitions=1)
+ROWS = """SELECT * FROM e MATCH_RECOGNIZE (PARTITION BY k ORDER BY t MEASURES A.v AS x, LAST(B.v) AS y
+    PATTERN (A B+ C) DEFINE A AS kind = 'A', B AS kind = 'B' AND v > A.v, C AS kind = 'C')"""
 
 
 def walked(act: Callable[[], Any]) -> dict[str, list[str]]:
@@ -63,32 +54,25 @@ def walked(act: Callable[[], Any]) -> dict[str, list[str]]:
     return {"all": list(entered), "bound": [each for each, late in entered.items() if late]}
 
 
-def sase_task(path: str) -> Callable[[], Any]:
-    """The task that reads and matches the only slice of a file, as Spark runs it."""
-    bound = bind(parse(SASE), Schema(EVENTS.schema, "t", "kind"), {})
-    plan = plan_lake([bound], open_lake(path), OPTIONS, 2)
-    return lambda: list(runners._tasks_of(bound, plan, OPTIONS))
-
-
-def row_task(path: str) -> Callable[[], Any]:
-    """The same of a clause of MATCH_RECOGNIZE."""
-    bound = bind_rows(parse_statement(ROWS, "standard").clauses[0], EVENTS.schema)
-    lake = open_lake(path)
-    reading = Reading(lake.root, dict(enumerate(lake.files)), lake.columns, handed_columns(bound))
-    way = plan_files(lake, bound, Options(partitions=2, limits=Limits()), reading, 2)
-    assert isinstance(way, RowSlices), way
-    return lambda: list(row_slices._tasks(way))
+def task(path: str, query: str, roles: Roles) -> Callable[[], Any]:
+    """The task that reads and answers the only slice of a file, as Spark runs it."""
+    asked = ask(path, query, roles, How())
+    plan = decide(asked.source, asked.questions, replace(asked.options, threads=1), HERE)
+    assert isinstance(plan, Sliced)
+    assert len(plan.slices) == 1
+    answer = SliceTask(replace(plan, source=None), Records())
+    return lambda: list(answer([pa.record_batch({"id": [0]})]))
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/events.parquet"
-        pq.write_table(EVENTS, path, row_group_size=1)
+        pq.write_table(EVENTS, path)
         walks = {
             "SASE+ on a table": lambda: cerise.find(EVENTS, SASE, time="t", type="kind"),
-            "MATCH_RECOGNIZE on a table": lambda: cerise.find(EVENTS, PARTITIONED),
-            "SASE+ in a task": sase_task(path),
-            "MATCH_RECOGNIZE in a task": row_task(path),
+            "MATCH_RECOGNIZE on a table": lambda: cerise.find(EVENTS, ROWS),
+            "SASE+ in a task": task(path, SASE, Roles("t", "kind")),
+            "MATCH_RECOGNIZE in a task": task(path, ROWS, Roles()),
         }
         print(json.dumps({name: walked(act) for name, act in walks.items()}, indent=1))  # noqa: T201
 
