@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 LOCK := requirements-dev.lock
 MEASURED = $(BIN)/coverage run -p --source=cerise.engines.automaton,cerise.engines.nfa,cerise.kernels -m pytest --timeout 0
-KERNELS = cerise.engines.nfa.backtrack, cerise.engines.rows.search, cerise.engines.rcep.matcher, cerise.engines.rcep.counting, cerise.filters.finder, cerise.kernels.pages
+KERNELS = cerise.engines.nfa.backtrack, cerise.engines.rows.search, cerise.engines.rcep.matcher, cerise.engines.rcep.counting, cerise.filters.event_reader, cerise.kernels.pages
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 

@@ -10,7 +10,9 @@
    plan/     which events go where ◄───────────────┤
      └───────────────►  engines/  ◄────────────────┘      where they meet
                            │
-                        spark/    DataFrames, in tasks
+                        run/      one plan, one loop, slice by slice
+                           │
+                        spark/    the same as tasks of Spark
                            │
                         api.py  ►  cli/
 

@@ -317,7 +317,7 @@ def compressed(
     question = only(asked)
     if not isinstance(asked.source, TableSource):
         raise UnsupportedError(
-            "compressed matches are made in this process", hint="give an Arrow table, or use find"
+            "compressed matches need an Arrow table", hint="give an Arrow table, or use find"
         )
     if not isinstance(question, Sase):
         raise UnsupportedError("MATCH_RECOGNIZE has no compressed matches", hint="use find")

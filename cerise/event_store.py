@@ -14,7 +14,7 @@ from cerise.engines.base import Options
 from cerise.errors import UnsupportedError
 from cerise.filters.two_phase import Filtering
 from cerise.plan.needs import Needs
-from cerise.plan.overlap import Halo
+from cerise.plan.slicing import Halo
 from cerise.run import find as flow
 from cerise.run.kept_events import KeptEvents
 from cerise.run.question import Questions
@@ -186,7 +186,9 @@ class Store:
         asked = ask(self, query, Roles(params=params), How(Options(), version, dialect, spark))
         asked.warn()
         view, question = self.view_of(version), only(asked)
-        by_index = StoreAccess.of(view, asked.questions).way.query is not None
+        while question.inner is not None:  # its matches are the events of the query
+            question = question.inner
+        by_index = StoreAccess.of(view, Questions.of([question])).way.query is not None
         roles = replace(view.roles, columns=view.columns)
         if isinstance(question, Rows):
             roles = stream_roles(view)

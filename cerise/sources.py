@@ -220,7 +220,7 @@ def _not_alone(text: str) -> UnsupportedError:
     """Return the error for SQL that a verb cannot take: without a clause, or among other queries."""
     if is_sql(text):
         return UnsupportedError(
-            "SQL stands where only SASE+ can", hint="ask it alone, by find, run, count, explain or schema"
+            "SQL stands where only SASE+ can", hint="ask it alone, by find, profile, count, explain or schema"
         )
     return UnsupportedError(
         "the SQL has no MATCH_RECOGNIZE",
@@ -360,7 +360,7 @@ def _files(path: str, how: How) -> Source:
     except NotDirect as reason:
         if not how.spark:
             raise UnsupportedError(
-                f"only Spark can read {path}: {reason}", hint="ask Spark for it: spark=cerise.spark.session()"
+                f"only Spark can read {path}: {reason}", hint="ask Spark for it: spark=True"
             ) from None
         from cerise.spark import frames
         from cerise.spark.runner import FrameSource

@@ -1,4 +1,4 @@
-"""Count and show patterns of crime reports with Spark, from Parquet files.
+"""Show patterns of crime reports that Spark's tasks find in Parquet files.
 
 Run it with: python examples/on_spark.py
 """
@@ -21,8 +21,7 @@ def main() -> None:
     spark = cerise.session()
     with tempfile.TemporaryDirectory() as folder:
         path = cerise.data.write("crimes", Path(folder, "reports"), events=20_000, files=2)
-        reports = spark.read.parquet(str(path))
-        matches = cerise.find(reports, QUERY, time="date", type="primary_type", order=["id"])
+        matches = cerise.find(path, QUERY, time="date", type="primary_type", order=["id"], spark=spark)
         matches.select("beat", "robbery", "battery", "theft").orderBy("beat").show()
 
 

@@ -14,7 +14,7 @@ import pytest
 from cerise.engines.base import Options
 from cerise.files.lake import open_lake
 from cerise.files.scan import ROW
-from cerise.filters import finder, ways
+from cerise.filters import access_path, event_reader
 from cerise.filters.two_phase import Filtering
 from cerise.kinds import COMPUTABLE, kind_of
 from cerise.pattern.bound import Bound
@@ -103,8 +103,8 @@ def from_a_store(*, blockwise: bool) -> Runner:
         if bound.source is not None:
             table = run_from_a_store(bound.source, table, options)
         with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ways, "WORTH_READING", 2.0)
-            patch.setattr(finder, "STRETCH", 3)
+            patch.setattr(access_path, "WORTH_READING", 2.0)
+            patch.setattr(event_reader, "STRETCH", 3)
             for number, start in enumerate(range(0, max(len(table), 1), 5)):
                 pq.write_table(table.slice(start, 5), f"{folder}/{number:06}.parquet", row_group_size=3)
             schema = bound.schema

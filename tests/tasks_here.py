@@ -19,7 +19,7 @@ from cerise.run.find import Exchanged, Plan, Sliced, TableSource
 from cerise.run.question import Questions
 from cerise.run.report import Report
 from cerise.spark.exchange import Cutter
-from cerise.spark.report import Records
+from cerise.spark.notes import Records
 from cerise.spark.tasks import ChooseTask, CutTask, MatchTask, SliceTask
 
 NONE = Records()

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from cerise.engines.base import Matcher, Options
 from cerise.engines.choose import ENGINES
-from cerise.engines.output import to_table
+from cerise.engines.results.match_table import to_table
 from cerise.errors import DataError
 from cerise.events import EventBatch, Schema
 from cerise.pattern.bind import bind

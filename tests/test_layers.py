@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from fnmatch import fnmatch
-from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,6 @@ HOMES = {
     "sqlglot": ("cerise/lang/match_recognize/*",),
     "deltalake": ("cerise/files/delta.py", "cerise/store/table/commits.py"),
 }
-ENGINES = "cerise.engines"  # its rooms import each other
 NAMELESS = {"utils", "common", "core", "helpers", "manager", "factory"}
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "cerise").rglob("*.py"))
 
@@ -67,25 +65,6 @@ def complaints(path: str, source: str) -> Iterator[str]:
 
 def allowed(room: str, imported: str) -> bool:
     return imported in ORDER and room in ORDER and ORDER.index(imported) <= ORDER.index(room)
-
-
-def room_of(name: str) -> str:
-    """Return the folder of a module or of a name in it; a module beside the rooms is a room of its own."""
-    folders = [each for each in name.split(".")[:-1] if each]
-    while len(folders) > 1 and not (ROOT / Path(*folders)).is_dir():
-        folders.pop()
-    return ".".join(folders if len(folders) > 1 else name.split(".")[:2])
-
-
-def test_rooms_and_rooms_inside_them_have_no_import_cycle() -> None:
-    graph: dict[str, set[str]] = {}
-    for path in (each for each in FILES if not each.endswith("__init__.py")):
-        here = room_of(path.removesuffix(".py").replace("/", "."))
-        names = (each for each in imports(path, (ROOT / path).read_text()) if each.startswith("cerise."))
-        there = {room_of(f"{name}.") for name in names} - {here}
-        if not here.startswith(ENGINES):
-            graph.setdefault(here, set()).update(there)
-    TopologicalSorter(graph).prepare()  # raises CycleError, which names the rooms
 
 
 def test_every_rule_is_of_something() -> None:

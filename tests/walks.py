@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import cerise
 from cerise.run.find import HERE, Sliced, decide
 from cerise.sources import How, Roles, ask
-from cerise.spark.report import Records
+from cerise.spark.notes import Records
 from cerise.spark.tasks import SliceTask
 
 PACKAGE = Path(cerise.__file__).parent

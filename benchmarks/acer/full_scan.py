@@ -22,8 +22,8 @@ from cerise.files.lake import Group, open_lake
 from cerise.files.reader import Reading
 from cerise.files.scan import Scan
 from cerise.pattern.bound import Bound
-from cerise.plan import filters
-from cerise.plan.overlap import Halo, Slice, halo, slices
+from cerise.plan import pushdown
+from cerise.plan.slicing import Halo, Slice, halo, slices
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class FullScan:
             bound = self._roles.bind(query)
             needs = halo([bound])
             assert isinstance(needs, Halo)
-            needed = filters.needed([bound])
+            needed = pushdown.needed([bound])
             groups = self._lake.wanted(bound.schema, needed)
             cut = slices([each.span for each in groups], needs, self._threads)
         with answer.timed(MATCH):
@@ -81,7 +81,7 @@ class FullScan:
     def close(self) -> None:
         """Nothing stays open between answers."""
 
-    def _reading(self, bound: Bound, needed: filters.Needed | None) -> Reading:
+    def _reading(self, bound: Bound, needed: pushdown.Needed | None) -> Reading:
         files = dict(enumerate(self._lake.files))
         coded = self._coded(bound.needs)
         return Reading(self._lake.root, files, bound.schema, bound.needs, (), coded, needed)

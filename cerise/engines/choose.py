@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cerise.engines import nfa, rcep, reference
 from cerise.engines.base import Engine, Options
-from cerise.engines.trial import Trial
+from cerise.engines.race import Trial
 from cerise.errors import PlanError, UnsupportedError, did_you_mean
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Strategy
@@ -47,10 +47,12 @@ def reasons(bound: Bound, options: Options) -> str:
 
 def _cheapest(bound: Bound) -> tuple[tuple[str, ...], str]:
     """Return the name of the engine that should be fastest, and why; of several, the first events tell."""
-    able = ENGINES["rcep"].why_not(bound) is None
-    if ENGINES["nfa"].why_not(bound) is not None:
+    totals = bound.query.totals is not None
+    fits_nfa = ENGINES["nfa"].why_not(bound) is None
+    able = bool(totals or bound.kleene or not fits_nfa) and ENGINES["rcep"].why_not(bound) is None
+    if not fits_nfa:
         return ("rcep",) if able else ("reference",), "the only one that can run the query"
-    counts = bound.query.totals is not None and (bound.kleene or not bound.query.counts_only)
+    counts = totals and (bound.kleene or not bound.query.counts_only)
     if able and counts and rcep.why_enumerated(bound) is None:
         return ("rcep",), "matches are counted without making them"
     if able and bound.kleene:

@@ -10,8 +10,8 @@ from cerise.events import Path as Attribute
 from cerise.events import Schema
 from cerise.files.types import leaf_paths
 from cerise.kinds import Kind
-from cerise.plan.filters import Range
-from cerise.plan.overlap import MAX_TIME, MIN_TIME
+from cerise.plan.pushdown import Range
+from cerise.plan.slicing import MAX_TIME, MIN_TIME
 
 CODED = 4  # bytes a row: strings that take less are worth reading as codes
 

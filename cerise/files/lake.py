@@ -27,8 +27,8 @@ from cerise.files.event_files import PARQUET, TEXT, suffix
 from cerise.files.footers import columns_of, is_coded, may_lack, range_of, times_of
 from cerise.files.types import common_schema, spark_type
 from cerise.kinds import Kind, kind_of
-from cerise.plan.filters import Needed, Range, may_hold
-from cerise.plan.overlap import MAX_TIME, MIN_TIME, Span
+from cerise.plan.pushdown import Needed, Range, may_hold
+from cerise.plan.slicing import MAX_TIME, MIN_TIME, Span
 
 HIVE = re.compile(r"^([^=]+)=(.*)$")
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"

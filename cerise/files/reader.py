@@ -21,7 +21,7 @@ from cerise.files import pages
 from cerise.files.checksums import CheckedFile, Tail, chunk_start, read_tail
 from cerise.files.lake import File, Group, opened
 from cerise.files.types import leaf_paths
-from cerise.plan.filters import Needed
+from cerise.plan.pushdown import Needed
 
 Ints = npt.NDArray[np.int64]
 BITS = 32

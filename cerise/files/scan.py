@@ -18,8 +18,8 @@ from cerise.errors import CeriseError, DataError
 from cerise.events import EventBatch, read_times
 from cerise.files.lake import Group
 from cerise.files.reader import BITS, Counts, Ints, Reader, Reading
-from cerise.plan.filters import Sieve
-from cerise.plan.overlap import MAX_TIME, MIN_TIME, Halo, Slice, place_of
+from cerise.plan.pushdown import Sieve
+from cerise.plan.slicing import MAX_TIME, MIN_TIME, Halo, Slice, place_of
 
 ROW = "__cerise_row"  # where an event lies: the place of its row group, and its row
 AT_ONCE = 1 << 18  # events that are matched at once, where row groups are smaller

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from cerise.kernels.time_passes import enclose, find_neighbours
 from cerise.pattern.query import And, Kleene, Node, Seq, Var, variables
 from cerise.plan.intervals import ALWAYS, Intervals, Ints, places_among, shifted, union
-from cerise.plan.overlap import MAX_TIME, MIN_TIME
+from cerise.plan.slicing import MAX_TIME, MIN_TIME
 from cerise.store.index.lookup import Events
 
 

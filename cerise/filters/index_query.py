@@ -15,7 +15,7 @@ from cerise.kinds import Kind
 from cerise.pattern.bound import Bound, Branch
 from cerise.pattern.expr import Expr
 from cerise.pattern.query import Node, Unit
-from cerise.plan.filters import Comparison, Test, index_tests
+from cerise.plan.pushdown import Comparison, Test, index_tests
 from cerise.store.index.lookup import Wanted
 
 ANYTHING = Wanted(None, ())

@@ -15,7 +15,7 @@ import numpy as np
 from cerise.filters.embedding import hulls, is_first, is_last
 from cerise.filters.index_query import ANYTHING, Asked, AskedBranch
 from cerise.plan.intervals import ALWAYS, NEVER, Intervals, Ints, joined, shifted, union
-from cerise.plan.overlap import MIN_TIME
+from cerise.plan.slicing import MIN_TIME
 from cerise.store.index.lookup import Events, Wanted
 
 EDGE_COUNTS = 0.5  # an interval of the first or last variable is half as long [Eq. 1]

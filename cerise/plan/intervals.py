@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from cerise.plan.overlap import MAX_TIME, MIN_TIME
+from cerise.plan.slicing import MAX_TIME, MIN_TIME
 
 Ints = npt.NDArray[np.int64]
 NONE = np.zeros(0, np.int64)

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from cerise.events import Ints, Path, Schema, raw_column, read_times
 from cerise.kinds import COMPUTABLE, Kind, canonical, kind_of
-from cerise.plan.filters import Needed
-from cerise.plan.overlap import MAX_TIME, MIN_TIME, SHARE, Halo, Targets
+from cerise.plan.pushdown import Needed
+from cerise.plan.slicing import MAX_TIME, MIN_TIME, SHARE, Halo, Targets
 from cerise.ties import UInts, hash_columns
 
 

@@ -25,8 +25,8 @@ from cerise.pattern.row_pattern import (
     SkipTo,
     walk_rows,
 )
-from cerise.plan.filters import Needed, tests_of
-from cerise.plan.overlap import Halo
+from cerise.plan.pushdown import Needed, tests_of
+from cerise.plan.slicing import Halo
 
 
 def row_halo(bound: BoundRows) -> Halo | str:

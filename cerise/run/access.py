@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from cerise.engines.base import Options
 from cerise.events import EventBatch, RowBatch, read_times
-from cerise.plan.filters import Sieve
 from cerise.plan.needs import Needs
-from cerise.plan.overlap import AMPLIFIED, MAX_TIME, MIN_TIME, Halo, Slice, place_of
+from cerise.plan.pushdown import Sieve
+from cerise.plan.slicing import AMPLIFIED, MAX_TIME, MIN_TIME, Halo, Slice, place_of
 from cerise.run.question import Batch, Note
 
 

@@ -18,12 +18,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.engines.base import Finding, Matches
-from cerise.engines.output import ends_of, to_table
+from cerise.engines.results.match_table import ends_of, to_table
 from cerise.engines.totals import Ledger, each_alone, partial_schema
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Output
-from cerise.plan.filters import Needed, Sieve
+from cerise.plan.pushdown import Needed, Sieve
 from cerise.run.question import Note, Work
 
 Ints = npt.NDArray[np.int64]

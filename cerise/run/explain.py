@@ -8,7 +8,7 @@ from cerise.engines.rows.table_search import explain as explain_rows
 from cerise.pattern.bound import Bound
 from cerise.pattern.show import show_path
 from cerise.plan.explain import describe
-from cerise.plan.filters import Needed, as_sql
+from cerise.plan.pushdown import Needed, as_sql
 from cerise.run.files_access import FilesAccess
 from cerise.run.find import Exchanged, Plan
 from cerise.run.question import Questions

@@ -12,9 +12,9 @@ from cerise.events import EventBatch, RowBatch
 from cerise.files.lake import Group, Lake
 from cerise.files.reader import Reading
 from cerise.files.scan import ROW, Scan
-from cerise.plan.filters import Sieve
 from cerise.plan.needs import Needs
-from cerise.plan.overlap import MAX_TIME, MIN_TIME, Halo, Slice, slices
+from cerise.plan.pushdown import Sieve
+from cerise.plan.slicing import MAX_TIME, MIN_TIME, Halo, Slice, slices
 from cerise.run.question import Batch, Note
 
 WORTH_A_THREAD = 1_000_000  # events

@@ -11,11 +11,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from cerise.engines.base import Options
-from cerise.engines.progress import drawn
-from cerise.engines.threads import ALONE, Threads, Watch, start_threads
+from cerise.engines.threads import ALONE, Threads, Watch, drawn, start_threads
 from cerise.errors import memory_bounds
 from cerise.plan.needs import Needs
-from cerise.plan.overlap import Halo, Slice, Targets
+from cerise.plan.slicing import Halo, Slice, Targets
 from cerise.run.access import Access, TableAccess, spread
 from cerise.run.question import Batch, Note, Question, Questions, Work
 from cerise.run.report import Report, add

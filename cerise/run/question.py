@@ -17,7 +17,7 @@ from cerise.engines.threads import ALONE, Threads
 from cerise.errors import BindError, UnsupportedError
 from cerise.events import EventBatch, RowBatch
 from cerise.plan.needs import Needs, fold
-from cerise.plan.overlap import Halo, Slice
+from cerise.plan.slicing import Halo, Slice
 
 TAG = "query"  # the column that names the query of a match, where several are asked together
 Batch = EventBatch | RowBatch

@@ -34,8 +34,8 @@ from cerise.events import RowBatch
 from cerise.pattern.expr import attributes
 from cerise.pattern.row_pattern import BoundRows, Shown
 from cerise.plan.needs import Clock, Needs
-from cerise.plan.overlap import MAX_TIME, Halo, Slice
 from cerise.plan.row_needs import is_chained, needed_rows, numbers, why_not_skipping
+from cerise.plan.slicing import MAX_TIME, Halo, Slice
 from cerise.run.question import Again, Alone, Work, concat
 from cerise.run.report import RESULT, TIES, add, refuse_ties, to_bytes
 

@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from cerise.engines.base import Finding, Matches
 from cerise.engines.choose import choose
-from cerise.engines.output import to_table
+from cerise.engines.results.match_table import to_table
 from cerise.engines.totals import Ledger, Positions, partial_schema
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Output
-from cerise.plan.filters import needed, why_all
 from cerise.plan.needs import Needs
-from cerise.plan.overlap import Halo, halo
+from cerise.plan.pushdown import needed, why_all
+from cerise.plan.slicing import Halo, halo
 from cerise.run.chain import ORDER as CANDIDATE_ORDER
 from cerise.run.chain import Candidates, candidates_of, choose_candidates, unchained
 from cerise.run.question import Again, Work, concat
@@ -127,7 +127,8 @@ class SaseSearch:
     def __init__(self, bound: Bound, work: Work) -> None:
         self._bound, self._work = bound, work
         self._matcher = choose(bound, work.options).start(bound, work.options)
-        self._positions = Positions(bound) if Positions.wanted(bound) else None
+        totals = bound.query.totals is not None
+        self._positions = Positions(bound) if totals and Positions.wanted(bound) else None
         self._ledger = None if bound.query.totals is None else Ledger(bound, work.options.limits)
 
     def feed(self, events: EventBatch) -> Iterator[pa.Table]:

@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from cerise.events import EventBatch, RowBatch, Schema
 from cerise.files.scan import ROW
-from cerise.filters.finder import Finder
+from cerise.filters.access_path import Wants, Way, situation, way_for
+from cerise.filters.event_reader import Finder
 from cerise.filters.index_query import Asked
 from cerise.filters.index_query import asked as asked_events
 from cerise.filters.row_index_query import asked_rows
 from cerise.filters.two_phase import Filtering
-from cerise.filters.ways import Wants, Way, situation, way_for
 from cerise.plan.needs import Needs
-from cerise.plan.overlap import MAX_TIME, MIN_TIME, Halo, Slice, slices
+from cerise.plan.slicing import MAX_TIME, MIN_TIME, Halo, Slice, slices
 from cerise.run.files_access import FilesAccess
 from cerise.run.kept_events import KeptEvents
 from cerise.run.question import Batch, Note, Questions

@@ -17,9 +17,9 @@ import pyarrow as pa
 from cerise.engines.limits import DEFAULT, Limits
 from cerise.events import EventBatch, Ints, RowBatch
 from cerise.files.scan import ROW
-from cerise.plan.filters import Sieve
 from cerise.plan.needs import Needs
-from cerise.plan.overlap import Targets
+from cerise.plan.pushdown import Sieve
+from cerise.plan.slicing import Targets
 from cerise.run.report import to_bytes
 from cerise.run.store_access import ARRIVED
 

@@ -16,9 +16,9 @@ from cerise.engines.rows.output import MATCHED
 from cerise.engines.totals import group_names
 from cerise.errors import UnsupportedError
 from cerise.pattern.row_pattern import BoundRows, Nav, Show
-from cerise.plan.filters import as_sql
 from cerise.plan.needs import Needs
-from cerise.plan.overlap import AMPLIFIED
+from cerise.plan.pushdown import as_sql
+from cerise.plan.slicing import AMPLIFIED
 from cerise.run.access import Access
 from cerise.run.files_access import FilesAccess
 from cerise.run.find import Exchanged, Plan
@@ -28,11 +28,11 @@ from cerise.run.row_search import Rows
 from cerise.run.sase_search import Sase
 from cerise.spark.exchange import BLOBS, Cutter
 from cerise.spark.frames import arrow_schema, as_written, column, lake_behind, quoted, result_schema
+from cerise.spark.notes import Records, warn_of_ties
 from cerise.spark.progress import progress
-from cerise.spark.report import Records, warn_of_ties
 from cerise.spark.session import parallelism, session
+from cerise.spark.task_errors import mapped, told
 from cerise.spark.tasks import ChooseTask, CombineTask, CutTask, MatchTask, SliceTask
-from cerise.spark.telling import mapped, told
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

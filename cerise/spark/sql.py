@@ -26,7 +26,7 @@ from cerise.run.row_search import Rows
 from cerise.spark.frames import UTC, arrow_schema, as_written, quote_name, read
 from cerise.spark.runner import FrameSource, OnSpark
 from cerise.spark.session import unlogged
-from cerise.spark.telling import said
+from cerise.spark.task_errors import said
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

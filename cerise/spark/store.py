@@ -9,8 +9,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from cerise.spark.frames import arrow_schema, column
 from cerise.spark.progress import progress
+from cerise.spark.task_errors import mapped, told
 from cerise.spark.tasks import WriteTask
-from cerise.spark.telling import mapped, told
 from cerise.store.table.column_types import check
 from cerise.store.table.event_table import EventTable
 

@@ -28,7 +28,7 @@ from cerise.run.question import Note, Question, Questions, Work
 from cerise.run.report import add
 from cerise.spark.exchange import Cutter, arrange, gather
 from cerise.spark.frames import quoted
-from cerise.spark.report import Records
+from cerise.spark.notes import Records
 from cerise.store.table.data_file import Part, Writing, Written, write_piece
 
 Batches = Iterable[pa.RecordBatch]

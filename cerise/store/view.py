@@ -24,7 +24,7 @@ from cerise.files.folder import Folder
 from cerise.files.lake import Group, Lake, lake_of
 from cerise.files.reader import BITS, Reader, Reading
 from cerise.plan.intervals import Ints
-from cerise.plan.overlap import Span
+from cerise.plan.slicing import Span
 from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
 from cerise.store.index.lookup import Events, Index, Wanted
 from cerise.store.index.synopsis import Synopsis

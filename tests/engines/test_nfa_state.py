@@ -15,7 +15,7 @@ import pytest
 from cerise.engines.automaton import state
 from cerise.engines.base import Matcher, Matches, Options
 from cerise.engines.choose import ENGINES
-from cerise.engines.identity import match_ids
+from cerise.engines.match_ids import match_ids
 from cerise.errors import DataError
 from cerise.events import EventBatch, Schema
 from cerise.lang.sase import parse

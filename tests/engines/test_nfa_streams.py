@@ -14,8 +14,8 @@ import pytest
 
 from cerise.engines.base import Matches, Options
 from cerise.engines.choose import ENGINES
-from cerise.engines.identity import match_ids
 from cerise.engines.limits import Limits
+from cerise.engines.match_ids import match_ids
 from cerise.events import EventBatch, Schema
 from cerise.lang.sase import parse
 from cerise.pattern.bind import bind

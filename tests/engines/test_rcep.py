@@ -14,8 +14,8 @@ import pytest
 import cerise
 from cerise.engines.base import Matches, Options
 from cerise.engines.choose import ENGINES
-from cerise.engines.identity import match_ids
 from cerise.engines.limits import DEFAULT, Limits
+from cerise.engines.match_ids import match_ids
 from cerise.errors import DataError, UnsupportedError
 from cerise.events import EventBatch, Schema
 from cerise.kernels import jit

@@ -18,8 +18,8 @@ from cerise.engines.automaton.columns import Partitions
 from cerise.engines.automaton.program import compile_program
 from cerise.engines.base import Matcher, Options
 from cerise.engines.choose import ENGINES
-from cerise.engines.identity import match_ids
 from cerise.engines.limits import Limits
+from cerise.engines.match_ids import match_ids
 from cerise.engines.rcep.prune import keep_near
 from cerise.events import EventBatch, Schema
 from cerise.kinds import INT64_MAX, INT64_MIN

@@ -11,7 +11,7 @@ from cerise.engines.limits import Limits
 from cerise.engines.rows.table_search import explain
 from cerise.lang.match_recognize import bind_rows, parse_alone
 from cerise.pattern.row_pattern import BoundRows
-from cerise.plan.filters import Sieve
+from cerise.plan.pushdown import Sieve
 from cerise.plan.row_needs import needed_rows, why_not_skipping
 from tests import row_harness as running
 from tests.row_harness import run_reference

@@ -12,7 +12,7 @@ import pytest
 from cerise.events import EventBatch, Schema
 from cerise.files import scan
 from cerise.files.lake import open_lake
-from cerise.plan.overlap import Halo
+from cerise.plan.slicing import Halo
 
 
 @pytest.mark.parametrize("ordered", [False, True])

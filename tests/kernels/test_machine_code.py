@@ -23,7 +23,7 @@ import pytest
 
 from cerise.engines.base import Options
 from cerise.engines.choose import ENGINES
-from cerise.engines.identity import match_ids
+from cerise.engines.match_ids import match_ids
 from cerise.events import EventBatch
 from cerise.kernels import jit, machine_code, values
 from cerise.kinds import Kind

@@ -9,7 +9,7 @@ from cerise.events import Schema
 from cerise.kinds import Kind
 from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
-from cerise.plan.filters import Comparison, Either, Test, index_tests, needed
+from cerise.plan.pushdown import Comparison, Either, Test, index_tests, needed
 
 SCHEMA = Schema(
     pa.schema(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cerise.plan.intervals import ALWAYS, NEVER, Intervals, joined, shifted, union
-from cerise.plan.overlap import MAX_TIME, MIN_TIME
+from cerise.plan.slicing import MAX_TIME, MIN_TIME
 from tests.test_agreement import examples
 
 MOMENTS = range(-5, 40)

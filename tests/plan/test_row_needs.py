@@ -7,8 +7,8 @@ import pytest
 
 from cerise.lang.match_recognize import bind_rows, parse_alone
 from cerise.pattern.row_pattern import BoundRows
-from cerise.plan.overlap import Halo
 from cerise.plan.row_needs import is_chained, row_halo
+from cerise.plan.slicing import Halo
 
 COLUMNS = pa.schema([("t", pa.int64()), ("x", pa.int64())])
 

@@ -13,7 +13,7 @@ import pytest
 import cerise
 from cerise import DataError, PlanError
 from cerise.errors import BindError, CeriseError, ParseError, Span, StoreError, UnsupportedError
-from cerise.spark.telling import Telling, read, told, written
+from cerise.spark.task_errors import Telling, read, told, written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

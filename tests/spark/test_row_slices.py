@@ -13,7 +13,7 @@ import pytest
 import cerise
 from cerise import CeriseError, Options
 from cerise.files.lake import open_lake
-from cerise.plan.overlap import MAX_TIME, MIN_TIME
+from cerise.plan.slicing import MAX_TIME, MIN_TIME
 from tests.spark.side_by_side import at_once
 
 if TYPE_CHECKING:

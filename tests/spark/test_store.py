@@ -14,7 +14,7 @@ import cerise
 from cerise.engines.base import Options
 from cerise.event_store import Store
 from cerise.files import delta
-from cerise.filters import finder
+from cerise.filters import event_reader
 from tests.test_agreement import rows
 
 RARE = "PATTERN SEQ(A a, B b, C c) WHERE a.x = 1 AND b.x = 2 WITHIN 2"
@@ -90,7 +90,7 @@ def test_sql_over_a_store_on_spark(store: Store, define: str) -> None:
 
 def test_stretches_are_matched_by_tasks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     query = "PATTERN SEQ(A a, B b) WHERE a.x >= 0 AND b.x > a.x WITHIN 4"
-    monkeypatch.setattr(finder, "STRETCH", 100)
+    monkeypatch.setattr(event_reader, "STRETCH", 100)
     found = store.find(query, options=Options(partitions=4), spark=True).toArrow()
     assert rows(found) == rows(cerise.find(ticks(0, 1010), query, time="t", type="k").cast(found.schema))
 

@@ -21,7 +21,7 @@ from cerise.errors import StoreError
 from cerise.event_store import Store
 from cerise.files import checksums as checked
 from cerise.files import event_files as files
-from cerise.filters import ways
+from cerise.filters import access_path
 from tests.tiers import AT_LENGTH
 
 FLIPS = 150 if AT_LENGTH else 50
@@ -63,7 +63,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def by_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ways, "WORTH_READING", 0.3)
+    monkeypatch.setattr(access_path, "WORTH_READING", 0.3)
 
 
 def answers(path: Path) -> dict[str, Any]:
@@ -289,9 +289,9 @@ CUTTING = """
 import sys, warnings
 from pathlib import Path
 from cerise.event_store import Store
-from cerise.filters import ways
+from cerise.filters import access_path
 
-ways.WORTH_READING = 2.0
+access_path.WORTH_READING = 2.0
 warnings.simplefilter("ignore")
 path, what = Path(sys.argv[1]), sys.argv[2]
 query = "PATTERN SEQ({0} a) WHERE a.n >= 0 WITHIN 1 RETURN a.note AS note, a.n AS n, a.job AS job"

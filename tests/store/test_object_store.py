@@ -11,7 +11,7 @@ import pytest
 import cerise
 from cerise.errors import StoreError
 from cerise.event_store import Store
-from cerise.filters import ways
+from cerise.filters import access_path
 from cerise.store.index import file_cache
 from tests.object_store import Objects, object_store
 from tests.store.test_store_edges import times
@@ -21,7 +21,7 @@ QUERY = "PATTERN SEQ(A a, B b) WHERE a.n = 3 AND b.n > 4 AND b.word = 'x' WITHIN
 
 @pytest.fixture
 def objects(monkeypatch: pytest.MonkeyPatch) -> Iterator[Objects]:
-    monkeypatch.setattr(ways, "WORTH_READING", 2.0)
+    monkeypatch.setattr(access_path, "WORTH_READING", 2.0)
     with object_store() as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)

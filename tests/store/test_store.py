@@ -18,7 +18,7 @@ import cerise
 from cerise.engines.base import Options
 from cerise.errors import CeriseWarning
 from cerise.event_store import Store
-from cerise.filters import finder, ways
+from cerise.filters import access_path, event_reader
 from cerise.filters.index_query import asked
 from cerise.filters.two_phase import Filtering, Trace, kept
 from cerise.run.sase_search import Sase
@@ -64,7 +64,7 @@ def trades(tmp_path: Path) -> Iterator[Store]:
     )  # fmt: skip
     store.append(table)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ways, "WORTH_READING", 2.0)
+        patch.setattr(access_path, "WORTH_READING", 2.0)
         yield store
 
 
@@ -130,8 +130,8 @@ def random_store(folder: Path, table: pa.Table, schema: Any, rng: Random) -> Sto
 def test_a_store_finds_what_is_found_in_the_same_events(
     go: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ways, "WORTH_READING", 2.0)
-    monkeypatch.setattr(finder, "STRETCH", 4)
+    monkeypatch.setattr(access_path, "WORTH_READING", 2.0)
+    monkeypatch.setattr(event_reader, "STRETCH", 4)
     rng, seen = Random(go), Counter[str]()
     for number in range(3):
         shape = shape_of(Dice(rng.randbytes(200)))
@@ -313,8 +313,8 @@ def test_options_are_kept(ticks: Store) -> None:
 
 @pytest.fixture
 def by_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ways, "WORTH_READING", 2.0)
-    monkeypatch.setattr(finder, "STRETCH", 4)
+    monkeypatch.setattr(access_path, "WORTH_READING", 2.0)
+    monkeypatch.setattr(event_reader, "STRETCH", 4)
 
 
 @pytest.mark.usefixtures("by_index")

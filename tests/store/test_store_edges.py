@@ -14,14 +14,14 @@ import pytest
 import cerise
 from cerise.errors import StoreError
 from cerise.event_store import Store
-from cerise.filters import ways
+from cerise.filters import access_path
 
 MOST = 2**63 - 1
 
 
 @pytest.fixture(autouse=True)
 def always_by_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ways, "WORTH_READING", 2.0)
+    monkeypatch.setattr(access_path, "WORTH_READING", 2.0)
 
 
 def stored(folder: Path, *tables: pa.Table, schema: pa.Schema | None = None, **more: Any) -> Store:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.engines.base import Matches
-from cerise.engines.identity import Ties
+from cerise.engines.match_ids import Ties
 from cerise.events import EventBatch
 from cerise.kernels import arrays
 from cerise.pattern.bound import Bound

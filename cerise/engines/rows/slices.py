@@ -27,7 +27,7 @@ from cerise.errors import CeriseError, PlanError
 from cerise.events import raw_column
 from cerise.kinds import canonical, kind_of
 from cerise.pattern.row_pattern import BoundRows, SkipTo
-from cerise.plan.overlap import AMPLIFIED, MAX_TIME, MIN_TIME, Halo, Slice
+from cerise.plan.slicing import AMPLIFIED, MAX_TIME, MIN_TIME, Halo, Slice
 
 Marks = npt.NDArray[np.uint8]
 MOST = 1 << 62  # rows of matches, where nobody counts them

@@ -32,8 +32,8 @@ from cerise.engines.threads import Steps, Threads, Watch
 from cerise.errors import PlanError, UnsupportedError, did_you_mean
 from cerise.pattern.expr import attributes
 from cerise.pattern.row_pattern import BoundRows, Order, Show
-from cerise.plan.overlap import AMPLIFIED, Halo
 from cerise.plan.row_needs import is_chained, row_halo, starts_are_free, wanted_labels, why_not_skipping
+from cerise.plan.slicing import AMPLIFIED, Halo
 
 ENGINES = ("rows", "reference")
 PARTS_PER_THREAD = 4  # so that none waits long for the others

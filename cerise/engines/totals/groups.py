@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.engines.base import Matches
-from cerise.engines.identity import event_ids
+from cerise.engines.match_ids import event_ids
 from cerise.engines.totals.exact import Ints
 from cerise.errors import DataError
 from cerise.events import EventBatch, read_column

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from cerise.engines.base import Finding, Matches, Tally
 from cerise.engines.limits import DEFAULT, Limits
-from cerise.engines.output import ends_of
+from cerise.engines.results.match_table import ends_of
 from cerise.engines.totals.arguments import Taken, values_at
 from cerise.engines.totals.cells import Asked, Cell, cell_of, columns_of
 from cerise.engines.totals.exact import Ints, Objects, integers, number_of, summed, text_of

@@ -20,7 +20,7 @@ import pyarrow as pa
 from cerise.events import Ints
 from cerise.kinds import DAY_US, INT64_MAX, INT64_MIN, Kind
 from cerise.pattern.expr import Value
-from cerise.plan.filters import Comparison, Either, Test
+from cerise.plan.pushdown import Comparison, Either, Test
 from cerise.store.index.codes import BITS, WHOLE, Coded, is_narrow, numbers
 
 Range = tuple[Any, Any]  # the least and the greatest code; integers, or arrays of them

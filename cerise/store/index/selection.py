@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from cerise.errors import PlanError
 from cerise.events import Ints
 from cerise.kinds import Kind
-from cerise.plan.filters import Test
+from cerise.plan.pushdown import Test
 from cerise.store.index.codes import WHOLE, Coded, encode
 from cerise.store.index.layout import Layout
 from cerise.store.index.ranges import (

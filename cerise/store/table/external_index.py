@@ -25,7 +25,7 @@ from cerise.files.lake import Group, NotDirect, open_lake
 from cerise.files.reader import Reading
 from cerise.files.scan import ROW, Scan
 from cerise.files.types import spark_type
-from cerise.plan.overlap import Span
+from cerise.plan.slicing import Span
 from cerise.store.index.file import DataFile, write_index
 from cerise.store.table import settings
 from cerise.store.table.data_file import Writing

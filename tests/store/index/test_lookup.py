@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from cerise.errors import PlanError
 from cerise.kinds import Kind
-from cerise.plan.filters import Comparison, Either, Test
+from cerise.plan.pushdown import Comparison, Either, Test
 from cerise.store.index.file import BrokenIndex
 from cerise.store.index.layout import Layout
 from cerise.store.index.lookup import Index, Wanted

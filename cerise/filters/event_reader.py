@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from cerise.events import EventBatch
 from cerise.files.scan import ROW, Scan
+from cerise.filters.access_path import Wants, Way
 from cerise.filters.index_query import Asked
 from cerise.filters.two_phase import Trace, bucketized, kept
-from cerise.filters.ways import Wants, Way
 from cerise.plan.intervals import ALWAYS, Intervals, shifted
-from cerise.plan.overlap import MAX_TIME, MIN_TIME, Halo, Slice
+from cerise.plan.slicing import MAX_TIME, MIN_TIME, Halo, Slice
 from cerise.store.index.file import BrokenIndex
 from cerise.store.index.lookup import Events
 from cerise.store.view import View, warn

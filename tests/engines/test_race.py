@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 
 import cerise
-from cerise.engines import trial
+from cerise.engines import race
 from cerise.engines.base import Engine, Matches, Options
 from cerise.engines.choose import ENGINES, TRIED, choose
 from cerise.engines.limits import Limits
-from cerise.engines.trial import Trial, TrialMatcher
+from cerise.engines.race import Trial, TrialMatcher
 from cerise.errors import DataError, PlanError
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
@@ -146,7 +146,7 @@ def test_an_engine_that_gives_up_loses() -> None:
 
 def test_a_budget_for_trials_does_not_bind_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is the only one, an engine that lost has all the runs that the caller allows."""
-    monkeypatch.setattr(trial, "MAX_RUNS", 50)
+    monkeypatch.setattr(race, "MAX_RUNS", 50)
     bound, batch = bound_of(f"{KLEENE} WITHIN 50"), events("A" + 10 * "B" + "C", 100)
     matcher = Trial((ENGINES["nfa"],)).start(bound, Options(limits=Limits(raced_events=100)))
     assert sum(map(len, matcher.feed(batch))) == 1023

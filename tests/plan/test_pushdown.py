@@ -16,7 +16,7 @@ from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
 from cerise.pattern.evaluate import compiled
 from cerise.pattern.expr import Attr, Binary, In, Literal
-from cerise.plan.filters import Comparison, Range, Sieve, as_sql, may_hold, needed, why_all
+from cerise.plan.pushdown import Comparison, Range, Sieve, as_sql, may_hold, needed, why_all
 
 COLUMNS = pa.schema([("t", pa.int64()), ("kind", pa.string()), ("x", pa.int64()), ("y", pa.float64())])
 SCHEMA = Schema(COLUMNS, "t", "kind")

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 
 import cerise
-from cerise.engines import identity, output, returns
+from cerise.engines import match_ids
 from cerise.engines.base import Matches, Options
 from cerise.engines.choose import ENGINES
+from cerise.engines.results import match_table, return_columns
 from cerise.errors import DataError
 from cerise.events import EventBatch
 from cerise.pattern.bind import bind
@@ -49,7 +50,7 @@ def matches_of(rng: random.Random) -> tuple[Bound, list[Matches]]:
 def shown(bound: Bound, matches: Matches) -> Any:
     """What comes out, or that something cannot be computed; 0.0 is -0.0."""
     try:
-        table = output.to_table(matches, bound)
+        table = match_table.to_table(matches, bound)
     except DataError as error:
         return str(error)
     return table.schema, [
@@ -60,7 +61,7 @@ def shown(bound: Bound, matches: Matches) -> Any:
 
 def test_all_at_once_and_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     rng, counts = random.Random(11), {"at once": 0, "one by one": 0}
-    real = returns.computed
+    real = return_columns.computed
 
     def counted(*args: Any) -> pa.Array | None:
         values = real(*args)
@@ -70,11 +71,11 @@ def test_all_at_once_and_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(QUERIES):
         bound, found = matches_of(rng)
         for matches in found:
-            monkeypatch.setattr(output, "computed", counted)
-            monkeypatch.setattr(returns, "WORTH_COMPILING", EVER)
+            monkeypatch.setattr(match_table, "computed", counted)
+            monkeypatch.setattr(return_columns, "WORTH_COMPILING", EVER)
             at_once = shown(bound, matches)
-            monkeypatch.setattr(output, "computed", real)
-            monkeypatch.setattr(returns, "WORTH_COMPILING", NEVER)
+            monkeypatch.setattr(match_table, "computed", real)
+            monkeypatch.setattr(return_columns, "WORTH_COMPILING", NEVER)
             assert str(at_once) == str(shown(bound, matches))
     assert counts["at once"] > QUERIES
     assert counts["one by one"] > QUERIES / 10  # text, and what cannot be computed
@@ -106,8 +107,8 @@ def test_what_may_be_returned(column: str, monkeypatch: pytest.MonkeyPatch) -> N
         return cerise.find(EVENTS, query, time="t", type="kind")
 
     at_once = answer()
-    assert len(at_once) >= returns.WORTH_COMPILING
-    monkeypatch.setattr(returns, "WORTH_COMPILING", NEVER)
+    assert len(at_once) >= return_columns.WORTH_COMPILING
+    monkeypatch.setattr(return_columns, "WORTH_COMPILING", NEVER)
     one_by_one = answer()
     assert at_once.schema == one_by_one.schema
     assert str(at_once["r"].to_pylist()) == str(one_by_one["r"].to_pylist())
@@ -123,12 +124,12 @@ def test_what_may_be_totalled(total: str, monkeypatch: pytest.MonkeyPatch) -> No
         return cerise.find(EVENTS, query, time="t", type="kind", options=Options(engine="nfa"))
 
     calls: list[int] = []
-    real = returns._compiled
-    monkeypatch.setattr(returns, "_compiled", lambda *args: calls.append(1) or real(*args))
+    real = return_columns._compiled
+    monkeypatch.setattr(return_columns, "_compiled", lambda *args: calls.append(1) or real(*args))
     at_once = answer()
     assert calls
-    assert at_once["n"][0].as_py() >= returns.WORTH_COMPILING
-    monkeypatch.setattr(returns, "WORTH_COMPILING", NEVER)
+    assert at_once["n"][0].as_py() >= return_columns.WORTH_COMPILING
+    monkeypatch.setattr(return_columns, "WORTH_COMPILING", NEVER)
     one_by_one = answer()
     assert at_once.schema == one_by_one.schema
     assert str(at_once.to_pylist()) == str(one_by_one.to_pylist())
@@ -146,9 +147,9 @@ def test_ids_are_the_same_with_a_kernel_and_without(monkeypatch: pytest.MonkeyPa
     lists = [None if rng.random() < 0.1 else rng.integers(0, 500, rng.integers(0, 9)) for _ in range(300)]
     rows = pa.array(lists, pa.list_(pa.int64()))
     events = rng.integers(0, 2**64, 500, dtype=np.uint64)
-    salt = np.array([3], np.uint64) * identity.STEP_VARIABLE
-    monkeypatch.setattr(identity, "WORTH_COMPILING", EVER)
-    with_kernel = identity._hash_lists(rows.slice(5), events, salt)
-    monkeypatch.setattr(identity, "WORTH_COMPILING", NEVER)
-    assert (with_kernel == identity._hash_lists(rows.slice(5), events, salt)).all()
+    salt = np.array([3], np.uint64) * match_ids.STEP_VARIABLE
+    monkeypatch.setattr(match_ids, "WORTH_COMPILING", EVER)
+    with_kernel = match_ids._hash_lists(rows.slice(5), events, salt)
+    monkeypatch.setattr(match_ids, "WORTH_COMPILING", NEVER)
+    assert (with_kernel == match_ids._hash_lists(rows.slice(5), events, salt)).all()
     assert len(set(with_kernel.tolist())) > 200

@@ -12,7 +12,7 @@ import pytest
 from cerise.events import Schema
 from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
-from cerise.plan.overlap import MAX_TIME, MIN_TIME, Halo, Span, Targets, halo, slices
+from cerise.plan.slicing import MAX_TIME, MIN_TIME, Halo, Span, Targets, halo, slices
 
 SCHEMA = Schema(pa.schema([("t", pa.int64()), ("kind", pa.string()), ("k", pa.string())]), "t", "kind")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cerise.events import Schema
 from cerise.filters.index_query import Asked
 from cerise.filters.two_phase import Filtering, rarest
-from cerise.plan import filters
+from cerise.plan import pushdown
 from cerise.store.view import View
 
 COMMON = 1 << 20  # events: a variable with more is looked up in one stretch of time after another [ACER24 O2]
@@ -48,7 +48,7 @@ class Wants:
     schema: Schema
     reads: tuple[str, ...]
     late: tuple[str, ...] = ()
-    needed: filters.Needed | None = None
+    needed: pushdown.Needed | None = None
 
     @property
     def all(self) -> tuple[str, ...]:

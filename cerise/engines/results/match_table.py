@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.engines.base import Finding, Matches
-from cerise.engines.identity import match_ids
-from cerise.engines.returns import computed, nth
+from cerise.engines.match_ids import match_ids
+from cerise.engines.results.return_columns import computed, nth
 from cerise.errors import DataError
 from cerise.events import raw_column
 from cerise.kinds import restore
