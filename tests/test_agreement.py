@@ -27,12 +27,12 @@ from cerise.events import EventBatch, Schema
 from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Count, Query, Strategy
-from tests.engines import brute, brute_returns
-from tests.runners import RUNNERS
-from tests.runners import whole as run
-from tests.strategies import QUERY, Pair, most_events, pairs, streams
-from tests.strategies_queries import PARAMS, params_of, query_of
-from tests.strategies_streams import ROW, Dice, shape_of, table_of
+from tests.support.cases.runners import RUNNERS
+from tests.support.cases.runners import whole as run
+from tests.support.oracle import brute, brute_returns
+from tests.support.strategies.pairs import QUERY, Pair, most_events, pairs, streams
+from tests.support.strategies.queries import PARAMS, params_of, query_of
+from tests.support.strategies.streams import ROW, Dice, shape_of, table_of
 from tests.tiers import mostly_nightly
 
 F = TypeVar("F", bound=Callable[..., Any])

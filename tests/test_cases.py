@@ -15,8 +15,8 @@ from cerise.events import Schema
 from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound
-from tests.harness import Case, answer_of, difference, load_cases
-from tests.runners import RUNNERS
+from tests.support.cases.harness import Case, answer_of, difference, load_cases
+from tests.support.cases.runners import RUNNERS
 
 CASES = load_cases()
 GOOD = [case for case in CASES if case.error is None]

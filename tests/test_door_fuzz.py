@@ -12,7 +12,7 @@ import pytest
 
 import cerise
 from cerise import Options
-from tests.door_texts import Texts
+from tests.support.strategies.door_texts import Texts
 
 EXAMPLES = int(os.environ.get("CERISE_DOORS", "2000"))
 FIRST = int(os.environ.get("CERISE_DOORS_FROM", "0"))

@@ -11,7 +11,7 @@ import cerise
 from cerise.events import Schema
 from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
-from tests.harness import answer_of, difference, read_answer, read_cases, read_events
+from tests.support.cases.harness import answer_of, difference, read_answer, read_cases, read_events
 
 EXPECTED = read_answer("a=1 b=2,3 c=4\na=1 b=2 c=4")
 

@@ -25,10 +25,10 @@ from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Count, Strategy
 from cerise.sources import How, Roles, ask
-from tests.runners import RUNNERS
-from tests.runners import whole as run
-from tests.strategies import Pair, pairs
-from tests.strategies_totals import totalled
+from tests.support.cases.runners import RUNNERS
+from tests.support.cases.runners import whole as run
+from tests.support.strategies.pairs import Pair, pairs
+from tests.support.strategies.totals import totalled
 from tests.test_agreement import COMPILED, bound_of, examples, rows, uncounted
 from tests.tiers import mostly_nightly
 

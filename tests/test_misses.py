@@ -25,9 +25,9 @@ from cerise.errors import DataError
 from cerise.events import EventBatch
 from cerise.pattern.bind import bind
 from cerise.pattern.query import Output
-from tests.row_harness import RowCase, load_row_cases
-from tests.strategies import Pair, pairs
-from tests.strategies_queries import params_of
+from tests.support.cases.row_harness import RowCase, load_row_cases
+from tests.support.strategies.pairs import Pair, pairs
+from tests.support.strategies.queries import params_of
 from tests.test_agreement import examples
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from cerise.engines.rows.table_search import found_in
 from cerise.errors import CeriseError, DataError, PlanError
 from cerise.kernels.jit import COMPILED
 from cerise.pattern.row_pattern import BoundRows
-from tests.row_harness import run_reference, run_rows
-from tests.row_strategies import TABLES, Family, family_of
+from tests.support.cases.row_harness import run_reference, run_rows
+from tests.support.strategies.rows import TABLES, Family, family_of
 
 ASKED = int(os.environ.get("CERISE_EXAMPLES", "0"))
 GOES = tuple(range(5))  # so that workers share the pairs

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from cerise.errors import CeriseError
-from tests.row_harness import (
+from tests.support.cases.row_harness import (
     RUNNERS,
     RowCase,
     difference,

@@ -17,10 +17,10 @@ from cerise.kinds import INT64_MAX, INT64_MIN
 from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Window
-from tests.runners import RUNNERS, Runner
-from tests.strategies import QUERY, Pair, most_events
-from tests.strategies_queries import PARAMS, params_of, query_of
-from tests.strategies_streams import ROW, Dice, Shape, shape_of, table_of
+from tests.support.cases.runners import RUNNERS, Runner
+from tests.support.strategies.pairs import QUERY, Pair, most_events
+from tests.support.strategies.queries import PARAMS, params_of, query_of
+from tests.support.strategies.streams import ROW, Dice, Shape, shape_of, table_of
 from tests.test_agreement import COMPILED, GOES, examples, rows
 
 WIDE = (2**62, INT64_MAX, 2**63 - 2, 2**62 + 1, 2**63 - 5, 3 * 2**61)

@@ -23,7 +23,7 @@ from cerise import api
 from cerise.cli import inputs, main, terminal
 from cerise.cli.main import app
 from cerise.files import event_files as files
-from tests.deletions import delete, paths
+from tests.support.faults.deletions import delete, paths
 
 if TYPE_CHECKING:
     from click.testing import Result

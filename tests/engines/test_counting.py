@@ -16,7 +16,7 @@ from cerise.events import Schema
 from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound
-from tests.runners import whole as run
+from tests.support.cases.runners import whole as run
 from tests.tiers import mostly_nightly
 
 ASKED = int(os.environ.get("CERISE_EXAMPLES", "0"))

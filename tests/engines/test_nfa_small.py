@@ -20,7 +20,7 @@ from cerise.engines.limits import Limits
 from cerise.events import Schema
 from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
-from tests.runners import RUNNERS, in_batches_of
+from tests.support.cases.runners import RUNNERS, in_batches_of
 from tests.tiers import mostly_nightly
 
 QUERIES = {

@@ -12,7 +12,7 @@ from cerise.engines.choose import ENGINES
 from cerise.engines.limits import Limits
 from cerise.errors import DataError
 from tests.engines.test_rcep import ANY, KLEENE, answer, bound_of, events, found, start, stream
-from tests.runners import whole as run
+from tests.support.cases.runners import whole as run
 
 QUERIES = {
     "rising": f"{KLEENE} WHERE b[i].x >= b[i-1].x AND a.x < b.x WITHIN 9",

@@ -20,9 +20,9 @@ from cerise.errors import DataError
 from cerise.events import EventBatch
 from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound
-from tests.strategies import QUERY, most_events
-from tests.strategies_queries import PARAMS, params_of, query_of
-from tests.strategies_streams import ROW, Dice, shape_of, table_of
+from tests.support.strategies.pairs import QUERY, most_events
+from tests.support.strategies.queries import PARAMS, params_of, query_of
+from tests.support.strategies.streams import ROW, Dice, shape_of, table_of
 
 QUERIES = max(150, int(os.environ.get("CERISE_EXAMPLES", "0")) // 10)
 EVER, NEVER = 0, 1 << 60

@@ -22,7 +22,7 @@ from cerise.lang.match_recognize import bind_rows, parse_alone
 from cerise.pattern.check import kind_of
 from cerise.pattern.expr import Attr
 from cerise.pattern.row_pattern import BoundRows, Derived, Nav
-from tests.row_harness import run_rows
+from tests.support.cases.row_harness import run_rows
 from tests.tiers import mostly_nightly
 
 EXPRESSIONS = 150 if COMPILED else 30

@@ -29,8 +29,8 @@ from cerise.pattern.row_pattern import (
     Show,
     Shown,
 )
-from tests.row_clauses import clause, seq, star
-from tests.row_harness import run_reference, run_rows
+from tests.support.cases.row_harness import run_reference, run_rows
+from tests.support.strategies.row_clauses import clause, seq, star
 
 LETTERS = pa.table({"t": range(1, 9), "x": [1, 1, 2, 3, 1, 2, 2, 5], "s": list("acbbacab")})
 EQUAL = 5000 if COMPILED else 200  # rows

@@ -27,7 +27,7 @@ from cerise.errors import BindError, PlanError
 from cerise.kernels.jit import COMPILED
 from cerise.lang.match_recognize import bind_rows, parse_statement
 from cerise.pattern.row_pattern import BoundRows
-from tests.row_harness import run_reference, run_rows
+from tests.support.cases.row_harness import run_reference, run_rows
 
 compiled_only = pytest.mark.skipif(not COMPILED, reason="slow")
 

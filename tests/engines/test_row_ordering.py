@@ -19,7 +19,7 @@ from cerise.engines.rows.prepare import prepare
 from cerise.engines.threads import ALONE, Threads, start_threads
 from cerise.kernels import strings
 from cerise.pattern.row_pattern import BoundRows, Label, Order, Shown
-from tests.row_clauses import clause
+from tests.support.strategies.row_clauses import clause
 
 THREADS = [1, 3]
 

@@ -38,7 +38,7 @@ from cerise.pattern.row_pattern import (
     Shown,
     atom,
 )
-from tests.row_clauses import A, B, C, clause, seq
+from tests.support.strategies.row_clauses import A, B, C, clause, seq
 from tests.tiers import mostly_nightly
 
 MEMBERS = [None, frozenset("A"), frozenset("AB"), frozenset("C")]

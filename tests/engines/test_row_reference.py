@@ -39,7 +39,7 @@ from cerise.pattern.row_pattern import (
     SkipTo,
     atom,
 )
-from tests.row_clauses import LETTERS, A, B, C, clause, is_, optional, rows_of, seq, star
+from tests.support.strategies.row_clauses import LETTERS, A, B, C, clause, is_, optional, rows_of, seq, star
 
 X = Label("X")  # takes any row
 

@@ -13,8 +13,8 @@ from cerise.lang.match_recognize import bind_rows, parse_alone
 from cerise.pattern.row_pattern import BoundRows
 from cerise.plan.pushdown import Sieve
 from cerise.plan.row_needs import needed_rows, why_not_skipping
-from tests import row_harness as running
-from tests.row_harness import run_reference
+from tests.support.cases import row_harness as running
+from tests.support.cases.row_harness import run_reference
 
 COLUMNS = pa.schema([("k", pa.int64()), ("t", pa.int64()), ("kind", pa.string()), ("x", pa.int64())])
 DEFINE = "DEFINE R AS kind = 'R', B AS kind = 'B' AND B.x >= R.x, M AS kind = 'M'"

@@ -26,8 +26,8 @@ from cerise.lang.match_recognize import bind_rows, parse_alone
 from cerise.pattern.row_pattern import BoundRows, Extent
 from cerise.plan.row_needs import row_halo
 from cerise.plan.slicing import Halo
-from tests.row_harness import RowCase, difference, load_row_cases, result_of, run_rows
-from tests.row_slices import Rows, by_reference, cut_family, exchanged, from_files
+from tests.support.cases.row_harness import RowCase, difference, load_row_cases, result_of, run_rows
+from tests.support.cases.row_slices import Rows, by_reference, cut_family, exchanged, from_files
 from tests.test_row_agreement import TooLong, answer, patience
 from tests.tiers import mostly_nightly
 

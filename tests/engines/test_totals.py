@@ -29,10 +29,10 @@ from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound
 from cerise.pattern.expr import At, attributes
 from cerise.pattern.resolve import is_single_event
-from tests.engines.brute_totals import Law
-from tests.runners import RUNNERS
-from tests.strategies import Pair
-from tests.strategies_totals import totalled
+from tests.support.cases.runners import RUNNERS
+from tests.support.oracle.brute_totals import Law
+from tests.support.strategies.pairs import Pair
+from tests.support.strategies.totals import totalled
 from tests.test_agreement import NFA, examples
 
 EVENTS = pa.table(

@@ -16,7 +16,7 @@ from cerise.errors import StoreError
 from cerise.event_store import Store
 from cerise.files import delta_log as log
 from cerise.store.table.event_table import EventTable
-from tests.event_tables import create, events, ids
+from tests.support.faults.event_tables import create, events, ids
 
 Harm = Callable[[bytes], bytes]
 HARMS: dict[str, Harm] = {

@@ -16,7 +16,7 @@ from cerise.filters.two_phase import bucketized, kept
 from cerise.lang.match_recognize import bind_rows, parse_statement
 from cerise.pattern.row_pattern import BoundRows
 from tests.filters.memory import InMemory
-from tests.row_strategies import table_of
+from tests.support.strategies.rows import table_of
 from tests.test_row_agreement import answer
 
 PAIRS = int(os.environ.get("CERISE_EXAMPLES", "200"))

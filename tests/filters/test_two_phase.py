@@ -10,7 +10,7 @@ from cerise.filters import two_phase as filters
 from cerise.filters.index_query import asked
 from cerise.filters.two_phase import bucketized, kept
 from tests.filters.memory import InMemory
-from tests.strategies import Pair, pairs
+from tests.support.strategies.pairs import Pair, pairs
 from tests.test_agreement import GOES, bindings, bound_of, examples, uncounted
 
 

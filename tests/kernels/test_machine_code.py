@@ -29,9 +29,9 @@ from cerise.kernels import jit, machine_code, values
 from cerise.kinds import Kind
 from cerise.pattern import values as law
 from cerise.pattern.bind import bind
-from tests.strategies import QUERY, Pair, most_events
-from tests.strategies_queries import PARAMS, params_of, query_of
-from tests.strategies_streams import ROW, Dice, shape_of, table_of
+from tests.support.strategies.pairs import QUERY, Pair, most_events
+from tests.support.strategies.queries import PARAMS, params_of, query_of
+from tests.support.strategies.streams import ROW, Dice, shape_of, table_of
 from tests.tiers import AT_LENGTH
 
 ROOT = Path(__file__).parents[2]

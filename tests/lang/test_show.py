@@ -29,7 +29,7 @@ from cerise.lang.builder import (
 from cerise.lang.sase import parse
 from cerise.pattern.query import Query
 from cerise.pattern.show import show
-from tests.strategies import any_query
+from tests.support.strategies.pairs import any_query
 
 
 @settings(

@@ -19,7 +19,7 @@ from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
 from cerise.pattern.evaluate import compiled
 from cerise.pattern.values import AGGREGATES, Fault, cast, greatest, least, like
-from tests.engines.brute_values import like as tried_like
+from tests.support.oracle.brute_values import like as tried_like
 
 NAN, INF = math.nan, math.inf
 BIG = 2**53

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 import cerise
 from tests.spark.side_by_side import at_once
-from tests.strategies import Pair, pairs
+from tests.support.strategies.pairs import Pair, pairs
 from tests.tiers import EXAMPLES
 
 if TYPE_CHECKING:

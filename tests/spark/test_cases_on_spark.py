@@ -1,7 +1,8 @@
 """Cases through `cerise.find` on Spark: on a DataFrame whose rows are shuffled, or on files by path.
 
 Each case runs in one of these ways, with 1, 2 or 7 partitions or slices, in turn; in `make nightly`, where
-all of them run, in both. `tests/runners.py` has the same tasks in every way for every case, without Spark.
+all of them run, in both. `tests/support/cases/runners.py` has the same tasks in every way for every case,
+without Spark.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import pytest
 
 import cerise
 from cerise import Options
-from tests.harness import answer_of, difference
 from tests.spark.side_by_side import Jobs, side_by_side
+from tests.support.cases.harness import answer_of, difference
 from tests.test_cases import GOOD, bound_of
 from tests.tiers import AT_LENGTH, mostly_nightly
 

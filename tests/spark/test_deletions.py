@@ -13,8 +13,8 @@ import cerise
 from cerise import Options
 from cerise.engines.limits import Limits
 from cerise.files import event_files as files
-from tests.deletions import delete, paths, write
 from tests.spark.test_lake import RISES, ROLES, ids, stream
+from tests.support.faults.deletions import delete, paths, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,9 +16,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import cerise
 from cerise import BindError, CeriseError, Options, UnsupportedError
-from tests.row_harness import RowCase, difference, load_row_cases, result_of, run_rows
-from tests.row_strategies import family_of
 from tests.spark.side_by_side import Jobs, at_once, side_by_side
+from tests.support.cases.row_harness import RowCase, difference, load_row_cases, result_of, run_rows
+from tests.support.strategies.rows import family_of
 from tests.tiers import EXAMPLES, mostly_nightly
 
 if TYPE_CHECKING:

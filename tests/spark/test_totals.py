@@ -22,7 +22,7 @@ from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
 from cerise.run.sase_search import Sase
 from cerise.spark.tasks import CombineTask
-from tests.runners import RUNNERS, from_files
+from tests.support.cases.runners import RUNNERS, from_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

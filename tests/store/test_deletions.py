@@ -19,7 +19,7 @@ from cerise.files.lake import Lake, open_lake
 from cerise.files.reader import Reading
 from cerise.files.scan import Scan
 from cerise.plan.slicing import Halo
-from tests.deletions import FEATURE, delete, paths, protocol, write
+from tests.support.faults.deletions import FEATURE, delete, paths, protocol, write
 
 # Written by Spark 4.2 with Delta 4.4, row groups of 100 rows and a checkpoint every 4 versions; its
 # checksums were removed:

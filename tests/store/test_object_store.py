@@ -13,8 +13,8 @@ from cerise.errors import StoreError
 from cerise.event_store import Store
 from cerise.filters import access_path
 from cerise.store.index import file_cache
-from tests.object_store import Objects, object_store
 from tests.store.test_store_edges import times
+from tests.support.faults.object_store import Objects, object_store
 
 QUERY = "PATTERN SEQ(A a, B b) WHERE a.n = 3 AND b.n > 4 AND b.word = 'x' WITHIN 20"
 

@@ -23,9 +23,9 @@ from cerise.filters.index_query import asked
 from cerise.filters.two_phase import Filtering, Trace, kept
 from cerise.run.sase_search import Sase
 from cerise.sources import How, Roles, ask
-from tests.strategies import most_events
-from tests.strategies_queries import PARAMS, params_of, query_of
-from tests.strategies_streams import ROW, Dice, shape_of, table_of
+from tests.support.strategies.pairs import most_events
+from tests.support.strategies.queries import PARAMS, params_of, query_of
+from tests.support.strategies.streams import ROW, Dice, shape_of, table_of
 from tests.test_agreement import rows
 
 # ---- the running example of the paper [ACER24 Table 1, Fig. 1, Fig. 8]

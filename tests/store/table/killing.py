@@ -25,7 +25,7 @@ from cerise.store.table import failpoints as faults
 from cerise.store.table import synopses
 from cerise.store.table.event_table import EventTable
 from cerise.store.table.settings import Settings
-from tests.event_tables import SCHEMA, create, events
+from tests.support.faults.event_tables import SCHEMA, create, events
 
 MOST_STEPS = 60
 TIMES = 2

@@ -19,7 +19,7 @@ from cerise.errors import StoreError
 from cerise.files import folder as places
 from cerise.store.table import commits
 from cerise.store.table.event_table import EventTable, index_in_place
-from tests.event_tables import create, events, ids, litter
+from tests.support.faults.event_tables import create, events, ids, litter
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from cerise.files.delta import read
 from cerise.store.table import synopses
 from cerise.store.table.data_file import Part, is_fresh, write_piece
 from cerise.store.table.event_table import EventTable
-from tests.event_tables import SCHEMA, create, events, held, ids, litter, rows_of
+from tests.support.faults.event_tables import SCHEMA, create, events, held, ids, litter, rows_of
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from cerise.store.table.commits import Change, NotCommitted, Overtaken, commit
 from cerise.store.table.compaction import worth_rewriting
 from cerise.store.table.data_file import Part, Written, data_name, write_file, write_its_index, write_piece
 from cerise.store.table.event_table import EventTable
-from tests.deletions import delete, paths
-from tests.event_tables import create, events, held, ids, litter
+from tests.support.faults.deletions import delete, paths
+from tests.support.faults.event_tables import create, events, held, ids, litter
 
 ROOT = Path(__file__).parents[3]
 SCENARIOS = ("create", "small", "large", "seal", "compact", "vacuum")

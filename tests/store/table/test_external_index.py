@@ -13,8 +13,8 @@ from deltalake import DeltaTable, write_deltalake
 from cerise.errors import BindError, DataError, StoreError
 from cerise.store.table import synopses
 from cerise.store.table.event_table import EventTable, index_in_place
-from tests.deletions import delete, paths
-from tests.event_tables import create, events
+from tests.support.faults.deletions import delete, paths
+from tests.support.faults.event_tables import create, events
 
 
 @pytest.fixture

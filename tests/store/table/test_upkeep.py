@@ -24,7 +24,7 @@ from cerise.store.table.event_table import EventTable
 from cerise.store.table.merging import merge
 from cerise.store.table.settings import Settings
 from cerise.store.table.snapshot import Snapshot
-from tests.event_tables import create, events, held, ids, litter, rows_of
+from tests.support.faults.event_tables import create, events, held, ids, litter, rows_of
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from cerise.pattern.query import (
     Var,
     walk_nodes,
 )
-from tests.engines.brute_values import Binding, Event, Scope, bare, given
+from tests.support.oracle.brute_values import Binding, Event, Scope, bare, given
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from cerise.pattern.query import (
     Window,
 )
 from cerise.pattern.rewrite import shapes
-from tests.strategies_exprs import PARAMS, Writer
-from tests.strategies_streams import Dice, Shape
+from tests.support.strategies.exprs import PARAMS, Writer
+from tests.support.strategies.streams import Dice, Shape
 
 __all__ = ["PARAMS", "params_of", "query_of"]
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from cerise.events import Schema
 from cerise.pattern.query import And, Kleene, Node, Query, Strategy, Var, walk_nodes
-from tests.strategies_queries import PARAMS, params_of, query_of
-from tests.strategies_streams import ROW, Dice, shape_of, table_of
-from tests.strategies_text import any_query
+from tests.support.strategies.queries import PARAMS, params_of, query_of
+from tests.support.strategies.streams import ROW, Dice, shape_of, table_of
+from tests.support.strategies.text import any_query
 
 __all__ = ["Pair", "any_query", "pairs", "queries", "streams"]
 

@@ -16,9 +16,9 @@ import pyarrow as pa
 from cerise.events import Schema
 from cerise.pattern.expr import At, Expr
 from cerise.pattern.query import And, Kleene, Node, Output, Query, Seq, Strategy, Unit, Var, walk_nodes
-from tests.engines.brute_search import searched
-from tests.engines.brute_values import Binding, bare, gathered, holds, instances
-from tests.engines.brute_world import (
+from tests.support.oracle.brute_search import searched
+from tests.support.oracle.brute_values import Binding, bare, gathered, holds, instances
+from tests.support.oracle.brute_world import (
     Absent,
     World,
     equivalent,

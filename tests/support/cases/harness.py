@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from cerise.pattern.bound import Bound
 
-CASES = Path(__file__).parent / "cases"
+CASES = Path(__file__).parents[2] / "cases"
 TOKEN = re.compile(r"([A-Za-z]+)(-?\d+)")
 TYPES: dict[str, pa.DataType] = {
     "int": pa.int64(), "float": pa.float64(), "str": pa.string(), "bool": pa.bool_(),

@@ -10,9 +10,9 @@ import pyarrow as pa
 from cerise.events import Schema
 from cerise.pattern.expr import At, Attr, Expr
 from cerise.pattern.query import Count, Kleene, Query, Var, negated, walk_nodes
-from tests.engines.brute import matches
-from tests.engines.brute_values import Binding, Scope, Uncomputable, value
-from tests.engines.brute_world import lengths, stream
+from tests.support.oracle.brute import matches
+from tests.support.oracle.brute_values import Binding, Scope, Uncomputable, value
+from tests.support.oracle.brute_world import lengths, stream
 
 Row = dict[str, Any]
 

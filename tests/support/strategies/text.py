@@ -47,7 +47,7 @@ from cerise.pattern.query import (
     Var,
     Window,
 )
-from tests.strategies_streams import Dice
+from tests.support.strategies.streams import Dice
 
 PLAIN = tuple(
     "a b price x1 _ _1 é 名前 i len s d h used orders android note inner events_ first naïve".split()

@@ -24,7 +24,7 @@ from cerise.run.sase_search import Sase
 from cerise.sources import FilesSource, StoreSource
 from cerise.store.table.event_table import EventTable, index_in_place
 from cerise.store.view import Held, View
-from tests.tasks_here import HandedOver, TasksHere
+from tests.support.cases.tasks_here import HandedOver, TasksHere
 
 Runner = Callable[[Bound, pa.Table, Options], pa.Table]
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from cerise.events import Path
 from cerise.pattern.expr import Agg, At, Attr, Expr, Index, Same, attributes
 from cerise.pattern.query import Per, Query, Strategy, Total, Totals
-from tests.strategies import QUERY, Pair, most_events
-from tests.strategies_exprs import NUMBERS, PARAMS, Writer
-from tests.strategies_queries import params_of, query_of
-from tests.strategies_streams import ROW, Dice, Shape, shape_of, table_of
+from tests.support.strategies.exprs import NUMBERS, PARAMS, Writer
+from tests.support.strategies.pairs import QUERY, Pair, most_events
+from tests.support.strategies.queries import params_of, query_of
+from tests.support.strategies.streams import ROW, Dice, Shape, shape_of, table_of
 
 ANYTHING: tuple[Path, ...] = (*NUMBERS, ("s",), ("flag",), ("t",), ("type",), ("k",), ("p", "label"))
 STREAMS = 6  # for each query: compiling it is most of the work

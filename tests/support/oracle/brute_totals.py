@@ -12,10 +12,10 @@ import pyarrow as pa
 from cerise.events import Schema
 from cerise.pattern.expr import At, Attr, Expr, Same
 from cerise.pattern.query import Kleene, Per, Query, Strategy, Total, Unit, Var, walk_nodes
-from tests.engines.brute import Match, matches
-from tests.engines.brute_returns import _field
-from tests.engines.brute_values import Scope, Uncomputable, bare, doubles, gathered, given, value
-from tests.engines.brute_world import lengths, partitions, stream
+from tests.support.oracle.brute import Match, matches
+from tests.support.oracle.brute_returns import _field
+from tests.support.oracle.brute_values import Scope, Uncomputable, bare, doubles, gathered, given, value
+from tests.support.oracle.brute_world import lengths, partitions, stream
 
 Row = dict[str, Any]
 

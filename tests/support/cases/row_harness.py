@@ -30,10 +30,10 @@ from cerise.run.find import HERE, TableSource, decide, find
 from cerise.run.question import Questions, Work
 from cerise.run.row_search import Rows
 from cerise.sources import FilesSource
-from tests.harness import read_events, shown
-from tests.tasks_here import HandedOver, TasksHere
+from tests.support.cases.harness import read_events, shown
+from tests.support.cases.tasks_here import HandedOver, TasksHere
 
-CASES = Path(__file__).parent / "cases" / "rows"
+CASES = Path(__file__).parents[2] / "cases" / "rows"
 DIRECTIVES = frozenset({"title", "rules", "error", "dialect", "spark", "table"})
 WORD = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|\S+""")
 SIZED = re.compile(r":(decimal\(\d+,\d+\)|int8|int16|int32|float32)(?=\s|$)")

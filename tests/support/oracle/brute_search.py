@@ -12,8 +12,8 @@ from typing import Any
 
 from cerise.pattern.expr import At, Expr
 from cerise.pattern.query import And, Kleene, Node, Seq, Strategy, Var, walk_nodes
-from tests.engines.brute_values import Binding, bare, gathered, holds, instances
-from tests.engines.brute_world import World, equivalent, in_window, places, typed
+from tests.support.oracle.brute_values import Binding, bare, gathered, holds, instances
+from tests.support.oracle.brute_world import World, equivalent, in_window, places, typed
 
 State = Any
 Move = tuple[

@@ -26,7 +26,7 @@ from cerise.pattern.expr import (
 )  # fmt: skip
 from cerise.pattern.query import Item, Node, negated, repeated, variables
 from cerise.pattern.resolve import optional
-from tests.strategies_streams import WORDS, Dice, Shape
+from tests.support.strategies.streams import WORDS, Dice, Shape
 
 PARAMS: dict[str, Any] = {
     "one": 1, "half": 0.5, "word": "b", "large": 2**53 + 1, "nan": float("nan"), "yes": True, "size": 3,

@@ -22,9 +22,9 @@ from cerise.run.find import Exchanged, Sliced, decide
 from cerise.run.question import Questions
 from cerise.run.row_search import Rows as Question
 from cerise.sources import FilesSource
-from tests.row_harness import run_reference
-from tests.row_strategies import TIMES, Family, Writer, table_of
-from tests.tasks_here import HandedOver, TasksHere
+from tests.support.cases.row_harness import run_reference
+from tests.support.cases.tasks_here import HandedOver, TasksHere
+from tests.support.strategies.rows import TIMES, Family, Writer, table_of
 
 Rows = Counter[tuple[str, ...]]
 
