@@ -22,8 +22,7 @@ from cerise.engines.rcep.comparisons import (
     judging,
     linking,
 )
-from cerise.engines.rcep.cost import cost
-from cerise.engines.rcep.mirror import mirrored
+from cerise.engines.rcep.join_order import cost, mirrored
 from cerise.pattern.bound import Bound
 from cerise.pattern.expr import At
 from cerise.pattern.query import Output, Strategy
