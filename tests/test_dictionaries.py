@@ -79,7 +79,7 @@ def test_a_dictionary_is_what_its_values_are(name: str, query: str) -> None:
     assert expected.total()
     assert asked(table(COLUMNS[name]), query) == expected
     if query.startswith("PATTERN"):
-        assert asked(table(COLUMNS[name]), query, engine="reference") == expected
+        assert asked(table(COLUMNS[name]), query, options=cerise.Options(engine="reference")) == expected
 
 
 @pytest.mark.parametrize("name", COLUMNS)

@@ -6,6 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,10 +44,12 @@ def ask(verb: str, texts: Texts) -> None:
     else:
         engine = rng.choice((None, None, "reference"))
         whole: Callable[..., Any] = getattr(cerise, verb)
-        whole(table, query, engine=engine, options=OPTIONS, **roles)
+        whole(table, query, options=replace(OPTIONS, engine=engine), **roles)
 
 
-VERBS = ("find", "find", "find", "count", "run", "explain", "schema", "show", "explain_misses", "compressed")
+VERBS = (
+    "find", "find", "find", "count", "profile", "explain", "schema", "show", "explain_misses", "compressed",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("piece", range(PIECES))

@@ -32,7 +32,9 @@ def test_spark_agrees_with_this_process(spark: SparkSession) -> None:
     )
     @given(pairs(returns=False))
     def draw(pair: Pair) -> None:
-        if len(drawn) < PAIRS and (ids := ids_of(pair.table, pair, engine="reference")):
+        if len(drawn) < PAIRS and (
+            ids := ids_of(pair.table, pair, options=cerise.Options(engine="reference"))
+        ):
             drawn.append((pair, ids))
 
     draw()
@@ -42,7 +44,8 @@ def test_spark_agrees_with_this_process(spark: SparkSession) -> None:
 
 def ids_of(events: Any, pair: Pair, **rest: Any) -> list[int]:
     roles = {"time": pair.schema.time, "type": pair.schema.type, "key": pair.schema.key}
-    found = cerise.find(events, pair.query, **roles, params=pair.params, **rest)
+    where = True if isinstance(events, str) else None
+    found = cerise.find(events, pair.query, **roles, params=pair.params, **rest, spark=where)
     table = found if isinstance(found, pa.Table) else found.toArrow()
     return sorted(table.column(0).to_pylist())
 

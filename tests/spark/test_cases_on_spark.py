@@ -54,9 +54,9 @@ def run_case(number: int, spark: SparkSession, folder: Path) -> None:
     for way in ways:
         events = way(rows, spark, folder)
         roles = case.roles() | {"order": (*case.order, ARRIVAL)}
-        found = cerise.find(events, case.query, **roles, options=options)
-        roles.pop("order")
-        assert found.schema == cerise.schema(events, case.query, **roles)
+        where = True if isinstance(events, str) else None
+        found = cerise.find(events, case.query, **roles, options=options, spark=where)
+        assert found.schema == cerise.schema(events, case.query, **roles, spark=where)
         wrong = difference(case.expected, answer_of(found.toArrow(), bound_of(case), case.label))
         assert not wrong, f"{case}, {way.__name__}\n{wrong}"
 

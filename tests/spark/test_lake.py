@@ -147,7 +147,8 @@ def test_several_queries_in_one_pass(tmp_path: Path, spark: SparkSession) -> Non
     queries = [RISES, "PATTERN SEQ(B p, C q) WHERE p.x = q.x WITHIN 5 RETURN p.x AS same INTO Pairs"]
     for events in (path, spark.createDataFrame(table.to_pandas().convert_dtypes()), table):
         roles = ROLES | {"order": "note"}
-        found = cerise.find(events, queries, **roles)
+        where = True if isinstance(events, str) else None
+        found = cerise.find(events, queries, **roles, spark=where)
         rows = (found if isinstance(found, pa.Table) else found.toArrow()).to_pylist()
         for tag, query in zip(("1", "Pairs"), queries, strict=True):
             alone = ids(cerise.find(table, query, **roles))
