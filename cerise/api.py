@@ -195,14 +195,22 @@ def profile(
 def _found(asked: Asked, *, noted: bool) -> Found:
     reject_schema(asked.source)
     asked.warn()
-    table = asked.source.table if isinstance(asked.source, TableSource) else None
-    later = table is not None and len(table) > LOOKED_THROUGH and not asked.options.strict
-    if table is not None and not later:
-        warn(_absent(asked, table), strict=asked.options.strict)
+    later = _warn_of_types(asked)
     found = flow.find(asked.source, asked.questions, asked.options, asked.runner, noted=noted)
     if later and not found.report.figures.get("matches"):
-        warn(_absent(asked, table), strict=asked.options.strict)
+        _warn_of_types(asked, anyway=True)
     return found
+
+
+def _warn_of_types(asked: Asked, *, anyway: bool = False) -> bool:
+    """Warn of types that no event of a table has; return whether to look again: the table is large."""
+    if not isinstance(asked.source, TableSource):
+        return False
+    table = asked.source.table
+    if len(table) > LOOKED_THROUGH and not asked.options.strict and not anyway:
+        return True
+    warn(_absent(asked, table), strict=asked.options.strict)
+    return False
 
 
 def _absent(asked: Asked, table: pa.Table) -> list[str]:
@@ -275,10 +283,12 @@ def count(
     reject_schema(asked.source)
     only(asked)
     asked.warn()
-    if isinstance(asked.source, TableSource):
-        warn(_absent(asked, asked.source.table), strict=asked.options.strict)
+    later = _warn_of_types(asked)
     table = flow.collect(asked.source, asked.questions, asked.options, asked.runner)
-    return int(Decimal(table.column(0)[0].as_py()))
+    total = int(Decimal(table.column(0)[0].as_py()))
+    if later and not total:
+        _warn_of_types(asked, anyway=True)
+    return total
 
 
 def counting(query: AnyQuery) -> Query:
@@ -402,8 +412,8 @@ def explain(
     """
     how = How(options or Options(), version, dialect, spark)
     asked = ask(events, query, Roles(time, type, key, order, params), how)
-    plan = None
-    if not isinstance(asked.source, SchemaSource) and asked.questions.each[0].inner is None:
+    plan = None  # of a table in memory there is nothing to say
+    if not isinstance(asked.source, SchemaSource | TableSource) and asked.questions.each[0].inner is None:
         plan = flow.decide(asked.source, asked.questions, asked.options, asked.runner)
     return plans.explain(asked.questions, asked.options, plan, here=asked.runner is HERE)
 

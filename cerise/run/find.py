@@ -124,13 +124,19 @@ class Found:
 
 def find(source: Source, asked: Questions, options: Options, runner: Runner, *, noted: bool = True) -> Found:
     """Answer questions over a source: FROM first, then plan, run, finish."""
-    inner = asked.each[0].inner
-    if inner is not None:  # its matches become events
-        source = runner.source(find(source, Questions.of([inner]), options, runner, noted=False).matches)
-        asked = Questions.of([asked.each[0].outer])
+    source, asked = resolve(source, asked, options, runner)
     if len(asked.each) > 1 and not runner.exchanges and isinstance(asked.needs.halo, str):
         return find_apart(source, asked, options, runner)  # so that those that can be cut use all threads
     return Found(*runner.run(decide(source, asked, options, runner), noted=noted))
+
+
+def resolve(source: Source, asked: Questions, options: Options, runner: Runner) -> tuple[Source, Questions]:
+    """Answer the inner question of FROM, whose matches become the events of the outer one."""
+    inner = asked.each[0].inner
+    if inner is None:
+        return source, asked
+    matches = find(source, Questions.of([inner]), options, runner, noted=False).matches
+    return runner.source(matches), Questions.of([asked.each[0].outer])
 
 
 def find_apart(source: Source, asked: Questions, options: Options, runner: Runner) -> Found:
@@ -190,10 +196,7 @@ def exchange(
 
 def collect(source: Source, asked: Questions, options: Options, runner: Runner) -> pa.Table:
     """Answer questions now, and return the answer as a table wherever it is computed: for counts."""
-    inner = asked.each[0].inner
-    if inner is not None:
-        source = runner.source(find(source, Questions.of([inner]), options, runner, noted=False).matches)
-        asked = Questions.of([asked.each[0].outer])
+    source, asked = resolve(source, asked, options, runner)
     return runner.collect(decide(source, asked, options, runner))
 
 

@@ -135,9 +135,17 @@ class Rows(Alone):
 
     def finish(self, parts: Sequence[pa.Table]) -> pa.Table:
         """Return the tables of all searches together; measures are computed from atoms now."""
-        if not self.atoms:
-            return concat(parts, self.result) if not parts else concat(parts, parts[0].schema)
-        return measure_atoms(self.bound, concat(parts, self.partial))
+        if self.atoms:
+            return self._decode(measure_atoms(self.bound, concat(parts, self.partial)))
+        return self._decode(concat(parts, parts[0].schema if parts else self.result))
+
+    def _decode(self, table: pa.Table) -> pa.Table:
+        """Return the answer without codes that only the files have: their columns are strings."""
+        if any(map(pa.types.is_dictionary, self.bound.columns.types)):
+            return table
+        types = [each.value_type if pa.types.is_dictionary(each) else each for each in table.schema.types]
+        columns = [column.cast(type_) for column, type_ in zip(table.columns, types, strict=True)]
+        return table if types == table.schema.types else pa.table(columns, names=table.column_names)
 
     @property
     def candidate_schema(self) -> tuple[pa.Schema, tuple[str, ...]]:

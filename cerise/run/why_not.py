@@ -130,7 +130,7 @@ class WhyNotSearch:
             name for name in empty.column_names if not self._tables or name in self._tables[0].column_names
         ]
         tables = [each.select(names) for each in self._tables] or [empty]
-        return tables[0] if len(tables) == 1 else pa.concat_tables(tables).unify_dictionaries()
+        return pa.concat_tables(tables).cast(pa.schema([empty.schema.field(name) for name in names]))
 
     def save(self) -> bytes:
         """Return the events that were fed."""
