@@ -235,7 +235,7 @@ def test_matches_are_counted_and_explained_and_reported() -> None:
     cerise("store", "compact", "s")
     done = cerise("store", "find", "s", PAIR, "--param", "least=330", "--count", "--report")
     assert done.stdout == "1\n"
-    assert "way: a is looked up" in done.stderr
+    assert "by index: a is looked up" in done.stderr
     assert "matches 1" in told(done)
     explained = cerise("store", "find", "s", PAIR, "--param", "least=330", "--explain").stdout
     assert "store      7 events in 1 file, 3 clusters" in explained
