@@ -303,9 +303,8 @@ def source_of(events: Any, how: How) -> tuple[Source, Runner]:
         raise UnsupportedError(
             "a query stands where events are expected", hint="verbs take the events first, then the query"
         )
-    view = getattr(events, "view_of", None)
-    if view is not None:
-        return StoreSource(view(how.version), events.filtering), _runner(how)
+    if hasattr(type(events), "view_of"):  # of the class: a DataFrame takes any attribute for a column
+        return StoreSource(events.view_of(how.version), events.filtering), _runner(how)
     if isinstance(events, str | Path):
         return _files(str(events), how), _runner(how)
     if how.version is not None:

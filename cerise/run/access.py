@@ -119,7 +119,8 @@ class TableAccess:
         events, count = self.events, most
         if len(events) < count:
             return [WHOLE]
-        borders = sorted({int(events.times[len(events) * i // count]) for i in range(1, count)})
+        times = {int(events.times[len(events) * i // count]) for i in range(1, count)}
+        borders = sorted(times - {MIN_TIME, MAX_TIME})  # these mean that a slice has no border
         cut = [Slice(start, stop, ()) for start, stop in pairwise([MIN_TIME, *borders, MAX_TIME])]
         read = sum(high - low for low, _, _, high in (bounds(events, each, halo) for each in cut))
         return cut if read <= amplified * len(events) else [WHOLE]

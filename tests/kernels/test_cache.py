@@ -31,7 +31,7 @@ with warnings.catch_warnings(record=True) as caught:
     import cerise
     events = pa.table({"t": [1, 2, 3, 4], "type": list("ABBC"), "x": [1, 2, 3, 4]})
     found = [
-        len(cerise.find(events, sys.argv[1], time="t", type="type", options=Options(engine=engine)))
+        len(cerise.find(events, sys.argv[1], time="t", type="type", options=cerise.Options(engine=engine)))
         for engine in ("nfa", "nfa-merge", "nfa-backtrack")
     ]
     from cerise.engines.automaton import window

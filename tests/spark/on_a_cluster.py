@@ -17,14 +17,14 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 import cerise
-from cerise.spark import batch, matching
+from cerise.spark import runner, tasks
 
 
 @dataclass(frozen=True, slots=True)
 class Fragile:
     """A task that is killed in its middle the first time, or slow the first time."""
 
-    task: matching.SliceTask
+    task: tasks.SliceTask
     how: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -48,8 +48,8 @@ def main(path: str, how: str) -> None:
         spark_speculation_minTaskRuntime="100ms",
         spark_executorEnv_PYTHONPATH=os.environ["PYTHONPATH"],
     )  # fmt: skip
-    original = batch.SliceTask
-    batch.SliceTask = lambda *args: Fragile(original(*args), how)  # type: ignore[assignment, misc, return-value]
+    original = runner.SliceTask
+    runner.SliceTask = lambda *args: Fragile(original(*args), how)  # type: ignore[assignment, misc, return-value]
     query = "PATTERN SEQ(A a, B b, A c) WHERE b.x > a.x AND c.x > 3 WITHIN 20"
     found = cerise.profile(
         path, query, time="t", type="kind", options=cerise.Options(partitions=4), spark=True

@@ -92,7 +92,11 @@ said["missed rows"] = rows(cerise.explain_misses(spark, statements["all"], limit
 
 store = cerise.Store.create(folder / "store", schema=table.schema, time="ts", type="type")
 store.append(trades)
-said["store"] = [store.count(query), rows(store.find(query)), rows(store.find(statements["all"]))]
+said["store"] = [
+    cerise.count(store, query, spark=spark),
+    rows(store.find(query, spark=spark)),
+    rows(store.find(statements["all"], spark=spark)),
+]
 
 wrong = "SELECT symbool FROM trades " + statements["all"].partition("trades ")[2] + " WHERE 1 = 1"
 said["wrong name"] = error(lambda: cerise.sql(spark, wrong).collect())

@@ -107,7 +107,7 @@ def test_names_of_a_store_that_spark_fills(spark: SparkSession, tmp_path: Path) 
     store = cerise.Store.create(tmp_path / "store", schema=table.schema, time="${x}", type="*")
     store.append(frame(spark, table))
     query = 'PATTERN SEQ(a, b) WHERE b."a`b" > a."a`b" WITHIN 3'
-    assert store.count(query) == cerise.count(table, query, time="${x}", type="*") > 0
+    assert cerise.count(store, query, spark=True) == cerise.count(table, query, time="${x}", type="*") > 0
 
 
 def test_misses_of_odd_names(spark: SparkSession) -> None:
