@@ -144,8 +144,10 @@ class Rows(Alone):
         if any(map(pa.types.is_dictionary, self.bound.columns.types)):
             return table
         types = [each.value_type if pa.types.is_dictionary(each) else each for each in table.schema.types]
+        if types == table.schema.types:
+            return table
         columns = [column.cast(type_) for column, type_ in zip(table.columns, types, strict=True)]
-        return table if types == table.schema.types else pa.table(columns, names=table.column_names)
+        return pa.table(columns, names=table.column_names)
 
     @property
     def candidate_schema(self) -> tuple[pa.Schema, tuple[str, ...]]:
