@@ -80,7 +80,6 @@ class Asked:
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
-        """The SASE+ queries among the questions."""
         return tuple(each.bound for each in self.questions.each if isinstance(each, Sase))
 
     def warn(self) -> None:
@@ -245,7 +244,6 @@ class SchemaSource:
     spark: Any = None
 
     def access(self, asked: Questions, options: Options) -> str:
-        """Refuse to read."""
         del asked, options
         raise UnsupportedError("a schema has no events to find anything in", hint="give the table itself")
 
@@ -258,12 +256,10 @@ class FilesSource:
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns of the events."""
         schema: pa.Schema = self.lake.columns
         return schema
 
     def access(self, asked: Questions, options: Options) -> Any:  # noqa: ARG002
-        """Return how files are read by time."""
         from cerise.run.files_access import FilesAccess
 
         return FilesAccess.of(self.lake, asked.needs)
@@ -283,12 +279,10 @@ class StoreSource:
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns of the events."""
         schema: pa.Schema = self.view.columns
         return schema
 
     def access(self, asked: Questions, options: Options) -> Any:  # noqa: ARG002
-        """Return how events are looked up, or read, by time."""
         from cerise.run.store_access import StoreAccess
 
         return StoreAccess.of(self.view, asked, self.filtering)

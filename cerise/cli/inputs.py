@@ -127,7 +127,6 @@ class Source:
     types: tuple[pa.Field, ...] = ()
 
     def roles(self) -> dict[str, Any]:
-        """Return the arguments of `cerise.find` that say what the columns are."""
         return {"time": self.time, "type": self.type, "key": self.key, "order": self.order}
 
     def table(self) -> pa.Table:

@@ -40,7 +40,6 @@ class StoreQuery:
 
     @property
     def how(self) -> dict[str, Any]:
-        """The arguments of the verbs."""
         options = Options(engine=self.engine)
         spark = True if self.spark else None
         return {"params": self.params or None, "options": options, "version": self.version, "spark": spark}
@@ -83,7 +82,6 @@ def _deliver(store: Store, query: StoreQuery, found: Found, wanted: out.Wanted, 
 
 
 def _where(found: Found) -> str:
-    """Say how many events there are, and how many of them reached the engine."""
     figures = found.report.figures
     if "events kept" not in figures:
         return ""
@@ -189,7 +187,6 @@ def _columns(columns: pa.Schema, settings: Settings) -> list[str]:
 
 
 def _parts(name: str, settings: Settings) -> Iterator[str]:
-    """Yield what a column is to the store."""
     yield from (part for part in ("time", "type") if name == getattr(settings, part))
     yield from (part for part in ("key", "order") if name in getattr(settings, part))
     if name in (settings.time, settings.type, *settings.key, *settings.order, *settings.index):

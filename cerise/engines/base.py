@@ -129,27 +129,22 @@ class Report:
 
     @property
     def runs_per_step(self) -> float:
-        """How many runs were alive at an event, on average."""
         return self.run_steps / self.events if self.events else 0.0
 
     @property
     def match_length(self) -> float:
-        """How many events a match had, on average."""
         return self.matched_events / self.matches if self.matches else 0.0
 
     @property
     def figures(self) -> dict[str, float]:
-        """All figures by name."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def told(self) -> dict[str, float]:
-        """Return the figures that users are told."""
         told = {"matches": self.matches, "most runs at once": self.most_runs}
         told["values that could not be computed"] = self.uncomputable
         return {name: value for name, value in told.items() if value or name == "matches"}
 
     def add(self, other: Report) -> None:
-        """Add what another engine counted, over other events."""
         for name, value in other.figures.items():
             best = max(self.most_runs, other.most_runs) if name == "most_runs" else None
             setattr(self, name, getattr(self, name) + value if best is None else best)

@@ -43,7 +43,6 @@ def _told_by(bound: Bound) -> tuple[Path, ...]:
 
 
 def _content_ids(events: EventBatch, paths: Iterable[Path]) -> UInts:
-    """Return a name for each event that equal events share."""
     return mix(events.times.view(np.uint64) + hash_rows(events.table, events.schema, paths))
 
 
@@ -69,7 +68,6 @@ class Ties:
         return self._seen
 
     def restore(self, time: int | None, seen: Iterable[tuple[int, int]]) -> None:
-        """Take what was remembered."""
         self.time, self._seen, self._tails = time, {int(k): n for k, n in seen}, []
 
     def numbers(self, batch: EventBatch, rows: npt.NDArray[np.int64]) -> UInts:

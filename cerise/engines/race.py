@@ -44,7 +44,6 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """What users call it."""
         return " or ".join(engine.name for engine in self.engines)
 
     def why_not(self, bound: Bound) -> str | None:
@@ -53,11 +52,9 @@ class Trial:
         return next((reason for reason in reasons if reason is not None), None)
 
     def start(self, bound: Bound, options: Options) -> Matcher:
-        """Return a matcher for a query."""
         return TrialMatcher(self.engines, bound, options)
 
     def explain(self, bound: Bound) -> Mapping[str, str]:
-        """Say what is to be known about how each of the engines runs a query."""
         said: dict[str, str] = {}
         for engine in self.engines:
             said |= engine.explain(bound)  # what two of them say, they say alike
@@ -84,7 +81,6 @@ class TrialMatcher:
         yield from self._matcher.feed(events)
 
     def flush(self) -> Iterator[Finding]:
-        """Yield the matches that the end of the stream makes final."""
         if self._matcher is None:
             self._start(next(iter(self.engines)))
         assert self._matcher is not None

@@ -134,7 +134,6 @@ class Threads:
     limits: Limits = DEFAULT
 
     def each(self, function: Callable[[X], Y], items: Iterable[X]) -> list[Y]:
-        """Return what a function gives for each of some items, in their order."""
         return list(map(function, items) if self.pool is None else self.pool.map(function, items))
 
     def shares(self, rows: int) -> list[tuple[int, int]]:
@@ -232,6 +231,5 @@ class _Bar:
             self._drawn.update(self._task, completed=done, total=total)
 
     def close(self) -> None:
-        """Take the bar away."""
         if self._drawn is not None:
             self._drawn.stop()

@@ -78,11 +78,9 @@ class Summing(io.RawIOBase):
         self._held: bytearray | None = None
 
     def writable(self) -> bool:
-        """Tell Arrow that this is a sink."""
         return True
 
     def tell(self) -> int:
-        """Return how many bytes were written."""
         return self._at
 
     def write(self, data: Any) -> int:
@@ -215,11 +213,9 @@ class CheckedFile(io.RawIOBase):
         self._brought: dict[tuple[int, int], memoryview] = {}
 
     def readable(self) -> bool:
-        """Tell Arrow that this is a source."""
         return True
 
     def seekable(self) -> bool:
-        """Tell Arrow that any place can be read."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:

@@ -68,7 +68,6 @@ class LoggedFile:
 
     @property
     def deleted(self) -> int:
-        """How many of its rows a deletion vector deletes."""
         return 0 if self.kept is None else int(self.kept.false_count)
 
     @property

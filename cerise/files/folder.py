@@ -56,12 +56,10 @@ class Folder:
 
     @property
     def local(self) -> bool:
-        """Whether it is on this machine's own file system."""
         return isinstance(self.system, fs.LocalFileSystem)
 
     @property
     def is_file(self) -> bool:
-        """Whether it is no folder, but one file."""
         return bool(self.system.get_file_info(self.base).type == fs.FileType.File)
 
     @property
@@ -76,7 +74,6 @@ class Folder:
         return Folder(f"{self.root}/{name}", self.path(name), self.system)
 
     def path(self, name: str) -> str:
-        """Return the path of a file on the file system."""
         return f"{self.base}/{name}"
 
     def found(self, name: str) -> fs.FileInfo:
@@ -102,11 +99,9 @@ class Folder:
         return sorted(each.base_name for each in held)
 
     def reading(self, name: str) -> pa.NativeFile:
-        """Open a file to be read at any place."""
         return self.system.open_input_file(self.path(name))
 
     def read(self, name: str) -> bytes:
-        """Return the content of a small file."""
         with self.reading(name) as source:
             return bytes(source.read())
 
@@ -171,7 +166,6 @@ class Folder:
             self.tidy(first)
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
         with suppress(FileNotFoundError):
             self.system.delete_file(self.path(name))
 

@@ -57,7 +57,6 @@ class File:
 
     @property
     def deleted(self) -> int:
-        """How many of its rows are deleted."""
         return 0 if self.kept is None else self.kept.false_count
 
 
@@ -98,17 +97,14 @@ class Lake:
 
     @property
     def tails(self) -> list[Tail]:
-        """What the end of each file says."""
         return list(map(Tail, self.footers, self.sums))
 
     @property
     def rows(self) -> int:
-        """How many events there are."""
         return sum(rows for *_, rows in self._held())
 
     @property
     def groups(self) -> int:
-        """How many row groups there are."""
         return sum(footer.num_row_groups for footer in self.footers)
 
     def coded(self, names: Iterable[str]) -> tuple[str, ...]:
@@ -157,7 +153,6 @@ class Lake:
     def _may_hold(
         self, needed: Needed | None, file: int, number: int, paths: Mapping[Attribute, int]
     ) -> bool:
-        """Whether a row group may hold needed rows, as far as its statistics tell."""
         if needed is None:
             return True
         group = self.footers[file].row_group(number)
@@ -330,7 +325,6 @@ def _fitted(file: File, footer: pq.FileMetaData) -> File:
 def _described(
     root: str, files: tuple[File, ...]
 ) -> tuple[tuple[File, ...], tuple[pq.FileMetaData, ...], tuple[Sums | None, ...]]:
-    """Return files with what they say of themselves."""
     tails = _tails(root, files)
     footers = tuple(tail.footer for tail in tails)
     return tuple(map(_fitted, files, footers)), footers, tuple(tail.sums for tail in tails)

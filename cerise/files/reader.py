@@ -66,7 +66,6 @@ class Reading:
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns of all files together."""
         return self.schema.columns if isinstance(self.schema, Schema) else self.schema
 
     @property
@@ -77,7 +76,6 @@ class Reading:
 
     @property
     def deleted(self) -> int:
-        """How many rows of the files are deleted."""
         return sum(file.deleted for file in self.files.values())
 
 
@@ -90,7 +88,6 @@ class _Opened(NamedTuple):
     checked: CheckedFile | None
 
     def size(self, row_group: int, names: Sequence[str]) -> int:
-        """Return how many bytes some columns have in a row group."""
         return sum(size for _, size in self.parts(row_group, names))
 
     def parts(self, row_group: int, names: Sequence[str]) -> list[tuple[int, int]]:
@@ -262,7 +259,6 @@ class Reader:
         return _Opened(file, schema, columns, checked)
 
     def named(self, group: Group) -> str:
-        """Return what an error calls a row group."""
         return f"{self.reading.files[group.file].path}, row group {group.number}"
 
 

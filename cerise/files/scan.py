@@ -35,7 +35,6 @@ class _Piece:
     rows: Ints | None
 
     def slice(self, start: int, stop: int) -> _Piece:
-        """Return some of the events."""
         rows = None if self.rows is None else self.rows[start:stop]
         return _Piece(self.table.slice(start, stop - start), self.times[start:stop], rows)
 
@@ -57,7 +56,6 @@ class Scan:
 
     @property
     def counts(self) -> Counts:
-        """What was read."""
         return self._reader.counts
 
     def events(self, part: Slice | None, needs: Halo) -> Iterator[EventBatch]:
@@ -84,13 +82,11 @@ class Scan:
             yield self._batch(_joined(ready), part)
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yield the row groups as they are, with the numbers of their rows."""
         for group in self.groups:
             piece = self._piece(group, numbered=True)
             yield piece.table.append_column(ROW, pa.array(piece.rows))
 
     def rows(self) -> Iterator[pa.Table]:
-        """Yield the row groups as they are, with the numbers of their rows, whatever their times."""
         for group in self.groups:
             table = self._reader.read(group, self.reading.reads, late=False)
             yield table.append_column(ROW, pa.array(self._numbers(group, table)))
@@ -153,7 +149,6 @@ class Scan:
         return _Piece(piece.table.filter(pa.array(keep)), piece.times[keep], rows)
 
     def _numbers(self, group: Group, table: pa.Table) -> Ints:
-        """Return the numbers of the rows that were read of a row group."""
         kept = self._reader.kept_rows(group)
         return (group.place << BITS) + (np.arange(len(table)) if kept is None else np.flatnonzero(kept))
 

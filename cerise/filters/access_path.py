@@ -52,7 +52,6 @@ class Wants:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """All columns, in the order of the schema."""
         wanted = {*self.reads, *self.late}
         return tuple(name for name in self.schema.columns.names if name in wanted)
 

@@ -105,7 +105,6 @@ def _names(node: Node, anchor: str) -> bool:
 
 
 def _near(node: Node, here: Points, events: Mapping[str, Events], window: int) -> npt.NDArray[np.bool_]:
-    """Tell whether what stands beside the anchor in an AND can be within a window of it."""
     before = Points(shifted(here.times, -window), np.full(len(here.times), -1), here.found)
     end = _ahead(node, before, events)
     found: npt.NDArray[np.bool_] = end.found & (end.times <= shifted(here.times, window))
@@ -113,7 +112,6 @@ def _near(node: Node, here: Points, events: Mapping[str, Events], window: int) -
 
 
 def _enough(low: int, here: Points, events: Events, window: int) -> npt.NDArray[np.bool_]:
-    """Tell whether there are as many events within a window of the anchor as a Kleene variable needs."""
     low_end = places_among(events.times, shifted(here.times, -window), after=False)
     high_end = places_among(events.times, shifted(here.times, window), after=True)
     found: npt.NDArray[np.bool_] = high_end - low_end >= low

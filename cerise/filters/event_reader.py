@@ -154,7 +154,6 @@ class Finder:
         return EventBatch(schema, table, found.times, np.arange(len(found.times), dtype=np.int64))
 
     def _typed(self, table: pa.Table) -> pa.Table:
-        """Return columns in the types that the query was bound to."""
         return table.cast(pa.schema([self.wants.schema.columns.field(name) for name in table.schema.names]))
 
     # ---- by reading all

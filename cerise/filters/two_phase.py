@@ -203,13 +203,11 @@ def _widest(branch: Sequence[Fitting]) -> list[Fitting]:
 
 
 def _covers(wide: Wanted, narrow: Wanted) -> bool:
-    """Tell whether all that fits one fits another too."""
     types = wide.types is None or (narrow.types is not None and set(narrow.types) <= set(wide.types))
     return types and set(wide.tests) <= set(narrow.tests)
 
 
 def _apart(wants: Sequence[Wanted]) -> bool:
-    """Tell whether no event fits two of several, by their types."""
     types = [each for wanted in wants for each in set(wanted.types or ())]
     return all(wanted.types is not None for wanted in wants) and len(set(types)) == len(types)
 

@@ -50,7 +50,6 @@ def directory() -> Path | None:
 
 
 def _tell(refused: list[str], instead: str) -> None:
-    """Warn of folders that may hold a stranger's code, and say what is done instead."""
     if refused:
         said = f"{'; '.join(refused)}: {instead} (set CERISE_CACHE_DIR to a folder that only you can write)"
         warnings.warn(said, CeriseWarning, stacklevel=3)

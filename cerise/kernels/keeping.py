@@ -32,7 +32,6 @@ class _Locator(UserProvidedCacheLocator):
 
     @classmethod
     def get_suitable_cache_subpath(cls, py_file: str) -> str:
-        """Return the name of the folder for the functions of a file."""
         path = Path(py_file)
         if not path.is_relative_to(cache.PACKAGE):
             return str(super().get_suitable_cache_subpath(py_file))
@@ -61,7 +60,6 @@ class Kept(FunctionCache):
         return super().load_overload(sig, target_context) if self._is_safe() else None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep what was compiled for a signature."""
         if self._is_safe():
             super().save_overload(sig, data)
 

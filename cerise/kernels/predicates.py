@@ -73,7 +73,6 @@ class Writer:
     names: int = 0
 
     def line(self, text: str) -> None:
-        """Write one line at the current depth."""
         self.lines.append("    " * self.depth + text)
 
     def name(self, text: str) -> str:
@@ -87,7 +86,6 @@ class Writer:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Write a line and what is inside it."""
         self.line(head)
         self.depth += 1
         yield
@@ -264,7 +262,6 @@ def _lenient(expr: Call, scope: Scope, writer: Writer) -> Value:
 
 
 def _better(function: str, new: str, old: str, *, float_kind: bool) -> str:
-    """Return whether a value takes the place of the one so far."""
     if function == "coalesce":
         return "False"
     first, second = (new, old) if function in ("least", "min") else (old, new)

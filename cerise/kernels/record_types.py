@@ -29,7 +29,6 @@ class Kind(types.Type):
 
     @property
     def key(self) -> Any:
-        """Return what tells two types apart."""
         return self.name, tuple(self.fields.items())
 
     def can_convert_to(self, _context: Any, other: Any) -> Any:
@@ -115,7 +114,6 @@ def _word(builder: Any, address: Any, word: Any) -> Any:
 
 
 def _item(builder: Any, kind: Any, address: Any, i: Any) -> Any:
-    """Return the address of an item."""
     width = WORD(kind.stride)
     if kind.stride == 0:
         address, width = (builder.load(_word(builder, address, WORD(word))) for word in range(2))

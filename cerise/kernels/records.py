@@ -102,7 +102,6 @@ class Words(Record):
     @overload
     def __getitem__(self, word: slice) -> Words: ...
     def __getitem__(self, word: int | slice) -> int | Words:
-        """Return an integer, or those from one on."""
         if isinstance(word, slice):
             return Words(self._address + BYTES * int(word.start))
         return super().__getitem__(word)
@@ -122,7 +121,6 @@ class Rows(Generic[R]):
     @overload
     def __getitem__(self, row: slice) -> Rows[R]: ...
     def __getitem__(self, row: int | slice) -> R | Rows[R]:
-        """Return a record, or those from one on."""
         size = BYTES * self._item.WORDS
         if isinstance(row, slice):
             return Rows(self._item, self._address + size * int(row.start))

@@ -62,20 +62,17 @@ class Term:
         return Term(IsNull(self._expr))
 
     def is_in(self, values: Iterable[Any]) -> Term:
-        """Whether the value is one of some."""
         items = tuple(map(expr_of, values))
         if not items:
             raise BindError("is_in() of no values is never true", hint="leave the predicate out")
         return Term(In(self._expr, items))
 
     def between(self, low: Any, high: Any) -> Term:
-        """Whether low ≤ value ≤ high."""
         return Term(
             Binary("and", Binary(">=", self._expr, expr_of(low)), Binary("<=", self._expr, expr_of(high)))
         )
 
     def like(self, pattern: str) -> Term:
-        """Whether the text is LIKE a pattern of % and _."""
         check_like(pattern, None)
         return Term(Like(self._expr, pattern))
 
@@ -133,7 +130,6 @@ class Variable:
         return Term(Attr(var_of(self._node).name, (name,), self._at))
 
     def __getitem__(self, key: Any) -> Any:
-        """Return an attribute by name, or one of the events of a Kleene variable."""
         if isinstance(key, str):
             return Term(Attr(var_of(self._node).name, (key,), self._at))
         return Variable(self._node, _index(key))

@@ -358,6 +358,5 @@ def _too_small(within: Window, slide: Window | None, bound: Bound) -> bool:
 
 
 def _fewest(pattern: Node) -> int:
-    """Return how many events a branch binds at least."""
     kleene = [each for each in walk_nodes(pattern) if isinstance(each, Kleene)]
     return len(variables(pattern)) + sum(each.low - 1 for each in kleene)

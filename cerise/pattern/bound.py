@@ -73,7 +73,6 @@ class Branch:
 
     @property
     def variables(self) -> tuple[Var, ...]:
-        """The positive variables, left to right."""
         return variables(self.pattern)
 
     @property
@@ -122,7 +121,6 @@ class Bound:
 
     @property
     def reads(self) -> tuple[Path, ...]:
-        """The attributes that matching needs, in schema order."""
         paths = {each.path for c in self._all_conjuncts() for each in attributes(c.expr) if each.path}
         paths |= set(self.partition)
         names = self.schema.columns.names
@@ -152,7 +150,6 @@ class Bound:
 
     @property
     def arguments(self) -> tuple[Expr, ...]:
-        """The distinct values that totals are made of, in the order of the columns (see `Tally`)."""
         totals = (column.fill for column in self.columns if isinstance(column.fill, Total))
         return tuple(dict.fromkeys(total.arg for total in totals if total.arg is not None))
 

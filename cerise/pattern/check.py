@@ -75,7 +75,6 @@ def _length(kinds: Kinds) -> Kind | None:
 
 
 def _common(kinds: Kinds) -> Kind | None:
-    """Several values that meet in one kind."""
     result: Kind | None = Kind.NULL
     for kind in kinds:
         result = promote(result, kind) if result and kind in COMPUTABLE else None
@@ -83,7 +82,6 @@ def _common(kinds: Kinds) -> Kind | None:
 
 
 def _choice(kinds: Kinds) -> Kind | None:
-    """A predicate, and two values that meet in one kind."""
     return _common(kinds[1:]) if len(kinds) == 3 and kinds[0] in (Kind.BOOL, Kind.NULL) else None
 
 

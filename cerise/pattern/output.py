@@ -62,7 +62,6 @@ def _event(bound: Bound) -> list[OutColumn]:
 
 
 def _rows_of(per: Per, bound: Bound) -> list[OutColumn]:
-    """What a row of totals is of, but for windows."""
     return [*(_event(bound) if per is Per.EVENT else ()), *(_partition(bound) if per.partition else ())]
 
 
@@ -76,7 +75,6 @@ def _bindings(bound: Bound) -> list[OutColumn]:
 
 
 def _events_of(name: str, var: Var, bound: Bound) -> OutColumn:
-    """The event of a variable as a struct, those of a Kleene variable as a list of structs."""
     event = pa.struct(list(bound.schema.columns))
     many = var.name in bound.kleene
     return OutColumn(name, pa.list_(event) if many else event, var, many=many)
@@ -101,7 +99,6 @@ def _column(item: Item, bound: Bound, names: Names) -> OutColumn:
 
 
 def _whole_event(item: Item, attr: Attr, bound: Bound, _names: Names) -> OutColumn | None:
-    """A variable alone is its event, or the list of its events."""
     named = [var for var in bound.variables if var.name == attr.var and attr.at is At.EVERY]
     return _events_of(item.name, named[0], bound) if named else None
 

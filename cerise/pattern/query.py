@@ -110,7 +110,6 @@ class Strategy(Enum):
 
     @property
     def contiguous(self) -> bool:
-        """Whether the selected events of a partition are neighbours."""
         return self in (Strategy.STRICT, Strategy.PARTITION)
 
 
@@ -162,7 +161,6 @@ class Per(Enum):
 
     @property
     def window(self) -> bool:
-        """Whether windows have rows of their own."""
         return self in (Per.WINDOW, Per.PARTITION_WINDOW)
 
 
@@ -224,7 +222,6 @@ class Query:
 
     @property
     def counts_only(self) -> bool:
-        """Whether the number of matches is all that is asked for."""
         totals = self.totals
         return totals is not None and totals.per is Per.ALL and all(each.arg is None for each in totals.items)
 

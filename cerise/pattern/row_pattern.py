@@ -282,14 +282,12 @@ class BoundRows:
         return labels(self.pattern)
 
     def type_of(self, column: str) -> pa.DataType:
-        """Return the type of a column of the input or a derived one."""
         for each in self.derived:
             if each.name == column:
                 return each.type
         return pa.string() if column == CLASSIFIER else self.columns.field(column).type
 
     def atoms_of(self, expr: Expr) -> tuple[Atom, ...]:
-        """Return the atoms that an expression is computed from."""
         return tuple(self.atoms[each.path[0]] for each in attributes(expr))
 
 

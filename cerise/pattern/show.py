@@ -239,7 +239,6 @@ def _returns(query: Query) -> str | None:
 
 
 def _totals(totals: Totals) -> str:
-    """COUNT(*) says by itself that its row is of all matches."""
     items = ", ".join(map(show_total, totals.items))
     alone = totals.per is Per.ALL and any(each.arg is None for each in totals.items)
     return items if alone else f"{items} {totals.per.value}"

@@ -48,7 +48,6 @@ class Intervals:
         return Intervals(self.starts[np.append(True, cut)], self.ends[np.append(cut, True)])
 
     def limited(self, first: int, last: int) -> Intervals:
-        """Return what of the intervals lies between two times, both inside."""
         starts, ends = np.maximum(self.starts, first), np.minimum(self.ends, last)
         kept = starts <= ends
         return Intervals(starts[kept], ends[kept])

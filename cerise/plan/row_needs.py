@@ -46,7 +46,6 @@ def row_halo(bound: BoundRows) -> Halo | str:
 
 
 def _asks_number(bound: BoundRows) -> bool:
-    """Whether conditions ask for MATCH_NUMBER()."""
     asked = {each.path[0] for condition in bound.conditions for each in attributes(condition.expr)}
     return any(isinstance(bound.atoms[name], MatchNumber) for name in asked)
 
@@ -93,7 +92,6 @@ def row_filters(bound: BoundRows) -> dict[str, tuple[Expr, ...]]:
 
 
 def _is_here(atom: object, label: str, bound: BoundRows) -> bool:
-    """Tell whether an atom is a column of the row that is being mapped."""
     if not isinstance(atom, Nav) or atom.column == CLASSIFIER or atom.column not in bound.columns.names:
         return False
     own = atom.members is None or atom.members == {label}

@@ -146,11 +146,9 @@ class TableAccess:
         raise AssertionError(portion, note)
 
     def counters(self) -> dict[str, int]:
-        """A table has no index."""
         return {}
 
     def explain(self) -> dict[str, str]:
-        """Say that there is nothing to read."""
         return {}
 
 
@@ -161,7 +159,6 @@ class TableReader:
         self._events = events
 
     def read(self) -> Iterator[Batch]:
-        """Yield the events in one batch."""
         yield self._events
 
     def complete(self, events: EventBatch) -> EventBatch:

@@ -63,7 +63,6 @@ class Candidates:
         self._best: dict[Position, tuple[Position, Any, int, int]] = {}
 
     def number(self, events: EventBatch) -> EventBatch:
-        """Return the next events with the positions that tell them apart in every slice."""
         return replace(events, positions=self._numbers(events))
 
     def add(self, matches: Finding) -> None:
@@ -130,7 +129,6 @@ def _same(keys: tuple[Ints, Ints]) -> npt.NDArray[np.bool_]:
 
 
 def _first_ends(same_start: npt.NDArray[np.bool_], same_end: npt.NDArray[np.bool_]) -> list[Ints]:
-    """Return for each start the places of its matches with the first end."""
     starts = np.flatnonzero(~same_start)
     borders = np.flatnonzero(~(same_start & same_end))
     stops = np.append(borders, len(same_start))[np.searchsorted(borders, starts, "right")]

@@ -68,11 +68,9 @@ class FilesAccess:
         return sum(each.span.rows for each in self.groups)
 
     def cut(self, halo: Halo, most: int, *, amplified: float) -> list[Slice]:
-        """Cut the row groups by time."""
         return slices([each.span for each in self.groups], halo, most, amplified=amplified)
 
     def open(self, part: Slice | None, halo: Halo) -> FilesReader:
-        """Return a reader of a slice."""
         if part is None:
             part = slices([each.span for each in self.groups], Halo(), 1)[0]
         return FilesReader(self, part, halo)
@@ -98,13 +96,11 @@ class FilesAccess:
         _count(scan, note)
 
     def count_rows(self, slices: Sequence[Slice | None]) -> int:
-        """Return how many events slices read together, those that several read included."""
         if slices == (None,):
             return self.rows
         return sum(self.groups[i].span.rows for part in slices if part is not None for i in part.reads)
 
     def counters(self) -> dict[str, int]:
-        """Files have no index to touch."""
         return {}
 
     def explain(self) -> dict[str, str]:
@@ -157,7 +153,6 @@ class FilesReader:
         return self._scan.complete(events)
 
     def close(self, note: Note) -> None:
-        """Note what was read."""
         _count(self._scan, note)
 
 

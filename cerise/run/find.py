@@ -236,16 +236,13 @@ class Here:
     exchanges = False
 
     def slices(self, access: Access, needs: Needs, options: Options) -> tuple[int, float]:  # noqa: ARG002
-        """Return a slice for each thread that is worth it."""
         count = options.threads or min(os.cpu_count() or 1, access.rows // access.worth)
         return count, spread(options.threads)
 
     def targets(self, source: Any, access: Access | None, options: Options) -> int:
-        """Nothing is exchanged between threads."""
         raise AssertionError(source, access, options)
 
     def source(self, matches: pa.Table) -> TableSource:
-        """Return matches as events for another question."""
         return TableSource(matches)
 
     @memory_bounds()
@@ -271,7 +268,6 @@ class Here:
         return plan.asked.finish([each for part in many for each in part]), report
 
     def collect(self, plan: Plan) -> pa.Table:
-        """Return the answer."""
         return self.run(plan)[0]
 
 
@@ -294,9 +290,7 @@ class TableSource:
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns of the events."""
         return self.table.schema
 
     def access(self, asked: Questions, options: Options) -> TableAccess:
-        """Return how events are read by time."""
         return TableAccess(self.table, asked.needs, options)

@@ -27,21 +27,17 @@ class KeptEvents(Alone):
 
     @property
     def outer(self) -> KeptEvents:
-        """The question itself."""
         return self
 
     @property
     def result(self) -> pa.Schema:
-        """The columns of the events."""
         return self.needs.columns
 
     @property
     def partial(self) -> pa.Schema:
-        """The columns of the events."""
         return self.needs.columns
 
     def start(self, work: Work) -> KeptSearch:
-        """Return a search that hands events on."""
         return KeptSearch(self.result, work)
 
 
@@ -52,15 +48,12 @@ class KeptSearch:
         self._columns, self._work = columns, work
 
     def feed(self, events: EventBatch) -> Iterator[pa.Table]:
-        """Yield the events."""
         yield self._work.complete(events).table.select(self._columns.names)
 
     def flush(self) -> Iterator[pa.Table]:
-        """Yield no events, but their columns."""
         yield self._columns.empty_table()
 
     def save(self) -> bytes:
-        """There is no state."""
         return to_bytes(self._columns.empty_table())
 
     def load(self, state: bytes) -> None:

@@ -144,34 +144,27 @@ class Alone:
 
     @property
     def name(self) -> None:
-        """It has no name."""
         return
 
     @property
     def inner(self) -> Question | None:
-        """It reads the source."""
         return None
 
     @property
     def result(self) -> pa.Schema:
-        """The columns of the answer."""
         raise NotImplementedError
 
     @property
     def candidate_schema(self) -> tuple[pa.Schema, tuple[str, ...]]:
-        """It has no candidates."""
         raise AssertionError(self)
 
     def start_candidates(self, work: Work) -> CandidateSearch:
-        """It has no candidates."""
         raise AssertionError(work)
 
     def choose(self, candidates: Iterable[pa.RecordBatch], again: Again, work: Work) -> Iterator[pa.Table]:
-        """It has no candidates."""
         raise AssertionError(candidates, again, work)
 
     def finish(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Return the tables of all searches together."""
         return concat(parts, self.result)
 
 
@@ -221,17 +214,14 @@ class Questions:
 
     @property
     def result(self) -> pa.Schema:
-        """The columns of the answers together."""
         return self.each[0].result if self.union is None else self.union
 
     @property
     def needs(self) -> Needs:
-        """What all questions need together."""
         return fold([each.needs for each in self.each])
 
     @property
     def partial(self) -> pa.Schema:
-        """The columns that searches give."""
         return self.each[0].partial if self.tags is None else self.result
 
     def tag(self, number: int, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -249,7 +239,6 @@ class Questions:
             yield pa.table(columns, schema=self.union)
 
     def finish(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Return the answer that the tables of all searches are together."""
         if self.tags is None:
             return self.each[0].finish(parts)
         return concat(parts, self.result)

@@ -121,12 +121,10 @@ class Rows(Alone):
 
     @cached_property
     def result(self) -> pa.Schema:
-        """The columns of the answer."""
         return shown(self.bound, self._nothing(), joined([])).schema
 
     @cached_property
     def partial(self) -> pa.Schema:
-        """The columns of the answer, or those that measures are computed from."""
         return shown_atoms(self.bound, self._nothing(), joined([])).schema if self.atoms else self.result
 
     def _nothing(self) -> Ordered:
@@ -151,15 +149,12 @@ class Rows(Alone):
 
     @property
     def candidate_schema(self) -> tuple[pa.Schema, tuple[str, ...]]:
-        """The columns of candidates, and those that put them in order."""
         return CANDIDATES, ("slice", "part")
 
     def start(self, work: Work) -> RowSearch:
-        """Return a search for matches."""
         return RowSearch(self, work)
 
     def start_candidates(self, work: Work) -> RowCandidates:
-        """Return a search for candidates."""
         return RowCandidates(self, work)
 
     def choose(self, candidates: Iterable[pa.RecordBatch], again: Again, work: Work) -> Iterator[pa.Table]:
@@ -218,11 +213,9 @@ class RowSearch:
             yield answer
 
     def save(self) -> bytes:
-        """Return the rows that were fed."""
         return to_bytes(collect(self._question, self._batches)[0])
 
     def load(self, state: bytes) -> None:
-        """Go on from rows that were saved."""
         self._batches = [RowBatch(pa.ipc.open_stream(state).read_all())]
 
 
@@ -302,7 +295,6 @@ class RowCandidates:
         self._batches: list[RowBatch] = []
 
     def feed(self, rows: RowBatch) -> Iterator[pa.Table]:
-        """Take the next rows."""
         self._batches.append(rows)
         return iter(())
 
@@ -358,7 +350,6 @@ class _Received:
 
     @classmethod
     def of(cls, question: Rows, parts: Sequence[dict[str, Any]], read: Any) -> _Received:
-        """Return what the parts that were sent are together."""
         starts, resumes = (np.frombuffer(parts[0][name], np.int64).copy() for name in ("starts", "resumes"))
         found = Candidates(starts, resumes, np.frombuffer(parts[0]["known"], np.uint8).copy())
         tables = [pa.ipc.open_stream(part["rows"]).read_all() for part in parts if part["rows"]]

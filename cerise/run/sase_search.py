@@ -68,17 +68,14 @@ class Sase:
 
     @property
     def result(self) -> pa.Schema:
-        """The columns of the answer."""
         return self.bound.output_schema
 
     @property
     def partial(self) -> pa.Schema:
-        """The columns of matches, or of partial totals."""
         return self.result if self.bound.query.totals is None else partial_schema(self.bound)
 
     @property
     def candidate_schema(self) -> tuple[pa.Schema, tuple[str, ...]]:
-        """The columns of candidates, and those that put them in order."""
         return candidates_of(self.bound), CANDIDATE_ORDER
 
     @property
@@ -88,15 +85,12 @@ class Sase:
 
     @property
     def outer(self) -> Sase:
-        """This query over the matches of the inner one."""
         return Sase(replace(self.bound, source=None))
 
     def start(self, work: Work) -> SaseSearch:
-        """Return a search for matches."""
         return SaseSearch(self.bound, work)
 
     def start_candidates(self, work: Work) -> CandidateSearch:
-        """Return a search for candidates."""
         return CandidateSearch(self, work)
 
     def choose(self, candidates: Iterable[pa.RecordBatch], again: Again, work: Work) -> Iterator[pa.Table]:  # noqa: ARG002
@@ -199,7 +193,6 @@ class CandidateSearch:
         return iter(())
 
     def flush(self) -> Iterator[pa.Table]:
-        """Yield the candidates."""
         for each in self._matcher.flush():
             self._found.add(each)
         add(self._work.note, {UNCOMPUTABLE: self._matcher.report.uncomputable})

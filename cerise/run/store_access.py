@@ -55,12 +55,10 @@ class StoreAccess:
 
     @property
     def rows(self) -> int:
-        """How many events there are."""
         return self.view.rows
 
     @property
     def known(self) -> dict[str, float]:
-        """How many events there are, and how many the index knows."""
         return {"events": self.view.rows, "events indexed": self.view.held.synopsis.rows}
 
     @cached_property
@@ -82,7 +80,6 @@ class StoreAccess:
         return found if len(found) > 1 else whole
 
     def open(self, part: Slice | None, halo: Halo) -> StoreReader:
-        """Return a reader of a slice."""
         return StoreReader(self, part, halo)
 
     @cached_property
@@ -126,7 +123,6 @@ class StoreAccess:
         }
 
     def explain(self) -> dict[str, str]:
-        """Say how the query gets at its events."""
         return situation(self.view, self.way)
 
 
@@ -163,7 +159,6 @@ class StoreReader:
         return [pa.array(each) for each in self.finder.view.arrivals(rows)]
 
     def close(self, note: Note) -> None:
-        """Note what was looked up and read."""
         seen = self.finder.seen
         add(note, {"events kept": seen.kept})
         add(note, {"seconds filtering": seen.filtering, "seconds reading": seen.reading})

@@ -51,7 +51,6 @@ class WhyNot(Alone):
 
     @property
     def outer(self) -> WhyNot:
-        """The misses among the matches of the inner query."""
         return replace(self, question=self.question.outer, columns=self.question.needs.columns)
 
     @cached_property
@@ -87,12 +86,10 @@ class WhyNot(Alone):
 
     @cached_property
     def result(self) -> pa.Schema:
-        """The columns of the answer."""
         return self.explain(self.needs.columns.empty_table()).schema
 
     @property
     def partial(self) -> pa.Schema:
-        """The columns of the answer."""
         return self.result
 
     def explain(self, table: pa.Table) -> pa.Table:
@@ -104,7 +101,6 @@ class WhyNot(Alone):
         return rows.row_misses(self.question.bound, table, self.options, self.limit)
 
     def start(self, work: Work) -> WhyNotSearch:
-        """Return a search for misses."""
         return WhyNotSearch(self, work)
 
 
@@ -116,12 +112,10 @@ class WhyNotSearch:
         self._tables: list[pa.Table] = []
 
     def feed(self, events: RowBatch) -> Iterator[pa.Table]:
-        """Take the next events."""
         self._tables.append(events.table)
         return iter(())
 
     def flush(self) -> Iterator[pa.Table]:
-        """Yield the misses."""
         yield self._question.explain(self._collected())
 
     def _collected(self) -> pa.Table:
@@ -133,9 +127,7 @@ class WhyNotSearch:
         return pa.concat_tables(tables).cast(pa.schema([empty.schema.field(name) for name in names]))
 
     def save(self) -> bytes:
-        """Return the events that were fed."""
         return to_bytes(self._collected())
 
     def load(self, state: bytes) -> None:
-        """Go on from events that were saved."""
         self._tables = [pa.ipc.open_stream(state).read_all()]

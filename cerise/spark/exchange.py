@@ -45,7 +45,6 @@ class Cutter:
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns that travel."""
         return self.needs.columns
 
     def __call__(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:

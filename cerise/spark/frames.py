@@ -118,7 +118,6 @@ def result_schema(bound: Bound, events: Any) -> StructType:
 
 
 def _spark_schema(events: Any) -> StructType:
-    """Return the columns of a DataFrame, or of files."""
     return from_arrow_schema(events.columns) if isinstance(events.columns, pa.Schema) else events.schema
 
 

@@ -33,15 +33,12 @@ class _Latest(AccumulatorParam[Notes]):
         self.told = told
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """In tasks nothing is told."""
         return _Latest, ()
 
     def zero(self, value: Notes) -> Notes:  # noqa: ARG002
-        """Return no notes."""
         return {}
 
     def addInPlace(self, one: Notes, other: Notes) -> Notes:  # noqa: N802
-        """Take over notes."""
         one.update(other)
         if self.told is not None:
             self.told(one)
@@ -81,7 +78,6 @@ class Records:
         return cls() if context is None else cls(context.accumulator({}, _Latest(told)), only)
 
     def report(self, known: dict[str, float], access: dict[str, str]) -> Report:
-        """Return the report that the tasks fill."""
         if self.accumulator is None:
             missing = "Spark Connect cannot tell what its tasks did; what was known before they ran:"
             return Report(known, access, missing=missing)
@@ -101,7 +97,6 @@ class Records:
 
     @staticmethod
     def task() -> int:
-        """Return the number of the task that this runs in."""
         context = TaskContext.get()
         return 0 if context is None else context.partitionId()
 

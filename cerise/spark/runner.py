@@ -60,7 +60,6 @@ class FrameSource:
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns of the events."""
         return arrow_schema(self.frame)
 
     def access(self, asked: Questions, options: Options) -> Access | str:  # noqa: ARG002
@@ -157,7 +156,6 @@ class OnSpark:
         return min(MOST_TASKS, max(cores, -(-int(size) // TARGET_BYTES)))
 
     def source(self, matches: DataFrame) -> FrameSource:
-        """Return matches as events for another question."""
         return FrameSource(matches, matches=True)
 
     def run(self, plan: Plan, *, noted: bool) -> tuple[DataFrame, Report]:

@@ -97,7 +97,6 @@ class _Views:
             return self.spark.sql(template, None, **self.frames)
 
     def drop(self) -> None:
-        """Drop the views."""
         for name in self.frames if _is_classic(self.spark) else ():
             self.spark.catalog.dropTempView(name)
 

@@ -183,7 +183,6 @@ class CombineTask:
     nested: bool
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """Yield the answer for the groups that a task has."""
         rows = (batch.column(0).flatten() if self.nested else batch.to_struct_array() for batch in batches)
         whole = self.question.finish([pa.Table.from_struct_array(each) for each in rows])
         yield from whole.to_batches(max_chunksize=self.options.limits.output_rows)

@@ -41,7 +41,6 @@ class Unindexed:
 
     @property
     def rows(self) -> int:
-        """How many events there are."""
         return sum(group.span.rows for group in self.groups)
 
     def look_up(self, wanted: Wanted, within: tuple[Ints, Ints] | None) -> list[Events]:

@@ -63,7 +63,6 @@ class Held:
         return cls(snapshot, found.synopsis, frozenset(each.path for each in found.plain))
 
     def without(self, index_path: str) -> Held:
-        """Return the same, but for an index file that has turned out to be unusable."""
         bad = {each.about.path for each in self.synopsis.files if each.path == index_path}
         return Held(self.snapshot, self.synopsis, self.plain | bad)  # places stay what they are
 
@@ -92,7 +91,6 @@ class View:
 
     @property
     def rows(self) -> int:
-        """How many events there are."""
         return self.held.snapshot.rows
 
     @property
@@ -125,7 +123,6 @@ class View:
 
     @cached_property
     def lake(self) -> Lake:
-        """The data files."""
         root = self.held.snapshot.writing.root
         inside = Folder.of(root)
         files = [file_of(each, inside) for each in self.held.snapshot.files]
@@ -139,12 +136,10 @@ class View:
         return Unindexed(self.reading(self.known), groups)
 
     def reading(self, reads: Sequence[str], late: Sequence[str] = ()) -> Reading:
-        """Return how columns are read from the data files."""
         root, files = self.held.snapshot.writing.root, dict(enumerate(self.lake.files))
         return Reading(root, files, self.roles, tuple(reads), tuple(late), arrival=self.arrival)
 
     def spans(self) -> list[Span]:
-        """Return the time that each row group covers, and how many events it has."""
         groups = self.index.groups
         known = zip(groups.first.tolist(), groups.last.tolist(), groups.rows.tolist(), strict=True)
         found = [Span(*each) for each in known if each[2]]
@@ -241,7 +236,6 @@ class View:
         return pa.concat_tables(parts).take(pa.array(back))
 
     def from_data(self, places: Ints, names: Sequence[str]) -> pa.Table:
-        """Return columns of events, from the data files alone."""
         return self._fetched(self._rows(places), tuple(names))
 
     def _known(self, places: Ints, names: Sequence[str]) -> pa.Table:

@@ -67,7 +67,6 @@ class ModuleWriter:
 
     @property
     def formulas(self) -> int:
-        """How many different formulas there are."""
         return len(self._cases)
 
     def case(self, writer: Writer) -> int:
@@ -233,7 +232,6 @@ class Part:
             )
 
     def write_starts(self) -> None:
-        """Write the edges that open a run."""
         self.program.rows.edges += [self._edge_row(edge) for edge in self.automaton.leaving(0)]
 
     def _edge_row(self, edge: Edge) -> list[int]:

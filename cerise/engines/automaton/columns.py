@@ -67,7 +67,6 @@ class Texts:
         self.codes = self.codes_of(self.literals, table)
 
     def restore(self, strings: list[str]) -> None:
-        """Take a table as it was."""
         self.table = pa.array(strings, pa.string())
         self.codes = self.codes_of(self.literals, self.table)
 
@@ -229,7 +228,6 @@ class Partitions:
         return parts, len(coded.dictionary)
 
     def _by_one(self, events: EventBatch) -> bool:
-        """Whether partitions are the values of one column, as they are stored."""
         return len(self.paths) == 1 and not pa.types.is_floating(events.schema.type_of(self.paths[0]))
 
     def _of_one(self, column: pa.DictionaryArray) -> Ints:
@@ -247,7 +245,6 @@ class Partitions:
         return part
 
     def restore(self, keys: Iterable[tuple[Any, ...]]) -> None:
-        """Take partitions as they were numbered."""
         self.numbers = {key: i for i, key in enumerate(keys)}
         self._values = None
 

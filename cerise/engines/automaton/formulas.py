@@ -118,7 +118,6 @@ class Scope:
         return self.summary(agg, writer)
 
     def text(self, literal: str) -> str:
-        """Return the code that stands for a string of the query."""
         number = self.layout.texts.setdefault(literal, len(self.layout.texts))
         return self._fixed(words(self._fixed(words("cols", Chunk.texts)), number))
 
@@ -130,19 +129,16 @@ class Scope:
     # ---- V
 
     def slot(self, key: Key, kind: Kind) -> Slot:
-        """Return a place of V, and note that it is used."""
         found = self.layout.slot(key, kind)
         self.uses.add(found)
         return found
 
     def read(self, slot: Slot, writer: Writer) -> Value:
-        """Return a value of V."""
         code = writer.name(loaded(words(self.run, slot.word), slot.kind))
         null = writer.name(f"(load({words(self.run, Run.nulls)}) >> {slot.number}) & 1 != 0")
         return Value(code, null)
 
     def count(self, var: str, writer: Writer) -> str:
-        """Return how many events a Kleene variable has."""
         return self.read(self.slot(Key(var, "count"), Kind.INT), writer).code
 
     def summary(self, agg: Agg, writer: Writer) -> Value:

@@ -64,40 +64,33 @@ class Layout:
     candidates: dict[str, dict[Path, Field]] = field(default_factory=dict)
 
     def column(self, path: Path, kind: Kind) -> int:
-        """Return the number of an attribute's column."""
         self.columns.setdefault(path, kind)
         return list(self.columns).index(path)
 
     def slot(self, key: Key, kind: Kind) -> Slot:
-        """Return the place of a value in V."""
         if key not in self.slots:
             self.slots[key] = Slot(len(self.slots), key, kind)
         return self.slots[key]
 
     def kept(self, var: str, key: Key, kind: Kind) -> Field:
-        """Return the place of a value in the nodes of a variable."""
         fields = self.payload.setdefault(var, {})
         return fields.setdefault(key, Field(len(fields), kind))
 
     def candidate(self, var: str, path: Path, kind: Kind) -> Field:
-        """Return the place of an attribute in the candidates for a negated variable."""
         fields = self.candidates.setdefault(var, {})
         return fields.setdefault(path, Field(len(fields), kind))
 
     @property
     def run_width(self) -> int:
-        """How many words a run has."""
         return Run.WORDS + len(self.slots)
 
     @property
     def node_width(self) -> int:
-        """How many words a node has."""
         most = max((len(fields) for fields in self.payload.values()), default=0)
         return self.node_words + (most + 1 if most else 0)
 
     @property
     def candidate_width(self) -> int:
-        """How many words a candidate has."""
         return Candidate.WORDS + max((len(fields) for fields in self.candidates.values()), default=0)
 
     def too_wide(self) -> str | None:

@@ -60,7 +60,6 @@ class Memory:
 
     @property
     def lists(self) -> int:
-        """How many lists of runs there are."""
         return len(self.heads)
 
     def position(self) -> tuple[bytes, tuple[int, ...]]:
@@ -114,12 +113,10 @@ class Memory:
         self._tell()
 
     def make_room_for_candidates(self, events: int) -> None:
-        """Make room for as many candidates as some events can be."""
         self.cands = _with_room(self.cands, self.m.cand_count, events * self.m.kinds)
         self._tell()
 
     def keep_candidates(self, kept: Ints) -> None:
-        """Take another table of candidates in the place of this one."""
         self.cands = kept
         self._tell()
 

@@ -47,7 +47,6 @@ class Retained:
         return cls(bound, nothing)
 
     def begin(self, batch: EventBatch) -> None:
-        """Take the next batch."""
         self.batch = batch
 
     def end(self, held: Ints) -> None:

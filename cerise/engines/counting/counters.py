@@ -45,7 +45,6 @@ class Lanes:
     reader: Ints
 
     def asked(self, gate: Gate) -> Ints:
-        """Return what a gate compares with in each lane."""
         return gate.right[self.trigger if gate.anchor is None else self.anchored[gate.anchor]]
 
 

@@ -88,7 +88,6 @@ def work(chains: Chains) -> float:
 
 
 def _steps(chains: Chains, lengths: Floats) -> Floats:
-    """Return how many steps lanes of so many places take, each."""
     sizes = [*(len(each.events) for each in chains.layers), len(chains.at)]
     terms, links = terms_and_links(chains.steps, sizes)
     return LANE_STEPS + lengths * (2 + len(terms) * np.log2(lengths + 1) + len(links) * lengths / 2)

@@ -156,14 +156,12 @@ class _Table:
         return table
 
     def puts(self, term: Term) -> Ints:
-        """Return the key of each place."""
         row = np.full(len(self.places.events), -1, np.int64)
         for layer, keys in term.puts:
             row[self.places.of[layer]] = keys
         return row
 
     def asks(self, target: int, values: Ints) -> Ints:
-        """Return values of a layer's places, or of the triggers."""
         if target != TRIGGER:
             return self.places.spread(target, values)
         return np.concatenate([np.full(len(self.places.events), -1, np.int64), values])

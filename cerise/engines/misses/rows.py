@@ -93,7 +93,6 @@ def _starts(bound: BoundRows, prepared: pa.Table, offsets: Ints) -> tuple[pa.Tab
 
 
 def _numbers(offsets: Ints) -> Ints:
-    """Number the rows of each partition from 1."""
     return np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets)) + 1
 
 
@@ -228,7 +227,6 @@ class Mapped:
         return tuple(reversed(found))
 
     def same(self, other: Mapped) -> bool:
-        """Whether the same rows are mapped to the same labels."""
         return self is other or (self.count == other.count and self.labels() == other.labels())
 
 

@@ -112,7 +112,6 @@ def _miss(searches: Sequence[Search], start: int, steps: int) -> Miss | None:
 
 
 def _in_rows(miss: Miss, rows: Sequence[int]) -> Miss:
-    """Return a miss of one partition in rows of all events."""
     at = None if miss.reason.at is None else rows[miss.reason.at]
     return replace(miss, start=rows[miss.start], reason=replace(miss.reason, at=at))
 
@@ -131,7 +130,6 @@ class Stop:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The variables of its events, in stream order."""
         taken = sorted((each, name) for name, events in self.binding.items() for each in events)
         return tuple(name for _, name in taken)
 

@@ -299,6 +299,5 @@ class BacktrackMatcher(NfaMatcher):
         return done < count or m.postponed >= 0 or m.cursor != IDLE
 
     def _stopped_at(self, done: int) -> int:
-        """Return the event of the run that was put back, or the last one done."""
         postponed = self._memory.m.postponed
         return int(self._memory.runs[postponed, Run.at]) if postponed >= 0 else max(done - 1, 0)

@@ -127,7 +127,6 @@ class Compressed:
 
     @property
     def nodes(self) -> int:
-        """How many nodes hold the matches."""
         return sum(len(buffer.nodes) for buffer in self.buffers)
 
 

@@ -163,7 +163,6 @@ class NfaMatcher:
         held.ties.restore(plain["tie_time"], plain["ties"])
 
     def _texts_pruned(self) -> None:
-        """Forget the strings that no run, node or candidate holds."""
         held = [words[:] for words in self._memory.strings()]
         used = np.concatenate(held) if held else np.zeros(0, np.int64)
         self._columns.texts.keep(used, self._renumber)
@@ -209,13 +208,11 @@ class NfaMatcher:
         yield from self._tidy()
 
     def _over(self, mask: Ints, part: Ints, points: Ints, seq: int) -> Callable[[int], int]:
-        """Return a function that moves all runs over a chunk from an event on, and returns the next event."""
         edge, machine, count = self._formulas.edge, self._memory.address, len(mask)
         given = (mask.ctypes.data, part.ctypes.data, points.ctypes.data)
         return lambda done: step.advance(edge, machine, done, count, *given, seq)
 
     def _goes_on(self, done: int, count: int) -> bool:
-        """Whether a chunk has more to move over."""
         return done < count
 
     def _stopped_at(self, done: int) -> int:
@@ -223,7 +220,6 @@ class NfaMatcher:
         return max(done - 1, 0)
 
     def _bar(self, start: int, mask: Ints) -> None:
-        """Mark the events of a chunk that no match may start with."""
         assert self._retained.batch is not None
         if (opens := self._retained.batch.opens) is not None:
             barred = ~opens[start : start + len(mask)] & (mask & self._memory.m.start_mask != 0)
@@ -238,7 +234,6 @@ class NfaMatcher:
         return points
 
     def _points_now(self) -> Ints:
-        """Return the newest point of all, or of each partition."""
         return self._memory.counts - 1 if self.program.by_position else self._now
 
     # ---- upkeep
@@ -256,7 +251,6 @@ class NfaMatcher:
             self._tidy_at["cands"] = max(self.limits.pool_rows, 2 * m.cand_count)
 
     def _forget_candidates(self) -> None:
-        """Let go of the candidates that can veto nothing any more."""
         kept = np.empty_like(self._memory.cands)
         expire.forget_candidates(self._memory.address, len(self._memory.counts), self._points_now(), kept)
         self._memory.keep_candidates(kept)
@@ -288,12 +282,10 @@ class NfaMatcher:
             self._retained.prune(self._held())
 
     def _held(self) -> Ints:
-        """Return the numbers of the events that runs hold, ascending."""
         used = self._memory.nodes[: self._memory.m.node_count]
         return np.unique(used[used[:, Node.var] != JOIN, Node.seq])
 
     def _renumber(self, codes: Ints) -> None:
-        """Give the strings in runs, nodes and candidates their new codes."""
         for words in self._memory.strings():
             words[:] = codes[np.clip(words, 0, len(codes) - 1)] if len(codes) else 0
 

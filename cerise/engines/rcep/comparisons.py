@@ -30,7 +30,6 @@ class Side:
 
     @property
     def kind(self) -> Kind:
-        """The kind of its values."""
         return kind_of(self.expr)
 
 
@@ -43,7 +42,6 @@ class Comparison:
     right: Side
 
     def flipped(self) -> Comparison:
-        """Return the same with its sides exchanged."""
         return Comparison(FLIPPED[self.op], self.right, self.left)
 
 
@@ -56,7 +54,6 @@ class Step:
 
     @property
     def var(self) -> str:
-        """The variable that binds the event."""
         return self.edge.var
 
 

@@ -85,7 +85,6 @@ class CountingMatcher(Recomputing):
             yield Matches(self._window.retained.kept.slice(0, 0), {}, counted=count)
 
     def bit(self, var: str) -> int:
-        """Return the bit of a variable in masks."""
         return 1 << self._names.index(var)
 
 
@@ -101,11 +100,9 @@ class _Order:
         self._keys = piece.parts[self.rows] * self._width + ranks  # both in one number
 
     def fitting(self, bit: int) -> Ints:
-        """Return the places of the events that fit a variable."""
         return np.flatnonzero(self.masks[self.rows] & bit)
 
     def first_at(self, parts: Ints, points: Ints) -> Ints:
-        """Return the first place, in each of some partitions, of a point or a later one."""
         return np.searchsorted(self._keys, parts * self._width + np.searchsorted(self.points, points))
 
 

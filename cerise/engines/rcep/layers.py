@@ -63,7 +63,6 @@ class Layers:
         return list(dict.fromkeys(each for group in groups for each in group))
 
     def of(self, var: str) -> list[int]:
-        """Return the places of a variable."""
         return [i for i, place in enumerate(self.places) if place.var == var]
 
 
@@ -175,7 +174,6 @@ class _Builder:
         return next(i for i in self.layers.of(var) if self.layers.places[i].number == 1)
 
     def _of(self, side: Side) -> list[int]:
-        """Return the places of the events that a side speaks of."""
         own = self.layers.of(side.var)
         if side.at == 1:
             return own[:1]
@@ -211,7 +209,6 @@ class _Builder:
         return compared
 
     def _runs(self, side: Side, op: str) -> bool:
-        """Whether the events of a variable rise, or fall, in what a side takes from them, as op says."""
         links = [c for c in self.chained[side.var] if c.left.expr == c.right.expr == side.expr]
         return op in TRANSITIVE and any(TRANSITIVE.get(link.op) == TRANSITIVE[op] for link in links)
 
@@ -253,7 +250,6 @@ class _Builder:
             raise Unfit(f"{_shown(compared)} speaks of an event that no place alone knows")
 
     def _link(self, compared: Comparison) -> None:
-        """Let the steps from one variable to the next make a comparison."""
         before, own = set(self.layers.of(compared.left.var)), self.layers.of(compared.right.var)
         for (source, target), tests in self.layers.steps.items():
             if source in before and target in own:
@@ -263,7 +259,6 @@ class _Builder:
         return self.names.index(compared.right.var) == self.names.index(compared.left.var) + 1
 
     def _is_last(self, side: Side) -> bool:
-        """Whether a side speaks of the last of several events."""
         return side.at is At.LAST and self.items[self.names.index(side.var)].high != 1
 
     def _is_newest(self, side: Side) -> bool:
@@ -301,7 +296,6 @@ def _var(node: Node) -> Var:
 
 
 def _links(compared: Comparison, var: str) -> bool:
-    """Whether a comparison is between neighbours of one Kleene variable, the earlier one on its left."""
     return compared.left.var == compared.right.var == var and _meant(compared) == (At.PREVIOUS, At.CURRENT)
 
 

@@ -43,7 +43,6 @@ class _Mirror:
         self.memory.m.cols = self._columns.chunk
 
     def read(self, piece: Piece) -> None:
-        """Make the columns of a piece ready."""
         self._columns.texts.keep(np.zeros(0, np.int64), forget)
         self._columns.read(piece.events, forget)
         self._points = np.ascontiguousarray(piece.points)

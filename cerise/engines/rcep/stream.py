@@ -66,13 +66,11 @@ class Recomputing(ABC):
         yield from self._counted()
 
     def flush(self) -> Iterator[Finding]:
-        """Yield the matches that the end of the stream makes final, and forget everything."""
         yield from self._read(self._window.retained.kept.slice(0, 0), over=True)
         yield from self._counted()
         self._reset()
 
     def save(self) -> bytes:
-        """Return the state, for `load` in another process."""
         more = {"done": np.array([self._done, self._last is not None, self._last or 0])}
         return state.write(self.program, {**self._window.saved(), **more}, engine=ENGINE)
 
@@ -147,7 +145,6 @@ class Recomputing(ABC):
             yield from self._found(replace(piece, opens=opens), masks, first, last)
 
     def _wanted(self, _piece: Piece, masks: Ints, _first: int, _last: int) -> Ints:
-        """Return the variables that each event fits, as far as a match may end with events in some places."""
         return masks
 
     @abstractmethod

@@ -24,7 +24,6 @@ class Absences:
         return self.vetoing(binding, stream) is not None
 
     def vetoing(self, binding: Binding, stream: Stream) -> tuple[Absence, int] | None:
-        """Return the first negated variable that occurs, and the position of the event that is it."""
         for absence, tests in self.parts:
             if (position := self._occurs(absence, tests, binding, stream)) is not None:
                 return absence, position

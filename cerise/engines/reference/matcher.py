@@ -34,11 +34,9 @@ class Reference:
     name = "reference"
 
     def why_not(self, bound: Bound) -> str | None:  # noqa: ARG002
-        """It can always."""
         return None
 
     def start(self, bound: Bound, options: Options) -> ReferenceMatcher:
-        """Return a matcher for a query."""
         return ReferenceMatcher(bound, options)
 
     def explain(self, bound: Bound) -> Mapping[str, str]:  # noqa: ARG002
@@ -157,7 +155,6 @@ def wanted(found: Iterable[Positions], bound: Bound) -> list[Positions]:
 
 
 def _order(match: Positions) -> tuple[int, int, Positions]:
-    """Completes first, then starts first, then the smallest positions variable by variable."""
     taken = [position for positions in match for position in positions]
     return max(taken), min(taken), match
 
@@ -202,7 +199,6 @@ def _key(value: Any) -> Any:
 
 
 def _in_rows(match: Positions, rows: Rows) -> Positions:
-    """Return a match of one partition as rows of all events."""
     return tuple(tuple(int(rows[position]) for position in positions) for positions in match)
 
 

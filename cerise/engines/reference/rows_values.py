@@ -43,7 +43,6 @@ class Scope:
     status: str = "match"
 
     def seen(self, members: frozenset[str] | None, *, final: bool) -> list[int]:
-        """Return the rows mapped to one of `members`, up to the current one, or all."""
         known = self.labels if final else self.labels[: self.current]
         return [self.start + i for i, label in enumerate(known) if members is None or label in members]
 

@@ -62,7 +62,6 @@ class Runs:
         return all(test.holds(stream.columns, {}) for test in known)
 
     def _fits(self, name: str, position: int, stream: Stream) -> bool:
-        """Whether an event has a variable's type and satisfies its independent predicates."""
         return all(
             test.function(stream.columns, {name: (position,)}, {}) is True for test in self.filters[name]
         )
@@ -100,7 +99,6 @@ class Runs:
         return self.strategy is Strategy.NEXT and not bound_directly
 
     def _take(self, before: Binding, name: str, position: int, stream: Stream) -> Binding | None:
-        """Return the binding with one more event, if the predicates on the edge hold."""
         after = {**before, name: (*before.get(name, ()), position)}
         gone = self._place(before).left | self.absent, self._place(after).left | self.absent
         return after if newly_hold(self.tests, stream.columns, (before, after), gone, name) else None

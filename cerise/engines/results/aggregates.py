@@ -50,7 +50,6 @@ class Inputs:
         return none
 
     def at_last(self, values: Doubles) -> Doubles:
-        """Return what a scan has reached at the last input that each row of the result sees."""
         return np.append(values, 0.0)[self.high - 1 if len(values) else np.full(len(self.high), -1)]
 
     def doubles(self) -> Doubles:

@@ -73,7 +73,6 @@ class _Cells:
     texts: dict[str, int] = field(default_factory=dict)
 
     def attribute(self, attr: Attr, writer: Writer) -> Value:
-        """Return the value of a column."""
         self.kinds.setdefault(attr.path, kind_of(attr))
         number = list(self.kinds).index(attr.path)
         code = writer.name(loaded(f"{column_name(number)} + 8 * e", self.kinds[attr.path]))
@@ -84,7 +83,6 @@ class _Cells:
         raise AssertionError(agg)
 
     def text(self, literal: str) -> str:
-        """Return the code that stands for a string of the expression."""
         return text_name(self.texts.setdefault(literal, len(self.texts)))
 
 

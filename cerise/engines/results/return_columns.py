@@ -125,5 +125,4 @@ def _lengths(rows: pa.ListArray) -> npt.NDArray[np.int64]:
 
 
 def _at_one(expr: Expr) -> Expr:
-    """Return an expression about the one event that there is."""
     return replace(expr, at=At.EVERY) if isinstance(expr, Attr) else rebuild(expr, _at_one)

@@ -56,7 +56,6 @@ class RowMatches:
 
     @property
     def rows(self) -> Ints:
-        """The rows of all matches, in the order of `labels`."""
         inside = np.arange(len(self.labels), dtype=np.int64) - np.repeat(self.firsts, self.lengths)
         return np.repeat(self.starts, self.lengths) + inside
 

@@ -136,7 +136,6 @@ class Search:
         self.m.labels_room = len(self.tables["found_labels"])
 
     def matches(self) -> Iterator[RowMatches]:
-        """Yield what is found, as the room for it fills."""
         from cerise.engines.rows.search import scan
 
         return self.found(lambda: scan(int(self.m), self.formulas.edge))

@@ -97,11 +97,9 @@ class _Writer:
         return len(self.words) // WORDS
 
     def lines(self, first: int = 0) -> Lines:
-        """Return the instructions from one on."""
         return np.array(self.words[first * WORDS :], np.int64).reshape(-1, WORDS)
 
     def add(self, op: int, a: int = 0, b: int = 0, hidden: int = 0) -> int:
-        """Add an instruction and return its place."""
         self.words.extend((op, a, b, hidden))
         return len(self) - 1
 
@@ -325,7 +323,6 @@ def _has_one_way(pattern: RowPattern) -> bool:
 
 
 def _bits(names: Iterable[str], numbers: dict[str, int]) -> int:
-    """Return a bit for each of some labels."""
     return sum(1 << number for number in {min(numbers[each], DEEPEST) for each in names})
 
 

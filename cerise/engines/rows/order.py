@@ -238,7 +238,6 @@ def _sort_keys(order: Order, table: pa.Table) -> list[Ints]:
 
 
 def _ascending(keys: list[Ints], crew: Threads) -> bool:
-    """Whether rows are in the order of keys, the first of them first."""
     rows = len(keys[0]) if keys else 0
     return all(crew.each(lambda block: _ascending_in(keys, *block), crew.blocks(max(rows - 1, 0))))
 

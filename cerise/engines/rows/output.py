@@ -215,7 +215,6 @@ def _aggregated(agg: RowAgg, view: View) -> pa.Array:
 
 
 def _first_of_equals(which: Ints, names: tuple[str, ...], view: View) -> Ints:
-    """Return, of the rows of each match that are equal in some columns, the first."""
     code, bound = joint_codes([(name, view.values(name, which)) for name in names], len(which))
     _, firsts = np.unique(view.owners[which] * bound + code, return_index=True)
     first: Ints = which[np.sort(firsts)]

@@ -19,7 +19,6 @@ class Part:
 
     @property
     def zero(self) -> str:
-        """What is added to it to make a name of its own."""
         return "0.0" if self.kind is Kind.FLOAT else "0"
 
 

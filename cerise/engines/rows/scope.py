@@ -73,7 +73,6 @@ class Conditions:
 
     @cached_property
     def formulas(self) -> Formulas:
-        """The generated module, loaded."""
         from cerise.kernels import formulas  # this brings numba
 
         return formulas.load(self.source)
@@ -120,7 +119,6 @@ class Scope:
                 raise Unfit("DEFINE asks for MATCH_STATUS()")
 
     def aggregate(self, agg: Agg, writer: Writer) -> Value:  # noqa: ARG002
-        """Atoms stand for aggregates here."""
         raise AssertionError(agg)
 
     def text(self, literal: str) -> str:
@@ -210,5 +208,4 @@ class Scope:
         return Value(code, null if missing == NEVER else writer.name(f"{missing} or {null}"))
 
     def _word(self, word: int) -> str:
-        """Return what generated code is told at a place."""
         return f"load({words('cols', word)})" if self.searching else SCAN_NAMES[word]

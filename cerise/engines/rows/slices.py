@@ -103,7 +103,6 @@ def stretch_of(bound: BoundRows, table: pa.Table, part: Slice, needs: Halo) -> t
 
 
 def _from(times: Ints, time: int) -> int:
-    """Return the first row from a time on."""
     return len(times) if time >= MAX_TIME else int(np.searchsorted(times, time))
 
 

@@ -230,7 +230,6 @@ def _sifted(program: Program, table: pa.Table, crew: Threads) -> tuple[pa.Table,
 
 
 def _still_asked(program: Program) -> set[str]:
-    """Return the columns that conditions read when rows have been judged by themselves."""
     asked = program.conditions
     derived = {each.name: each.expr for each in asked.derived}
     names = {each.path[0] for expr in derived.values() if expr is not None for each in attributes(expr)}

@@ -69,17 +69,14 @@ class View:
 
     @classmethod
     def of(cls, bound: BoundRows, ordered: Ordered, matches: RowMatches) -> View:
-        """Return what is seen of some matches."""
         return cls(bound, ordered, matches, places(bound, matches))
 
     @property
     def one(self) -> bool:
-        """Whether each match has one row of the result."""
         return self.bound.show is Show.ONE
 
     @cached_property
     def rows(self) -> Ints:
-        """The rows of all matches in the prepared table."""
         return self.matches.rows
 
     @cached_property
@@ -94,12 +91,10 @@ class View:
 
     @cached_property
     def first(self) -> Ints:
-        """Where, for each row of the result, the rows of its match begin."""
         return self.of_match(self.matches.firsts)
 
     @cached_property
     def end(self) -> Ints:
-        """Where, for each row of the result, the rows of its match end."""
         return self.of_match(self.matches.ends)
 
     def of_match(self, values: Ints) -> Ints:
@@ -168,7 +163,6 @@ class View:
         return sum(1 << i for i, label in enumerate(self.bound.labels) if label in names)
 
     def values(self, column: str, which: Ints) -> pa.Array:
-        """Return the values of a column for some of the rows of all matches."""
         if column == CLASSIFIER:
             return pa.array(self.bound.labels, pa.string()).take(pa.array(self.matches.labels[which]))
         return self.take(column, self.rows[which])

@@ -91,7 +91,6 @@ def values_at(asked: Asked, events: EventBatch, rows: Ints) -> pa.Array:
 
 
 def _at_one(expr: Expr) -> Expr:
-    """Return an expression about the one event that there is."""
     return replace(expr, at=At.EVERY) if isinstance(expr, Attr) else rebuild(expr, _at_one)
 
 

@@ -72,7 +72,6 @@ class Groups:
 
     @classmethod
     def apart(cls, events: EventBatch, last: Ints, windows: Ints | None, bound: Bound) -> Groups:
-        """Return each member as a group of its own."""
         keys = [*_keys(events, last, bound), *([] if windows is None else [pa.array(windows)])]
         return cls(keys, np.arange(len(last)), len(last))
 
@@ -95,7 +94,6 @@ def numbered(columns: Sequence[pa.Array], rows: int) -> tuple[Ints, Ints]:
 
 
 def _keys(events: EventBatch, rows: Ints, bound: Bound) -> list[pa.Array]:
-    """Return the keys, all but windows, of some events."""
     wanted, found = per(bound), []
     if wanted is Per.EVENT:
         found = [pa.array(_names(events, rows, bound).view(np.int64)), pa.array(events.times[rows])]
@@ -176,7 +174,6 @@ class Positions:
 
     @staticmethod
     def wanted(bound: Bound) -> bool:
-        """Whether a query asks for totals of windows that count events."""
         counted = bound.within is not None and bound.within.unit is Unit.EVENTS
         return counted and bound.query.totals is not None and bound.query.totals.per.window
 

@@ -73,7 +73,6 @@ class Ledger:
         return per(self.bound) is Per.EVENT
 
     def __len__(self) -> int:
-        """Return about how many groups there are."""
         return self._rows + len(self._tallies)
 
     def add(self, found: Finding) -> None:
@@ -90,14 +89,12 @@ class Ledger:
                 self._settle_tallies()
 
     def merge(self, partial: pa.Table) -> None:
-        """Add what another ledger of the same query has."""
         keys = [partial.column(name).combine_chunks() for name in group_names(self.bound)]
         matches = integers(map(number_of, partial.column(MATCHES).to_pylist()))
         cells = [cell_of(partial, asked.fields(number)) for number, asked in enumerate(self._asked)]
         self._keep(Sheet(keys, matches, cells))
 
     def partial(self) -> pa.Table:
-        """Return what was added as a table, for `merge`, and forget it."""
         return _table(self._taken(), self.bound, self._asked)
 
     def result(self) -> pa.Table:

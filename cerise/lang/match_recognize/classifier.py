@@ -45,7 +45,6 @@ def _spread(node: Node, place: Place) -> None:
 
 
 def _arguments(node: Node) -> list[Node]:
-    """Return the arguments of an aggregate, and its FILTER."""
     if isinstance(node, exp.Filter):
         return [*node.this.expressions, node.expression]
     return list(node.expressions)
@@ -180,7 +179,6 @@ def _change(node: Node, change: Callable[[Node], Node | None]) -> Node:
 
 
 def _labels(place: Place, var: str | None) -> list[str]:
-    """Return the labels that rows of a variable can have."""
     variables = place.rows.variables or {}
     primary = [name for name, members in variables.items() if members == {name}]
     return primary if var is None else [name for name in primary if name in variables[var]]

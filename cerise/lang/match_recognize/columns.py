@@ -73,7 +73,6 @@ class Rows:
     # ---- names
 
     def span(self, node: Node) -> Span | None:
-        """Return the place of a node in the statement."""
         return span_of(node, self.text)
 
     def members(self, var: str | None) -> frozenset[str] | None:
@@ -156,7 +155,6 @@ class Rows:
     # ---- columns
 
     def kind(self, name: str) -> Kind:
-        """Return the kind of a column of the input or a derived one."""
         return kind_of_type(self.type_of(name))
 
     def type_of(self, name: str) -> pa.DataType:
@@ -210,7 +208,6 @@ class Rows:
         return self._keep(Derived("", sql, None, self._ask(sql, node)))
 
     def present(self) -> str:
-        """Return a column that is true in every row."""
         return self._keep(Derived("", "TRUE", self._expr(exp.true()), pa.bool_()))
 
     def _derive(self, node: Node, ref: Ref | None, sql: str) -> Derived:
@@ -247,7 +244,6 @@ class Rows:
         return self.types[sql]
 
     def _expr(self, node: Node) -> Expr:
-        """Return an expression of one row as Cerise computes it."""
         found = self._term(node)
         check_kind(found)
         return found
@@ -277,7 +273,6 @@ class Rows:
         )
 
     def mark(self) -> tuple[int, int]:
-        """Return how much there is, for `back_to`."""
         return len(self.derived), len(self.atoms)
 
     def back_to(self, mark: tuple[int, int]) -> None:

@@ -17,7 +17,6 @@ class Cte:
     span: Span
 
     def is_recursive(self, words: Words) -> bool:
-        """Whether it reads itself."""
         inside = [word for word in words if self.span.start <= word.start < self.span.end]
         return any((name := name_of(word)) and name.text.lower() == self.name for word in inside[1:])
 
@@ -32,7 +31,6 @@ class Scope:
     end: int
 
     def visible(self, position: int) -> tuple[Cte, ...]:
-        """Return the items that can be named at a position."""
         if not self.start <= position < self.end:
             return ()
         return tuple(item for item in self.items if item.span.end <= position)

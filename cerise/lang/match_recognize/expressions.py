@@ -121,7 +121,6 @@ def _move(token: Token, base: int, text: str | None = None, kind: TokenType | No
 
 
 def _key(token: Token) -> str:
-    """Return a word in upper case, nothing for what is no word."""
     if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER):
         return ""
     return token.text.upper() if token.text[:1].isalpha() or token.text[:1] == "_" else ""

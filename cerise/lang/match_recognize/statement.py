@@ -108,7 +108,6 @@ class Statement:
         return _concat(pieces, source.start)
 
     def rest(self, names: Mapping[int, str]) -> Cut:
-        """Return the statement with every clause replaced by its view."""
         return _concat(list(self._slice(Span(0, len(self.text)), names)))
 
     @cached_property

@@ -175,11 +175,9 @@ class Reader:
 
     @property
     def rest(self) -> Words:
-        """The words still to be read."""
         return self.words[self.position :]
 
     def take(self, *keys: str) -> bool:
-        """Read some keywords if they are next."""
         found = tuple(word.key for word in self.rest[: len(keys)]) == keys
         self.position += len(keys) if found else 0
         return found

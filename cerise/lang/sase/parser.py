@@ -103,7 +103,6 @@ def _resolve_source(query: Query, named: Mapping[str, Query]) -> Query:
 
 
 def _sources(query: Query) -> Iterator[str | None]:
-    """Yield the INTO names of the queries that a query reads."""
     if isinstance(query.source, Query):
         yield query.source.into
         yield from _sources(query.source)

@@ -70,7 +70,6 @@ class _Clusters:
         return np.maximum.reduceat(values, self.starts[:-1]) if len(values) else values
 
     def each(self, numbers: Ints) -> Ints:
-        """Return a number of each cluster for each of its events."""
         return np.repeat(numbers, self.counts)
 
 

@@ -187,7 +187,6 @@ class IndexFile:
 
     @property
     def blocks(self) -> pa.Table:
-        """What is known of each row group."""
         return self.directory.blocks
 
     @property

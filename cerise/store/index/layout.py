@@ -72,7 +72,6 @@ class Layout:
         return kind_of(self.columns.field(name).type)
 
     def holds(self, name: str) -> bool:
-        """Whether the index can tell the values of a column."""
         return name in (self.time, self.type, *self.attributes)
 
     def to_json(self) -> str:

@@ -231,7 +231,6 @@ class Index:
         return self._values.column(self._layout.attributes.index(name), places)
 
     def rows(self, places: Ints) -> tuple[Ints, Ints]:
-        """Return the row group of each event, by number in `groups`, and its row there."""
         places = np.require(places, np.int64, ["C", "W"])  # kernels take no others
         return self.synopsis.cluster("group")[places >> PLACE], self._values.numbers("rows", places)
 

@@ -76,7 +76,6 @@ class Judged:
     share: float
 
     def kept(self, kept: Flags | Ints) -> Judged:
-        """Return the same for some of the clusters."""
         return replace(self, lows=self.lows[kept], highs=self.highs[kept], done=self.done[kept])
 
 
@@ -97,7 +96,6 @@ class Selection:
     judged: tuple[Judged, ...]
 
     def kept(self, kept: Flags | Ints) -> Selection:
-        """Return some of the clusters, or all in another order."""
         judged = tuple(each.kept(kept) for each in self.judged)
         return Selection(self.clusters[kept], self.soonest[kept], self.latest[kept], judged)
 

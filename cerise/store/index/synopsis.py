@@ -79,7 +79,6 @@ class Synopsis:
 
     @property
     def rows(self) -> int:
-        """How many events there are."""
         return int(self.group("rows").sum())
 
     def group(self, name: str) -> Ints:
@@ -115,7 +114,6 @@ class Synopsis:
         return kept._with(fresh) if fresh else kept
 
     def only(self, data_paths: Collection[str]) -> Synopsis:
-        """Return the synopsis of those files that are named."""
         named = set(data_paths)
         return self._without(set(self._paths) - named)
 
@@ -158,7 +156,6 @@ class Synopsis:
         )  # fmt: skip
 
     def _typed(self) -> pa.Table:
-        """Return the clusters with their types instead of numbers."""
         codes = self.cluster("type")
         types = self.types.take(pa.array(codes, mask=codes < 0))
         return self.clusters.set_column(1, "type", types)
@@ -258,7 +255,6 @@ def _number(table: pa.Table, at: int, name: str, number: int) -> pa.Table:
 
 
 def _shift(clusters: pa.Table, first: int) -> pa.Table:
-    """Return the clusters of a file with the numbers of groups over all files."""
     numbers = np.asarray(clusters.column("block").combine_chunks(), np.int32) + np.int32(first)
     return clusters.set_column(0, "group", pa.array(numbers, pa.int32()))
 

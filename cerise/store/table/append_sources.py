@@ -119,7 +119,6 @@ def regroup(tables: Iterable[pa.Table], rows: int, size: int | None = None) -> I
 
 
 def _cut(table: pa.Table, size: int | None) -> Iterator[pa.Table]:
-    """Yield a table in parts of some bytes at most, as far as rows are alike."""
     rows = len(table) if size is None or table.nbytes <= size else len(table) * size // table.nbytes
     for start in range(0, len(table), max(1, rows)):
         yield table.slice(start, max(1, rows))

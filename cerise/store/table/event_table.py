@@ -163,12 +163,10 @@ class EventTable:
 
     @property
     def settings(self) -> Settings:
-        """What was decided when the table was created."""
         return self.writing.settings
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns, with the sequence of arrival."""
         return self.writing.columns
 
     def snapshot(self, version: int | None = None) -> Snapshot:
@@ -182,7 +180,6 @@ class EventTable:
         return in_place.snapshot(self.writing, version)
 
     def is_newest(self, now: Snapshot) -> bool:
-        """Tell whether a snapshot is still the newest version."""
         if now.version is not None:
             return not Folder.of(self.writing.root).holds(f"{log.LOG}/{now.version + 1:020d}.json")
         return self.snapshot().files == now.files
@@ -258,7 +255,6 @@ class EventTable:
         return version
 
     def next_append(self) -> int:
-        """Return the number of a new append, for `pieces.Part`."""
         return appending.append_number(own_snapshot(self.writing))
 
     def compact(self, progress: Callable[[int, int], None] | None = None) -> Compacted:

@@ -51,7 +51,6 @@ class _Input:
             ) from error
 
     def close(self) -> None:
-        """Let go of the file."""
         self._source.close()
 
 
@@ -96,7 +95,6 @@ def span(file: LoggedFile) -> tuple[int, int]:
 
 
 def _depth(files: Sequence[LoggedFile]) -> int:
-    """Return how many files share a moment at most."""
     ends = [(time, step) for each in files for time, step in zip(span(each), (-1, 1), strict=True)]
     open_files = np.cumsum([-step for _, step in sorted(ends)])
     return int(open_files.max(initial=0))

@@ -57,7 +57,6 @@ class Settings:
 
     @property
     def file_rows(self) -> int:
-        """How many events a large file has."""
         return BLOCKS_PER_FILE * self.block_rows
 
     def roles(self, columns: pa.Schema) -> Schema:
@@ -74,7 +73,6 @@ class Settings:
         return Layout(columns, self.time, self.type, attributes, self.sequence, self.compress)
 
     def to_json(self) -> str:
-        """Return the settings as text, with the version of the format."""
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=2)
 
 

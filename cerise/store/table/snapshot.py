@@ -44,12 +44,10 @@ class Snapshot:
 
     @property
     def sealed(self) -> tuple[LoggedFile, ...]:
-        """The files that ought to have an index."""
         return tuple(each for each in self.files if each.index is not None)
 
     @property
     def rows(self) -> int:
-        """How many events there are, as far as the log says so."""
         return sum(each.rows - each.deleted for each in self.files)
 
 
