@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -51,8 +52,6 @@ ARROW_OF = {
     Kind.DURATION: pa.duration("us"),
     Kind.NULL: pa.null(),
 }
-
-
 STORED = {kind: pa.int64() for kind in ARROW_OF} | {
     Kind.FLOAT: pa.float64(), Kind.BOOL: pa.bool_(), Kind.STRING: pa.string(),
 }  # the types of canonical values  # fmt: skip
@@ -252,3 +251,32 @@ def step_us(type_: pa.DataType) -> int:
     if pa.types.is_timestamp(type_):
         return {"s": 1_000_000, "ms": 1_000}.get(type_.unit, 1)
     return DAY_US if pa.types.is_date(type_) else 1
+
+
+def numbers(column: pa.Array, kind: Kind) -> npt.NDArray[Any]:
+    """Return numbers in a row of memory, without a copy where that can be."""
+    if column.null_count:
+        column = column.fill_null(False if kind is Kind.BOOL else 0)
+    if kind is Kind.FLOAT:
+        return np.ascontiguousarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+    return np.ascontiguousarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def null_bits(columns: list[pa.Array], length: int) -> npt.NDArray[np.int64] | None:
+    """Return one word for each event, with a bit for each column that is null there."""
+    if not any(column.null_count or _null_in_dictionary(column) for column in columns):
+        return None
+    bits = np.zeros(length, np.int64)
+    for i, column in enumerate(columns):
+        if column.null_count or _null_in_dictionary(column):
+            null = (
+                column.cast(column.type.value_type).is_null()
+                if _null_in_dictionary(column)
+                else column.is_null()
+            )
+            bits |= np.asarray(null).astype(np.int64) << i
+    return bits
+
+
+def _null_in_dictionary(column: pa.Array) -> bool:
+    return bool(pa.types.is_dictionary(column.type) and column.dictionary.null_count > 0)

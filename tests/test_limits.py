@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import cerise
 from cerise.engines import nfa
-from cerise.engines.base import Options
+from cerise.engines.base import Options, Progress
 from cerise.engines.choose import ENGINES, choose
-from cerise.engines.limits import Limits, Progress
+from cerise.engines.limits import Limits
 from cerise.errors import DataError, PlanError
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound

@@ -15,11 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cerise.engines.base import Options
+from cerise.engines.base import Options, joined
 from cerise.engines.limits import Limits
 from cerise.engines.reference.rows import Search
 from cerise.engines.results import columns
-from cerise.engines.results.row_matches import joined
 from cerise.engines.results.value_codes import partitions
 from cerise.engines.rows import order, program
 from cerise.engines.rows.prepare import prepare

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, fields
 
 from cerise.errors import PlanError
@@ -104,26 +103,3 @@ class Limits:
 
 
 DEFAULT = Limits()
-
-
-class Progress:
-    """Ends a loop that calls a kernel again and again without moving on.
-
-    Kernels are deterministic: one that returns twice in the same state would do so for ever.
-    """
-
-    def __init__(self) -> None:
-        self._before: Hashable = None
-
-    def check(self, state: Hashable) -> None:
-        """Raise PlanError where a kernel returns in the state in which it returned before.
-
-        Args:
-            state: all that decides how the kernel goes on.
-        """
-        if state == self._before:
-            raise PlanError(
-                "the engine makes no progress: this is a fault of Cerise, and the query is ended",
-                hint="please report the query; another engine may run it: Options(engine=…)",
-            )
-        self._before = state

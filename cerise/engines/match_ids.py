@@ -147,7 +147,7 @@ def _hash_lists(rows: pa.ListArray, events: UInts, salt: UInts) -> UInts:
     lengths = rows.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     flat = rows.flatten().to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     if len(flat) >= WORTH_COMPILING:
-        from cerise.kernels.arrays import hash_lists  # this brings numba
+        from cerise.kernels.arrays import hash_lists
 
         words, sums = np.array([*(salt + MIX[0]), STEP, *MIX[1:]]), np.zeros(len(rows), np.int64)
         with np.errstate(over="ignore"):

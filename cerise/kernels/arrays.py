@@ -4,34 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.kernels.jit import Ints, Marks, Table, int64, kernel, void
+from cerise.kernels.jit import Ints, int64, kernel, void
 from cerise.kernels.records import Words
-
-
-@kernel(int64(Table, Ints, int64, Marks, Ints, Ints))
-def number_used(events: Any, fill: Any, low: int, marks: Any, places: Any, used: Any) -> int:
-    """Replace the numbers in each row by their places among the distinct ones; return how many there are.
-
-    Args:
-        events: rows of numbers.
-        fill: how many numbers of each row count.
-        low: the lowest number.
-        marks: a byte, now 0, for every number from the lowest to the highest.
-        places: room for a word for every number from the lowest to the highest.
-        used: room for the distinct numbers, and for one more.
-    """
-    for row in range(len(fill)):
-        for i in range(fill[row]):
-            marks[events[row, i] - low] = 1
-    count = 0
-    for n in range(len(marks)):  # without branches, which could not be foreseen
-        places[n] = count
-        used[count] = n + low
-        count += int(marks[n])
-    for row in range(len(fill)):
-        for i in range(fill[row]):
-            events[row, i] = places[events[row, i] - low]
-    return count
 
 
 @kernel(void(Ints, Ints, Ints))

@@ -5,16 +5,15 @@ With NUMBA_DISABLE_JIT=1 every kernel is the plain Python function that it was w
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, SupportsInt, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
 from llvmlite import ir
 from numba import config, types
 from numba.extending import intrinsic
 
-from cerise.kernels import cache, record_types  # noqa: F401 (makes types of records)
+from cerise.kernels import cache, record_types, records  # noqa: F401 (makes types of records)
 from cerise.kernels.keeping import Kept
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,35 +47,8 @@ def kernel(signature: Any = None, *, inline: bool = False) -> Callable[[F], F]:
 # ---- words of memory: an array argument costs a call 3 ns, an address costs nothing
 
 if TYPE_CHECKING or not COMPILED:
-
-    def load(address: int) -> int:
-        """Return the integer at an address."""
-        return ctypes.c_int64.from_address(int(address)).value
-
-    def load_float(address: int) -> float:
-        """Return the double at an address."""
-        return ctypes.c_double.from_address(int(address)).value
-
-    def store(address: int, value: int) -> None:
-        """Write an integer to an address."""
-        ctypes.c_int64.from_address(int(address)).value = int(value)
-
-    def store_float(address: int, value: float) -> None:
-        """Write a double to an address."""
-        ctypes.c_double.from_address(int(address)).value = float(value)
-
-    def get(row: int, word: int) -> int:
-        """Return a word of a row in memory."""
-        return ctypes.c_int64.from_address(int(row) + 8 * int(word)).value
-
-    def put(row: int, word: int, value: int) -> None:
-        """Write a word of a row in memory."""
-        ctypes.c_int64.from_address(int(row) + 8 * int(word)).value = int(value)
-
-    def ask(edge: Callable[..., int], *args: SupportsInt) -> int:
-        """Call the formulas of a query."""
-        return edge(*map(int, args))
-
+    ask, load, load_float = records.ask, records.load, records.load_float
+    store, store_float = records.store, records.store_float
 else:
 
     @intrinsic
@@ -118,25 +90,6 @@ else:
         return void(int64, float64), generate
 
     @intrinsic
-    def get(_typing: Any, _row: Any, _word: Any) -> Any:
-        """Return a word of a row in memory."""
-
-        def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-            return builder.load(_word_of(builder, *args))
-
-        return int64(int64, int64), generate
-
-    @intrinsic
-    def put(_typing: Any, _row: Any, _word: Any, _value: Any) -> Any:
-        """Write a word of a row in memory."""
-
-        def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-            builder.store(args[2], _word_of(builder, *args[:2]))
-            return context.get_dummy_value()
-
-        return void(int64, int64, int64), generate
-
-    @intrinsic
     def ask(_typing: Any, _edge: Any, _k: Any, _r: Any, _d: Any, _e: Any, _cols: Any, _nodes: Any) -> Any:
         """Call the formulas of a query, which lie at an address."""
 
@@ -145,7 +98,3 @@ else:
             return builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
 
         return int64(*[int64] * 7), generate
-
-    def _word_of(builder: Any, row: Any, word: Any) -> Any:
-        start = builder.inttoptr(row, ir.IntType(64).as_pointer())
-        return builder.gep(start, [word], source_etype=ir.IntType(64))

@@ -38,20 +38,52 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints, overload
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    SupportsInt,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 T = TypeVar("T")
 R = TypeVar("R", bound="Record")
 BYTES = 8  # of a word
 
 
-def _read(address: int) -> int:
-    return ctypes.c_int64.from_address(address).value
+# ---- words of memory, as Python reads and writes them; `kernels.jit` has the same for compiled code
 
 
-def _write(address: int, value: Any) -> None:
-    ctypes.c_int64.from_address(address).value = int(value)
+def load(address: int) -> int:
+    """Return the integer at an address."""
+    return ctypes.c_int64.from_address(int(address)).value
 
+
+def load_float(address: int) -> float:
+    """Return the double at an address."""
+    return ctypes.c_double.from_address(int(address)).value
+
+
+def store(address: int, value: SupportsInt) -> None:
+    """Write an integer to an address."""
+    ctypes.c_int64.from_address(int(address)).value = int(value)
+
+
+def store_float(address: int, value: float) -> None:
+    """Write a double to an address."""
+    ctypes.c_double.from_address(int(address)).value = float(value)
+
+
+def ask(edge: Callable[..., int], *args: SupportsInt) -> int:
+    """Call the formulas of a query."""
+    return edge(*map(int, args))
+
+
+# ---- records
 
 DECLARED: list[type[Record]] = []
 TOLD: list[Callable[[type[Record]], None]] = []  # called with each class from then on
@@ -88,10 +120,10 @@ class Record:
         return self._address
 
     def __getitem__(self, word: int) -> int:
-        return _read(self._address + BYTES * int(word))
+        return load(self._address + BYTES * int(word))
 
     def __setitem__(self, word: int, value: int) -> None:
-        _write(self._address + BYTES * int(word), value)
+        store(self._address + BYTES * int(word), value)
 
 
 class Words(Record):
@@ -156,11 +188,11 @@ class _Field:
         address = int(record) + BYTES * self.number
         if self.of is Table:
             return Table(self.item[0], address)
-        value = _read(address)
+        value = load(address)
         return value if self.of is int else self.of(*self.item, value)
 
     def __set__(self, record: Any, value: Any) -> None:
-        _write(int(record) + BYTES * self.number, value)
+        store(int(record) + BYTES * self.number, value)
 
 
 TABLE = ("start", "width", "room")

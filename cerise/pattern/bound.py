@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -101,7 +102,7 @@ class OutColumn:
     many: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bound:
     """A query bound to the schema of its events; `source` where these are matches themselves."""
 
@@ -119,14 +120,14 @@ class Bound:
     warnings: tuple[str, ...] = ()
     source: Bound | None = None
 
-    @property
+    @cached_property
     def reads(self) -> tuple[Path, ...]:
         paths = {each.path for c in self._all_conjuncts() for each in attributes(c.expr) if each.path}
         paths |= set(self.partition)
         names = self.schema.columns.names
         return tuple(sorted(paths, key=lambda path: (names.index(path[0]), path)))
 
-    @property
+    @cached_property
     def needs(self) -> tuple[str, ...]:
         """The columns that matching and its output need, in schema order."""
         names = self.schema.columns.names
@@ -136,7 +137,7 @@ class Bound:
         used = {path[0] for path in (*self.reads, *returned)} | {self.schema.time, *self.schema.order}
         return tuple(name for name in names if name in used)
 
-    @property
+    @cached_property
     def ties(self) -> tuple[tuple[Path, ...], ...]:
         """The attributes that break ties where nothing else does, in two tiers (S1.2).
 
@@ -148,12 +149,12 @@ class Bound:
         rest = tuple((name,) for name in self.needs if (name,) not in first)
         return (tuple(first), rest) if rest else (tuple(first),)
 
-    @property
+    @cached_property
     def arguments(self) -> tuple[Expr, ...]:
         totals = (column.fill for column in self.columns if isinstance(column.fill, Total))
         return tuple(dict.fromkeys(total.arg for total in totals if total.arg is not None))
 
-    @property
+    @cached_property
     def output_schema(self) -> pa.Schema:
         """The schema of the result, known before running."""
         return pa.schema([pa.field(each.name, each.type) for each in self.columns])

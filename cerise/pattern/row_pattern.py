@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -240,7 +241,7 @@ class Shown:
     measure: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BoundRows:
     """A MATCH_RECOGNIZE clause bound to its input.
 
@@ -276,7 +277,7 @@ class BoundRows:
     arrival: bool = True
     text: str | None = field(default=None, compare=False, repr=False)
 
-    @property
+    @cached_property
     def labels(self) -> tuple[str, ...]:
         """The primary variables, in the order in which they first stand in the pattern."""
         return labels(self.pattern)

@@ -15,7 +15,7 @@ import cerise
 from cerise.engines import match_ids
 from cerise.engines.base import Matches, Options
 from cerise.engines.choose import ENGINES
-from cerise.engines.results import match_table, return_columns
+from cerise.engines.results import match_table
 from cerise.errors import DataError
 from cerise.events import EventBatch
 from cerise.pattern.bind import bind
@@ -61,7 +61,7 @@ def shown(bound: Bound, matches: Matches) -> Any:
 
 def test_all_at_once_and_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     rng, counts = random.Random(11), {"at once": 0, "one by one": 0}
-    real = return_columns.computed
+    real = match_table.computed
 
     def counted(*args: Any) -> pa.Array | None:
         values = real(*args)
@@ -72,10 +72,10 @@ def test_all_at_once_and_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
         bound, found = matches_of(rng)
         for matches in found:
             monkeypatch.setattr(match_table, "computed", counted)
-            monkeypatch.setattr(return_columns, "WORTH_COMPILING", EVER)
+            monkeypatch.setattr(match_table, "WORTH_COMPILING", EVER)
             at_once = shown(bound, matches)
             monkeypatch.setattr(match_table, "computed", real)
-            monkeypatch.setattr(return_columns, "WORTH_COMPILING", NEVER)
+            monkeypatch.setattr(match_table, "WORTH_COMPILING", NEVER)
             assert str(at_once) == str(shown(bound, matches))
     assert counts["at once"] > QUERIES
     assert counts["one by one"] > QUERIES / 10  # text, and what cannot be computed
@@ -107,8 +107,8 @@ def test_what_may_be_returned(column: str, monkeypatch: pytest.MonkeyPatch) -> N
         return cerise.find(EVENTS, query, time="t", type="kind")
 
     at_once = answer()
-    assert len(at_once) >= return_columns.WORTH_COMPILING
-    monkeypatch.setattr(return_columns, "WORTH_COMPILING", NEVER)
+    assert len(at_once) >= match_table.WORTH_COMPILING
+    monkeypatch.setattr(match_table, "WORTH_COMPILING", NEVER)
     one_by_one = answer()
     assert at_once.schema == one_by_one.schema
     assert str(at_once["r"].to_pylist()) == str(one_by_one["r"].to_pylist())
@@ -124,12 +124,12 @@ def test_what_may_be_totalled(total: str, monkeypatch: pytest.MonkeyPatch) -> No
         return cerise.find(EVENTS, query, time="t", type="kind", options=Options(engine="nfa"))
 
     calls: list[int] = []
-    real = return_columns._compiled
-    monkeypatch.setattr(return_columns, "_compiled", lambda *args: calls.append(1) or real(*args))
+    real = match_table._compiled
+    monkeypatch.setattr(match_table, "_compiled", lambda *args: calls.append(1) or real(*args))
     at_once = answer()
     assert calls
-    assert at_once["n"][0].as_py() >= return_columns.WORTH_COMPILING
-    monkeypatch.setattr(return_columns, "WORTH_COMPILING", NEVER)
+    assert at_once["n"][0].as_py() >= match_table.WORTH_COMPILING
+    monkeypatch.setattr(match_table, "WORTH_COMPILING", NEVER)
     one_by_one = answer()
     assert at_once.schema == one_by_one.schema
     assert str(at_once.to_pylist()) == str(one_by_one.to_pylist())

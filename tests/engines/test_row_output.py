@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from cerise.engines.base import Ints, RowMatches, unmatched_rows
 from cerise.engines.reference.rows_values import Scope, value_of
-from cerise.engines.results.row_matches import Ints, RowMatches, unmatched_rows
 from cerise.engines.results.value_codes import partitions
 from cerise.engines.rows.output import atom_columns, to_table
 from cerise.engines.rows.prepare import prepare

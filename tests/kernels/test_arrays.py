@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cerise.kernels.arrays import group, number_used
+from cerise.engines.automaton.memory import number_used
+from cerise.kernels.arrays import group
 from cerise.kinds import INT64_MAX
 from cerise.plan.intervals import places_among
 

@@ -34,10 +34,10 @@ with warnings.catch_warnings(record=True) as caught:
         len(cerise.find(events, sys.argv[1], time="t", type="type", options=cerise.Options(engine=engine)))
         for engine in ("nfa", "nfa-merge", "nfa-backtrack")
     ]
-    from cerise.engines.automaton import window
-    from cerise.engines.nfa import backtrack, enumerate as enumerating, expire, match_order, step
+    from cerise.engines.automaton import columns, memory
+    from cerise.engines.nfa import backtrack, match_order, step, upkeep
     from cerise.kernels import arrays
-modules = (arrays, window, backtrack, step, match_order, enumerating, expire)
+modules = (arrays, columns, memory, backtrack, step, match_order, upkeep)
 kernels = {
     f"{kernel.py_func.__module__}.{kernel.__name__}": kernel
     for module in modules for kernel in vars(module).values()

@@ -63,7 +63,7 @@ class ModuleWriter:
         cases = [f"    if k == {k}:\n{text}" for text, k in self._cases.items()]
         body = "\n".join(cases) if cases else ""
         text = HEAD.format(faults=8 * at.Chunk.faults) + body + "\n    return 0\n\n\n" + fits
-        return text.replace(str(8 * NODE_WIDTH_MARK), str(8 * self.layout.node_width))
+        return text.replace(str(8 * NODE_WIDTH_MARK), str(8 * self.layout.widths.node))
 
     @property
     def formulas(self) -> int:

@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cerise.engines.automaton.program import Program
-from cerise.engines.automaton.records import Chunk
+from cerise.engines.automaton.records import Chunk, Machine
 from cerise.events import EventBatch, Path
+from cerise.kernels import jit
 from cerise.kernels.strings import Literals
-from cerise.kinds import Kind
+from cerise.kinds import Kind, null_bits, numbers
 from cerise.pattern.values import Fault
 
 Ints = npt.NDArray[np.int64]
@@ -162,35 +163,6 @@ class _Strings:
     codes: Ints
 
 
-def numbers(column: pa.Array, kind: Kind) -> npt.NDArray[Any]:
-    """Return numbers in a row of memory, without a copy where that can be."""
-    if column.null_count:
-        column = column.fill_null(False if kind is Kind.BOOL else 0)
-    if kind is Kind.FLOAT:
-        return np.ascontiguousarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
-    return np.ascontiguousarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-def null_bits(columns: list[pa.Array], length: int) -> Ints | None:
-    """Return one word for each event, with a bit for each column that is null there."""
-    if not any(column.null_count or _null_in_dictionary(column) for column in columns):
-        return None
-    bits = np.zeros(length, np.int64)
-    for i, column in enumerate(columns):
-        if column.null_count or _null_in_dictionary(column):
-            null = (
-                column.cast(column.type.value_type).is_null()
-                if _null_in_dictionary(column)
-                else column.is_null()
-            )
-            bits |= np.asarray(null).astype(np.int64) << i
-    return bits
-
-
-def _null_in_dictionary(column: pa.Array) -> bool:
-    return bool(pa.types.is_dictionary(column.type) and column.dictionary.null_count > 0)
-
-
 class Partitions:
     """A number for each partition (S8)."""
 
@@ -275,3 +247,55 @@ def _combined(columns: list[tuple[Codes, list[Any]]]) -> tuple[Codes, list[tuple
         joined, codes = np.unique(codes.astype(np.int64) * len(values) + more, return_inverse=True)
         keys = [(*keys[code // len(values)], values[code % len(values)]) for code in joined.tolist()]
     return codes, keys
+
+
+# ---- windows: which points, times or positions, one window holds (S5, S6)
+
+MAX = 2**63 - 1
+NEVER = -(2**63)
+
+
+@jit.kernel()
+def deadline_of(m: Machine, point: int) -> int:
+    """Return the last point, in time or in position, that a run opened at a point may reach (§5)."""
+    within, slide = m.within, m.slide
+    if within < 0:
+        return MAX
+    if slide == 0:
+        return until(m, point)
+    left = within - 1 - point % slide  # to the end of the last window that begins at the point or before
+    if left < 0:
+        return NEVER
+    return MAX if point > MAX - left else point + left
+
+
+@jit.kernel()
+def reaches(m: Machine, point: int, later: int) -> bool:
+    """Whether one window holds a point and a later one, or the same: SLIDE may leave gaps (S5.3)."""
+    slide = m.slide
+    if slide > 0 and point % slide >= m.within:
+        return False  # the least of all times may be in a gap, and NEVER is not before it
+    return deadline_of(m, point) >= later
+
+
+@jit.kernel()
+def until(m: Machine, point: int) -> int:
+    """Return the last point that is within w of a point, whatever SLIDE says (S6.2–S6.4)."""
+    within = m.within
+    return MAX if point > MAX - within else point + within - m.by_position
+
+
+@jit.kernel()
+def since_when(m: Machine, point: int) -> int:
+    """Return the first point that is within w of a point, whatever SLIDE says (S6.2–S6.4)."""
+    within = m.within
+    return NEVER if point < NEVER + within else point - within + m.by_position
+
+
+@jit.kernel(jit.void(jit.Ints, jit.Ints, jit.Ints))
+def number_in_partition(part: Any, points: Any, counts: Any) -> None:
+    """Write the position of each event in its partition, and count on."""
+    for e in range(len(part)):
+        if part[e] >= 0:
+            points[e] = counts[part[e]]
+            counts[part[e]] += 1

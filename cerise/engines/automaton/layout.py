@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +53,14 @@ class Field:
     kind: Kind
 
 
+class Widths(NamedTuple):
+    """How many words a run, a node and a candidate have."""
+
+    run: int
+    node: int
+    candidate: int
+
+
 @dataclass(slots=True)
 class Layout:
     """The values that a program asks for; filled while its code is written."""
@@ -81,17 +90,13 @@ class Layout:
         return fields.setdefault(path, Field(len(fields), kind))
 
     @property
-    def run_width(self) -> int:
-        return Run.WORDS + len(self.slots)
-
-    @property
-    def node_width(self) -> int:
+    def widths(self) -> Widths:
         most = max((len(fields) for fields in self.payload.values()), default=0)
-        return self.node_words + (most + 1 if most else 0)
-
-    @property
-    def candidate_width(self) -> int:
-        return Candidate.WORDS + max((len(fields) for fields in self.candidates.values()), default=0)
+        return Widths(
+            Run.WORDS + len(self.slots),
+            self.node_words + (most + 1 if most else 0),
+            Candidate.WORDS + max((len(fields) for fields in self.candidates.values()), default=0),
+        )
 
     def too_wide(self) -> str | None:
         """Say what there is too much of for one word of null bits."""

@@ -1,9 +1,13 @@
-"""The tables of a machine as arrays: made, grown, and read from Python."""
+"""What an automaton holds between batches: its tables in raw memory, and the events that its runs bind."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from cerise.engines.automaton.layout import (
     COUNTING,
@@ -20,9 +24,13 @@ from cerise.engines.automaton.records import (
     RunList,
     State,
 )
-from cerise.engines.base import Options
+from cerise.engines.base import Matches, Options
+from cerise.engines.match_ids import Ties
+from cerise.events import EventBatch
+from cerise.kernels import jit
 from cerise.kernels.records import number
 from cerise.kinds import Kind
+from cerise.pattern.bound import Bound
 from cerise.pattern.query import Output
 
 Ints = npt.NDArray[np.int64]
@@ -33,23 +41,23 @@ class Memory:
 
     def __init__(self, program: Program, options: Options) -> None:
         rows = options.limits.first_rows
-        layout, tables = program.layout, program.tables
+        widths, tables = program.widths, program.tables
         self.words = np.zeros(Machine.WORDS, np.int64)
         self.m = Machine(self.address)
-        self.runs = np.zeros((rows, layout.run_width), np.int64)
-        self.nodes = np.zeros((rows, layout.node_width), np.int64)
-        self.cands = np.zeros((max(rows // 4, 1), layout.candidate_width), np.int64)
+        self.runs = np.zeros((rows, widths.run), np.int64)
+        self.nodes = np.zeros((rows, widths.node), np.int64)
+        self.cands = np.zeros((max(rows // 4, 1), widths.candidate), np.int64)
         self.matches = np.zeros((16 * rows, Match.WORDS), np.int64)
         self.heads = np.zeros((0, RunList.WORDS), np.int64)
         self.cand_heads = np.zeros(0, np.int64)
         self.counts = np.zeros(0, np.int64)
         self.table = np.full(1 << 12 if program.merging else 1, -1, np.int64)
         self.stack = np.zeros(2 * len(self.nodes) + 2, np.int64)
-        self._tables, self._layout = tables, layout
+        self._tables, self._layout = tables, program.layout
         self.m.free = self.m.postponed = self.m.cursor = self.m.best = -1
         self.m.run_count = self.m.cand_count = 1  # run 0 has bound nothing; candidate 0 is scratch
         self.runs[0, Run.node] = self.runs[0, Run.key] = -1
-        self.runs[0, Run.nulls] = (1 << len(layout.slots)) - 1
+        self.runs[0, Run.nulls] = (1 << len(program.layout.slots)) - 1
         self._settle(program, options)
         self.spread(1)
 
@@ -159,13 +167,13 @@ class Memory:
         for table, array in ((m.runs, self.runs), (m.nodes, self.nodes), (m.cands, self.cands)):
             table.start, table.width, table.room = array.ctypes.data, 8 * array.shape[1], len(array)
         m.match_room, m.table_mask = len(self.matches), len(self.table) - 1
-        for field, array in (
+        for word, array in (
             (Machine.matches, self.matches), (Machine.lists, self.heads), (Machine.table, self.table),
             (Machine.cand_heads, self.cand_heads), (Machine.stack, self.stack), (Machine.edges, tables.edges),
             (Machine.states, tables.states), (Machine.slots, tables.slots), (Machine.negated, tables.negated),
             (Machine.branches, tables.branches), (Machine.negations, tables.negations),
         ):  # fmt: skip
-            self.words[number(field)] = array.ctypes.data
+            self.words[number(word)] = array.ctypes.data
 
     def _settle(self, program: Program, options: Options) -> None:
         """Write how the query is to be run."""
@@ -202,3 +210,164 @@ def _longer(words: Ints, size: int, fill: int) -> Ints:
     longer = np.full((size, *words.shape[1:]), fill, np.int64)
     longer[: len(words)] = words
     return longer
+
+
+@dataclass(slots=True)
+class Retained:
+    """Events by number: those kept of former batches, and all of the current one.
+
+    Attributes:
+        bound: the query.
+        kept: events of former batches.
+        numbers: their numbers in the stream, ascending.
+        batch: the current batch.
+        start: the number of its first event.
+        ties: how often an event equal to one has occurred before.
+    """
+
+    bound: Bound
+    kept: EventBatch
+    numbers: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    batch: EventBatch | None = None
+    start: int = 0
+    ties: Ties = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ties = Ties(self.bound)
+
+    @classmethod
+    def empty(cls, bound: Bound) -> Retained:
+        """Return what is kept before the first event."""
+        nothing = EventBatch.in_order(bound.schema.columns.empty_table(), bound.schema)
+        return cls(bound, nothing)
+
+    def begin(self, batch: EventBatch) -> None:
+        self.batch = batch
+
+    def end(self, held: Ints) -> None:
+        """Keep of the current batch the events with these numbers, and let the rest go."""
+        assert self.batch is not None
+        fresh = held[held >= self.start] - self.start
+        if len(fresh):
+            self.kept = _joined(self.kept, self._taken(fresh))
+            self.numbers = np.concatenate([self.numbers, fresh + self.start])
+        self.ties.follow(self.batch)
+        self.start += len(self.batch)
+        self.batch = None
+
+    def prune(self, held: Ints) -> None:
+        """Keep of former batches only the events with these numbers."""
+        left = np.isin(self.numbers, held)
+        if not left.all():
+            rows = np.flatnonzero(left)
+            self.kept, self.numbers = _rows(self.kept, rows), self.numbers[rows]
+
+    def matches(self, lengths: Ints, events: Ints, fill: Ints) -> Matches:
+        """Return matches.
+
+        Args:
+            lengths: how many events each match has of each variable.
+            events: for each variable the numbers of these events; they are changed.
+            fill: how many these are.
+        """
+        table = self.take(_distinct(events, fill))
+        rows = {
+            var.name: _lists(lengths[:, i], events[i, : fill[i]])
+            for i, var in enumerate(self.bound.variables)
+        }
+        return Matches(table, rows)
+
+    def take(self, used: Ints) -> EventBatch:
+        """Return the events with some numbers, which ascend."""
+        old = used < self.start
+        parts = []
+        if old.any():
+            parts.append(_rows(self.kept, np.searchsorted(self.numbers, used[old])))
+        if not old.all():
+            parts.append(self._taken(used[~old] - self.start))
+        return parts[0] if len(parts) == 1 else _joined(*parts) if parts else self.kept.slice(0, 0)
+
+    def _taken(self, rows: Ints) -> EventBatch:
+        assert self.batch is not None
+        return _rows(self.batch, rows, self.ties.numbers(self.batch, rows))
+
+
+def _rows(events: EventBatch, rows: Ints, equals: npt.NDArray[np.uint64] | None = None) -> EventBatch:
+    if equals is None:
+        assert events.equals is not None
+        equals = events.equals[rows]
+    return EventBatch(
+        events.schema, events.table.take(pa.array(rows)), events.times[rows], events.positions[rows], equals
+    )
+
+
+def _joined(one: EventBatch, other: EventBatch) -> EventBatch:
+    if not len(one):
+        return other
+    assert one.equals is not None
+    assert other.equals is not None
+    return EventBatch(
+        one.schema,
+        pa.concat_tables([one.table, other.table]),
+        np.concatenate([one.times, other.times]),
+        np.concatenate([one.positions, other.positions]),
+        np.concatenate([one.equals, other.equals]),
+    )
+
+
+def _distinct(events: Ints, fill: Ints) -> Ints:
+    """Return the distinct numbers in the rows of a table, which become their places among them."""
+    rows = [row[:count] for row, count in zip(events, fill, strict=True) if count]
+    if not rows:
+        return np.zeros(0, np.int64)
+    low = min(int(row.min()) for row in rows)
+    span = max(int(row.max()) for row in rows) - low + 1
+    if span > 64 * int(fill.sum()) + 1024:
+        used = np.unique(np.concatenate(rows))
+        for row in rows:
+            row[:] = np.searchsorted(used, row)
+        return used
+    places, used = np.empty(span, np.int64), np.empty(min(span, int(fill.sum())) + 1, np.int64)
+    count = number_used(events, fill, low, np.zeros(span, np.uint8), places, used)
+    return used[:count]
+
+
+def _lists(lengths: Ints, values: Ints) -> pa.ListArray:
+    """Return lists of the given lengths, one after another; those of length 0 are null.
+
+    The values are copied: matches outlive the memory that they were written to.
+    """
+    values = values.copy()
+    if len(values) == len(lengths) and bool((lengths == 1).all()):
+        offsets = np.arange(len(lengths) + 1, dtype=np.int32)
+        return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values, pa.int64()))
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    mask = pa.array(lengths == 0) if (lengths == 0).any() else None
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values, pa.int64()), mask=mask)
+
+
+@jit.kernel(jit.int64(jit.Table, jit.Ints, jit.int64, jit.Marks, jit.Ints, jit.Ints))
+def number_used(events: Any, fill: Any, low: int, marks: Any, places: Any, used: Any) -> int:
+    """Replace the numbers in each row by their places among the distinct ones; return how many there are.
+
+    Args:
+        events: rows of numbers.
+        fill: how many numbers of each row count.
+        low: the lowest number.
+        marks: a byte, now 0, for every number from the lowest to the highest.
+        places: room for a word for every number from the lowest to the highest.
+        used: room for the distinct numbers, and for one more.
+    """
+    for row in range(len(fill)):
+        for i in range(fill[row]):
+            marks[events[row, i] - low] = 1
+    count = 0
+    for n in range(len(marks)):  # without branches, which could not be foreseen
+        places[n] = count
+        used[count] = n + low
+        count += int(marks[n])
+    for row in range(len(fill)):
+        for i in range(fill[row]):
+            events[row, i] = places[events[row, i] - low]
+    return count

@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 from cerise.engines.automaton.automaton import Automaton, build, looks_ahead
 from cerise.engines.automaton.codegen import ModuleWriter
 from cerise.engines.automaton.derived import Derived, need_order, only_literals, plain
-from cerise.engines.automaton.layout import COUNTED_NODE_WORDS, MERGED_NODE_WORDS, NODE_WORDS, Layout, Tables
+from cerise.engines.automaton.layout import (
+    COUNTED_NODE_WORDS,
+    MERGED_NODE_WORDS,
+    NODE_WORDS,
+    Layout,
+    Tables,
+    Widths,
+)
 from cerise.errors import PlanError
 from cerise.events import Path
 from cerise.pattern.bound import Bound, Branch, Conjunct
@@ -35,6 +42,7 @@ class Program:
         automata: the branches that can match at all.
         source: the generated module.
         layout: the places of values in runs, nodes and candidates.
+        widths: how many words each of them has.
         tables: the automata as numbers.
         derived: the columns that are computed before matching.
         ordered: whether strings are compared by order, not only for equality.
@@ -51,6 +59,7 @@ class Program:
     automata: tuple[Automaton, ...]
     source: str
     layout: Layout
+    widths: Widths
     tables: Tables
     derived: dict[Path, Derived]
     ordered: bool
@@ -103,7 +112,7 @@ def compile_program(bound: Bound, *, merging: bool) -> Program:
     if (too_wide := writer.layout.too_wide()) is not None or len(names) > 62:
         raise Unfit(too_wide or "it has more than 62 variables")
     return Program(
-        bound, tuple(automata), source, writer.layout, writer.rows.tables(), derived,
+        bound, tuple(automata), source, writer.layout, writer.layout.widths, writer.rows.tables(), derived,
         need_order(branches), only_literals(branches), merges,
         why_not if merging else None, writer.history, _mode(bound.query.strategy),
         bound.within is not None and bound.within.unit is Unit.EVENTS, counts,

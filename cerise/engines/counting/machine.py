@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cerise.engines.base import Progress
 from cerise.engines.counting.bigint import Objects, limb_bits, to_ints
 from cerise.engines.counting.counters import Lanes
 from cerise.engines.counting.kernels import count_sections
@@ -14,7 +15,6 @@ from cerise.engines.counting.model import OPS, Ints
 from cerise.engines.counting.program import Program
 from cerise.engines.counting.records import DONE, FULL, LANES, LONGER, PAUSED, Counts, Head
 from cerise.engines.counting.trees import cut
-from cerise.engines.limits import Progress
 from cerise.kernels.records import number
 
 MOST_WORDS = 1 << 25  # for the trees of lanes side by side

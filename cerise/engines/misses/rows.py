@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cerise.engines.base import Options
+from cerise.engines.base import Bools, Ints, Options, RowMatches, joined, unmatched_rows
 from cerise.engines.misses.chosen import CHOSEN
 from cerise.engines.misses.report import (
     Miss,
@@ -24,7 +24,6 @@ from cerise.engines.misses.report import (
 )
 from cerise.engines.reference.rows import RowMatch, Test, resume
 from cerise.engines.reference.rows_values import Columns, Scope, read_columns, value_of
-from cerise.engines.results.row_matches import Bools, Ints, RowMatches, joined, unmatched_rows
 from cerise.engines.results.value_codes import partitions
 from cerise.engines.rows.prepare import prepare
 from cerise.engines.rows.table_search import found_in

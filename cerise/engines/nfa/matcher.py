@@ -10,20 +10,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.engines.automaton import state
-from cerise.engines.automaton.columns import Columns, Partitions
+from cerise.engines.automaton.columns import Columns, Partitions, number_in_partition
 from cerise.engines.automaton.layout import JOIN
-from cerise.engines.automaton.memory import Memory
+from cerise.engines.automaton.memory import Memory, Retained
 from cerise.engines.automaton.program import WAYS_OUT, Program, too_many_matches
 from cerise.engines.automaton.records import Machine, Match, Node
-from cerise.engines.automaton.retained import Retained
-from cerise.engines.automaton.window import number_in_partition
-from cerise.engines.base import Matches, Options, Report
-from cerise.engines.limits import Progress
-from cerise.engines.nfa import expire, step
+from cerise.engines.base import Matches, Options, Progress, Report
+from cerise.engines.nfa import step, upkeep
 from cerise.engines.nfa.compressed import Buffer, Compressed, reachable
-from cerise.engines.nfa.enumerate import X_DEPTH, X_MATCH, X_WORDS, expand
 from cerise.engines.nfa.machine import BARRED
 from cerise.engines.nfa.match_order import limited
+from cerise.engines.nfa.upkeep import X_DEPTH, X_MATCH, X_WORDS, expand
 from cerise.errors import DataError, PlanError
 from cerise.events import EventBatch
 from cerise.kernels import formulas
@@ -252,7 +249,7 @@ class NfaMatcher:
 
     def _forget_candidates(self) -> None:
         kept = np.empty_like(self._memory.cands)
-        expire.forget_candidates(self._memory.address, len(self._memory.counts), self._points_now(), kept)
+        upkeep.forget_candidates(self._memory.address, len(self._memory.counts), self._points_now(), kept)
         self._memory.keep_candidates(kept)
 
     def _forget_partitions(self) -> None:
@@ -273,11 +270,11 @@ class NfaMatcher:
 
     def _sweep(self, *, over: bool) -> None:
         self._memory.make_room(matches=self._memory.m.live)
-        expire.sweep(self._memory.address, self._memory.lists, self._points_now(), int(over))
+        upkeep.sweep(self._memory.address, self._memory.lists, self._points_now(), int(over))
 
     def _collect(self) -> None:
         if self._memory.m.keeps_nodes:
-            expire.collect(self._memory.address, self._memory.lists, self._points_now())
+            upkeep.collect(self._memory.address, self._memory.lists, self._points_now())
             self._tidy_at["nodes"] = max(self.limits.pool_rows, 2 * self._memory.m.node_count)
             self._retained.prune(self._held())
 

@@ -15,8 +15,8 @@ from itertools import pairwise, permutations
 import numpy as np
 import pyarrow as pa
 
+from cerise.engines.base import Ints, RowMatches, unmatched_rows
 from cerise.engines.reference.rows_values import Columns, Scope, read_columns, value_of
-from cerise.engines.results.row_matches import Ints, RowMatches, unmatched_rows
 from cerise.engines.results.value_codes import partitions
 from cerise.engines.threads import Steps, Watch
 from cerise.errors import DataError, UnsupportedError

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.engines.results.row_matches import Bools, Ints
+from cerise.engines.base import Bools, Ints
 from cerise.engines.results.value_codes import ranks
 from cerise.errors import DataError
 from cerise.kinds import Kind, canonical, kind_of

@@ -10,13 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cerise.engines.automaton.columns import null_bits, numbers
+from cerise.engines.base import Ints
 from cerise.engines.results.context import COLUMNS, Context
-from cerise.engines.results.row_matches import Ints
 from cerise.engines.threads import ALONE, Threads, taken
 from cerise.events import raw_column
 from cerise.kernels.strings import Literals
-from cerise.kinds import Kind, canonical
+from cerise.kinds import Kind, canonical, null_bits, numbers
 
 SPARSE = 2  # where fewer than one in so many rows are asked for, they are taken before strings become codes
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cerise.engines.results.row_matches import Bools, Ints
+from cerise.engines.base import Bools, Ints
 from cerise.engines.threads import ALONE, Threads, room
 from cerise.errors import UnsupportedError
 from cerise.kinds import INT64_MIN, Kind, canonical, kind_of

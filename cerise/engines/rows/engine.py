@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cerise.engines.base import Options
-from cerise.engines.limits import Progress
+from cerise.engines.base import Ints, Options, Progress, RowMatches
 from cerise.engines.results.context import Context
-from cerise.engines.results.row_matches import Ints, RowMatches
 from cerise.engines.rows import records as at
 from cerise.engines.rows.order import Ordered
 from cerise.engines.rows.program import Program

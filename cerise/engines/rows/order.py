@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from cerise.engines.results.row_matches import Bools, Ints, Masks
+from cerise.engines.base import Bools, Ints, Masks
 from cerise.engines.results.value_codes import codes, joint_codes, ranks
 from cerise.engines.threads import ALONE, Threads, room, taken
 from cerise.kinds import Kind, kind_of

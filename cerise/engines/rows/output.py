@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cerise.engines.base import Bools, Ints, RowMatches
 from cerise.engines.results.aggregates import AGGREGATES, Inputs
-from cerise.engines.results.row_matches import Bools, Ints, RowMatches
 from cerise.engines.results.value_codes import joint_codes
 from cerise.engines.rows.order import Ordered
 from cerise.engines.rows.view import View

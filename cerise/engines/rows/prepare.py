@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
-from cerise.engines.results.row_matches import Ints
+from cerise.engines.base import Ints
 from cerise.engines.rows.order import ordered
 from cerise.engines.threads import ALONE, Threads, start_threads
 from cerise.errors import UnsupportedError

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cerise.engines.results.row_matches import Ints, Masks
+from cerise.engines.base import Ints, Masks
 from cerise.engines.rows.order import Ordered
 from cerise.engines.rows.prepare import computed
 from cerise.engines.rows.program import Program

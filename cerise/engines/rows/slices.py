@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.engines.base import Options
-from cerise.engines.results.row_matches import Bools, Ints, RowMatches, joined
+from cerise.engines.base import Bools, Ints, Options, RowMatches, joined
 from cerise.engines.rows.engine import Search
 from cerise.engines.rows.records import Entries
 from cerise.engines.rows.search_input import SearchInput

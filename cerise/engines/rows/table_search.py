@@ -10,10 +10,9 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from cerise.engines.base import Options
+from cerise.engines.base import Ints, Masks, Options, RowMatches, joined, unmatched_rows
 from cerise.engines.limits import Limits
 from cerise.engines.reference import rows as reference
-from cerise.engines.results.row_matches import Ints, Masks, RowMatches, joined, unmatched_rows
 from cerise.engines.results.value_codes import partitions
 from cerise.engines.rows.engine import ground_of, search
 from cerise.engines.rows.order import Ordered, Wanted, ordered

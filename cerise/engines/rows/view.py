@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.engines.results.row_matches import Bools, Ints, RowMatches
+from cerise.engines.base import Bools, Ints, RowMatches
 from cerise.engines.rows.order import Ordered
 from cerise.pattern.row_pattern import CLASSIFIER, BoundRows, Nav, Show
 

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from cerise.engines.base import Matches
-from cerise.engines.results.match_table import refuse
-from cerise.engines.results.return_columns import computed, nth
+from cerise.engines.results.match_table import computed, nth, refuse
 from cerise.engines.totals.cells import Asked
 from cerise.engines.totals.exact import Ints
 from cerise.engines.totals.groups import normal
