@@ -15,12 +15,13 @@ from cerise.engines import nfa
 from cerise.engines.base import Options
 from cerise.engines.misses.report import Misses
 from cerise.engines.nfa.compressed import Compressed
-from cerise.errors import UnsupportedError, did_you_mean, memory_bounds, warn
+from cerise.errors import UnsupportedError, did_you_mean, out_of_memory, warn
 from cerise.events import EventBatch
 from cerise.pattern.query import Query, Total, Totals, negated
 from cerise.run import explain as plans
 from cerise.run import find as flow
-from cerise.run.find import HERE, Found, TableSource
+from cerise.run.access import TableSource
+from cerise.run.find import HERE, Found
 from cerise.run.question import Questions
 from cerise.run.row_search import Rows
 from cerise.run.sase_search import Sase
@@ -209,7 +210,8 @@ def _warn_of_types(asked: Asked, *, anyway: bool = False) -> bool:
     table = asked.source.table
     if len(table) > LOOKED_THROUGH and not asked.options.strict and not anyway:
         return True
-    warn(_absent(asked, table), strict=asked.options.strict)
+    if absent := _absent(asked, table):
+        warn(absent, strict=asked.options.strict)
     return False
 
 
@@ -342,8 +344,10 @@ def compressed(
     engine = nfa.ENGINES["nfa-merge"]
     if (reason := engine.why_not(bound)) is not None:
         raise UnsupportedError(f"the matches cannot be compressed: {reason}", hint="use find")
-    with memory_bounds():
+    try:
         return engine.compress(bound, EventBatch.of(table, bound.schema, reads=bound.ties), asked.options)
+    except MemoryError as error:
+        raise out_of_memory(error) from error
 
 
 def schema(
@@ -488,8 +492,7 @@ def explain_misses(
         given = frame_source(asked.source, events, how.version)
         check_predicate(given, where)
     misses = WhyNot(question, given.columns, where, limit, asked.options, host=on_spark)
-    with memory_bounds():
-        found = flow.find(given, Questions.of([misses]), asked.options, asked.runner, noted=False).matches
+    found = flow.find(given, Questions.of([misses]), asked.options, asked.runner, noted=False).matches
     if on_spark and limit is not None:
         found = found.limit(limit)
     return Misses(found, misses.start_names)

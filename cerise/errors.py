@@ -6,8 +6,7 @@ import difflib
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from unicodedata import east_asian_width
@@ -116,16 +115,12 @@ def _levels_inside() -> int:
     return levels
 
 
-@contextmanager
-def memory_bounds() -> Iterator[None]:
-    """Say what to do where the machine has less memory than a query asks for."""
-    try:
-        yield
-    except MemoryError as error:
-        raise PlanError(
-            f"the query needs more memory than there is: {error or 'none is left'}",
-            hint="shorten WITHIN, add predicates or a partition, or lower Options(max_runs=…, max_steps=…)",
-        ) from error
+def out_of_memory(error: MemoryError) -> PlanError:
+    """Return the error for a query that asks for more memory than the machine has."""
+    return PlanError(
+        f"the query needs more memory than there is: {error or 'none is left'}",
+        hint="shorten WITHIN, add predicates or a partition, or lower Options(max_runs=…, max_steps=…)",
+    )
 
 
 def printable(text: str) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,7 +21,8 @@ from cerise.lang.builder import Draft, Variable, seq
 from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound, held_in, of_types
 from cerise.pattern.query import Query
-from cerise.run.find import HERE, Runner, Source, TableSource
+from cerise.run.access import TableSource
+from cerise.run.find import HERE, Runner, Source
 from cerise.run.question import Question, Questions
 from cerise.run.row_search import Rows
 from cerise.run.sase_search import Sase
@@ -28,6 +30,7 @@ from cerise.run.sase_search import Sase
 Columns = str | Sequence[str]
 Params = Mapping[str, Any]
 AnyQuery = str | Query | Draft
+KEPT = 256  # texts that are not bound to the same columns again
 LOOKED_AT = 4_096  # rows of a DataFrame whose types are looked at
 
 
@@ -88,7 +91,8 @@ class Asked:
         if self.bounds:
             given = not isinstance(self.source, StoreSource)
             said += of_types(self.bounds, lambda *names: values_in(self.source, *names), asked=given)
-        warn(said, strict=self.options.strict)
+        if said:
+            warn(said, strict=self.options.strict)
 
 
 def ask(events: Any, query: Any, roles: Roles, how: How) -> Asked:
@@ -104,22 +108,36 @@ def ask(events: Any, query: Any, roles: Roles, how: How) -> Asked:
     parsed = [parse(each) for each in queries]
     with _telling_of_the_index(events):
         schema = _schema(source, roles)
-        questions = [Sase(bind(each, schema, roles.params)) for each in parsed]
+        if roles.params is None and all(isinstance(each, str) for each in queries):
+            questions = [_bind_text(each, schema) for each in queries]
+        else:
+            questions = [Sase(bind(each, schema, roles.params)) for each in parsed]
     return Asked(source, Questions.of(questions), runner, how.options)
+
+
+@lru_cache(maxsize=KEPT)
+def _bind_text(query: str, schema: Schema) -> Sase:
+    return Sase(bind(parse(query), schema))
+
+
+@lru_cache(maxsize=KEPT)
+def _bind_clause(statement: str, dialect: str, columns: pa.Schema, options: Options) -> Rows:
+    from cerise.lang import match_recognize  # brings sqlglot
+
+    return Rows(match_recognize.bind_rows(match_recognize.parse_alone(statement, dialect), columns), options)
 
 
 def _clause(events: Any, source: Source, runner: Runner, text: str, how: How) -> tuple[Source, Question]:
     """Bind the one clause of a statement to a source; Spark may have to read it, to compute columns."""
-    from cerise.lang import match_recognize  # brings sqlglot
-
     reject_schema(source)
-    clause = match_recognize.parse_alone(text, how.dialect)
     if runner is HERE:
         with _telling_of_the_index(events):
-            return source, Rows(match_recognize.bind_rows(clause, source.columns), how.options)
+            return source, _bind_clause(text, how.dialect, source.columns, how.options)
+    from cerise.lang import match_recognize
     from cerise.spark.runner import FrameSource
     from cerise.spark.sql import bound_to
 
+    clause = match_recognize.parse_alone(text, how.dialect)
     if not isinstance(source, FrameSource):
         try:
             bound = match_recognize.bind_rows(clause, source.columns)

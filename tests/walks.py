@@ -22,11 +22,10 @@ import pyarrow.parquet as pq
 import cerise
 from cerise.run.find import HERE, Sliced, decide
 from cerise.sources import How, Roles, ask
-from cerise.spark.notes import Records
-from cerise.spark.tasks import SliceTask
+from cerise.spark.tasks import Records, SliceTask
 
 PACKAGE = Path(cerise.__file__).parent
-BINDS = ("bind", "bind_rows")
+BINDS = ("ask",)
 EVENTS = pa.table({"t": range(6), "kind": list("ABCABC"), "v": range(6), "k": [1] * 6})
 SASE = "PATTERN SEQ(A a, B+ b[], C c) WHERE a.v < c.v WITHIN 10 RETURN a.v AS x, c.v AS y"
 ROWS = """SELECT * FROM e MATCH_RECOGNIZE (PARTITION BY k ORDER BY t MEASURES A.v AS x, LAST(B.v) AS y

@@ -18,7 +18,8 @@ from cerise.events import Schema
 from cerise.lang import sase
 from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound
-from cerise.run.find import HERE, TableSource, find
+from cerise.run.access import TableSource
+from cerise.run.find import HERE, find
 from cerise.run.question import Questions
 from cerise.run.sase_search import Sase
 

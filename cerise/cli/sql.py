@@ -24,7 +24,8 @@ from cerise.kinds import plain_table
 from cerise.lang.match_recognize import Clause, bind_rows, parse_alone, parse_statement
 from cerise.lang.match_recognize.tokens import name_of, read_words
 from cerise.pattern.row_pattern import BoundRows
-from cerise.run.find import HERE, TableSource, find
+from cerise.run.access import TableSource
+from cerise.run.find import HERE, find
 from cerise.run.question import Questions
 from cerise.run.row_search import Rows
 

@@ -100,8 +100,6 @@ class Needs:
 
 def fold(several: Sequence[Needs]) -> Needs:
     """Return what questions over the same source need together."""
-    if len(several) == 1:
-        return several[0]
     first = several[0]
     assert first.roles is not None
     used = {name for each in several for name in each.columns.names}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ from cerise.events import EventBatch, RowBatch, read_times
 from cerise.plan.needs import Needs
 from cerise.plan.pushdown import Sieve
 from cerise.plan.slicing import AMPLIFIED, MAX_TIME, MIN_TIME, Halo, Slice, place_of
-from cerise.run.question import Batch, Note
+from cerise.run.question import Batch, Note, Questions
 
 
 class Reader(Protocol):
@@ -185,3 +185,17 @@ def bounds(events: EventBatch, part: Slice, halo: Halo) -> tuple[int, int, int, 
 def spread(asked: int | None) -> float:
     """Return how much slices may read together: as little as can be, unless the user asks for a number."""
     return AMPLIFIED if asked is None else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """An Arrow table."""
+
+    table: pa.Table
+
+    @property
+    def columns(self) -> pa.Schema:
+        return self.table.schema
+
+    def access(self, asked: Questions, options: Options) -> TableAccess:
+        return TableAccess(self.table, asked.needs, options)

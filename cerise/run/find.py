@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Hashable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,12 +13,12 @@ import pyarrow as pa
 
 from cerise.engines.base import Options
 from cerise.engines.threads import ALONE, Threads, Watch, drawn, start_threads
-from cerise.errors import memory_bounds
+from cerise.errors import out_of_memory
 from cerise.plan.needs import Needs
 from cerise.plan.slicing import Halo, Slice, Targets
-from cerise.run.access import Access, TableAccess, spread
-from cerise.run.question import Batch, Note, Question, Questions, Work
-from cerise.run.report import Report, add
+from cerise.run.access import Access, TableSource, spread
+from cerise.run.question import Batch, Note, Question, Questions, Work, add
+from cerise.run.report import Report
 
 
 class Source(Protocol):
@@ -155,6 +156,8 @@ def find_apart(source: Source, asked: Questions, options: Options, runner: Runne
 def decide(source: Source, asked: Questions, options: Options, runner: Runner) -> Plan:
     """Cut by time where events can be read by time; otherwise exchange once."""
     needs = asked.needs
+    for each in asked.each:
+        each.prepare(options)
     access = source.access(asked, options)
     if isinstance(access, str):
         return exchange(source, None, asked, options, runner, access)
@@ -245,9 +248,14 @@ class Here:
     def source(self, matches: pa.Table) -> TableSource:
         return TableSource(matches)
 
-    @memory_bounds()
     def run(self, plan: Plan, *, noted: bool = True) -> tuple[pa.Table, Report]:  # noqa: ARG002
         """Answer each slice in a thread; return the answer, and a report."""
+        try:
+            return self._run(plan)
+        except MemoryError as error:
+            raise out_of_memory(error) from error
+
+    def _run(self, plan: Plan) -> tuple[pa.Table, Report]:
         assert isinstance(plan, Sliced)
         before, count = plan.access.counters(), len(plan.slices)
         notes: dict[tuple[str, Hashable], Note] = {}
@@ -258,9 +266,10 @@ class Here:
             notes["match", number] = {**note, "seconds": time.perf_counter() - begun}
             return found
 
-        with drawn("matching") as progress:
-            watch = Watch(tell=progress)
-            with start_threads(count if count > 1 else _inside(plan), watch, plan.options.limits) as threads:
+        if count == 1 and plan.asked.needs.roles is not None:  # an engine for events runs in one thread
+            many = [tables(0)]
+        else:
+            with drawn("matching") as bar, _start_threads(plan, Watch(tell=bar)) as threads:
                 many = threads.each(tables, range(count)) if count > 1 else [tables(0, threads)]
         touched = {name: value - before.get(name, 0) for name, value in plan.access.counters().items()}
         add(notes["match", 0], touched)
@@ -271,26 +280,13 @@ class Here:
         return self.run(plan)[0]
 
 
-def _inside(plan: Sliced) -> int:
-    """Return how many threads the search of the only slice may use; engines for events use one."""
-    if plan.asked.needs.roles is not None:
-        return 1
-    options = plan.options
-    return options.threads or min(os.cpu_count() or 1, max(1, plan.access.rows // options.limits.thread_rows))
+def _start_threads(plan: Sliced, watch: Watch) -> AbstractContextManager[Threads]:
+    """Start a thread for each slice, or those that share the rows of the only slice."""
+    options, count = plan.options, len(plan.slices)
+    if count == 1:
+        worth = max(1, plan.access.rows // options.limits.thread_rows)
+        count = options.threads or min(os.cpu_count() or 1, worth)
+    return start_threads(count, watch, options.limits)
 
 
 HERE = Here()
-
-
-@dataclass(frozen=True, slots=True)
-class TableSource:
-    """An Arrow table."""
-
-    table: pa.Table
-
-    @property
-    def columns(self) -> pa.Schema:
-        return self.table.schema
-
-    def access(self, asked: Questions, options: Options) -> TableAccess:
-        return TableAccess(self.table, asked.needs, options)

@@ -6,7 +6,7 @@ events of a slice, batch after batch, and gives tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -22,6 +22,14 @@ from cerise.plan.slicing import Halo, Slice
 TAG = "query"  # the column that names the query of a match, where several are asked together
 Batch = EventBatch | RowBatch
 Note = dict[str, float]  # figures of one step of the work, by name
+MOST_RUNS = "most runs at once"
+
+
+def add(note: Note, figures: Mapping[str, float]) -> None:
+    """Add figures to a note; of the most runs at once the larger number stays."""
+    for name, value in figures.items():
+        before = note.get(name, 0)
+        note[name] = max(before, value) if name == MOST_RUNS else before + value
 
 
 def as_it_is(events: EventBatch) -> EventBatch:
@@ -116,6 +124,14 @@ class Question(Protocol):
         """This question over the matches of the inner one."""
         ...
 
+    def prepare(self, options: Options) -> None:
+        """Decide once, before the question travels to tasks, how it will be searched.
+
+        Raises:
+            PlanError, UnsupportedError: the engine that the options name is unknown, or unfit.
+        """
+        ...
+
     def start(self, work: Work) -> Search:
         """Return a search."""
         ...
@@ -157,6 +173,9 @@ class Alone:
     @property
     def candidate_schema(self) -> tuple[pa.Schema, tuple[str, ...]]:
         raise AssertionError(self)
+
+    def prepare(self, options: Options) -> None:
+        """Decide nothing: there is one way to search."""
 
     def start_candidates(self, work: Work) -> CandidateSearch:
         raise AssertionError(work)
@@ -218,7 +237,7 @@ class Questions:
 
     @property
     def needs(self) -> Needs:
-        return fold([each.needs for each in self.each])
+        return self.each[0].needs if len(self.each) == 1 else fold([each.needs for each in self.each])
 
     @property
     def partial(self) -> pa.Schema:

@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from cerise.errors import BindError
-from cerise.run.question import Note
+from cerise.run.question import MOST_RUNS, Note, add
 
 Noted = Mapping[tuple[str, Hashable], Note]  # by step, and the number of its slice or task
-
 TIES = "events whose order a hash decides"
 UNCOMPUTABLE = "values that could not be computed"
 RESULT = "rows of the result"
-MOST_RUNS = "most runs at once"
 ORDER_HINT = "name columns that decide it: order=[…]; in SQL, ORDER BY"
 STEPS = {
     "read": "reading and cutting", "hand over": "handing over and cutting", "match": "matching",
@@ -27,13 +25,6 @@ COUNTED = (
     "events kept", "events matched over", TIES, "matches", RESULT, UNCOMPUTABLE, MOST_RUNS,
 )  # fmt: skip
 TIMED = ("seconds filtering", "seconds reading")
-
-
-def add(note: Note, figures: Mapping[str, float]) -> None:
-    """Add figures to a note; of the most runs at once the larger number stays."""
-    for name, value in figures.items():
-        before = note.get(name, 0)
-        note[name] = max(before, value) if name == MOST_RUNS else before + value
 
 
 def refuse_ties(ties: int, *, strict: bool) -> None:

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cerise.engines.base import Options
-from cerise.engines.results.row_matches import Bools, Ints, RowMatches, joined
+from cerise.engines.base import Bools, Ints, Options, RowMatches, joined
 from cerise.engines.rows import engine, program
 from cerise.engines.rows.order import Ordered
 from cerise.engines.rows.output import measure_atoms, shown, shown_atoms, to_atoms
@@ -36,8 +35,8 @@ from cerise.pattern.row_pattern import BoundRows, Shown
 from cerise.plan.needs import Clock, Needs
 from cerise.plan.row_needs import is_chained, needed_rows, numbers, why_not_skipping
 from cerise.plan.slicing import MAX_TIME, Halo, Slice
-from cerise.run.question import Again, Alone, Work, concat
-from cerise.run.report import RESULT, TIES, add, refuse_ties, to_bytes
+from cerise.run.question import Again, Alone, Work, add, concat
+from cerise.run.report import RESULT, TIES, refuse_ties, to_bytes
 
 OPENS = "__cerise_opens"  # whether a match may start with a row
 MATCH = "__cerise_match"  # which match of its slice a row of the result belongs to

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
 
-from cerise.engines.base import Finding, Matches
+from cerise.engines.base import Engine, Finding, Matches, Options
 from cerise.engines.choose import choose
 from cerise.engines.results.match_table import to_table
 from cerise.engines.totals import Ledger, Positions, partial_schema
@@ -22,8 +22,8 @@ from cerise.plan.pushdown import needed, why_all
 from cerise.plan.slicing import Halo, halo
 from cerise.run.chain import ORDER as CANDIDATE_ORDER
 from cerise.run.chain import Candidates, candidates_of, choose_candidates, unchained
-from cerise.run.question import Again, Work, concat
-from cerise.run.report import TIES, UNCOMPUTABLE, add, refuse_ties, to_bytes
+from cerise.run.question import Again, Work, add, concat
+from cerise.run.report import TIES, UNCOMPUTABLE, refuse_ties, to_bytes
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +37,7 @@ class Sase:
     """
 
     bound: Bound
+    _engines: dict[str | None, Engine] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def name(self) -> str | None:
@@ -87,8 +88,19 @@ class Sase:
     def outer(self) -> Sase:
         return Sase(replace(self.bound, source=None))
 
+    def prepare(self, options: Options) -> None:
+        """Choose the engine."""
+        self.engine(options)
+
+    def engine(self, options: Options) -> Engine:
+        """Return the engine that runs the query, chosen once."""
+        name = options.engine
+        if name not in self._engines:
+            self._engines[name] = choose(self.bound, options)
+        return self._engines[name]
+
     def start(self, work: Work) -> SaseSearch:
-        return SaseSearch(self.bound, work)
+        return SaseSearch(self, work)
 
     def start_candidates(self, work: Work) -> CandidateSearch:
         return CandidateSearch(self, work)
@@ -118,9 +130,10 @@ def _chain(bound: Bound) -> Halo | None:
 class SaseSearch:
     """A matcher, with the tables that its matches become, or their totals."""
 
-    def __init__(self, bound: Bound, work: Work) -> None:
+    def __init__(self, question: Sase, work: Work) -> None:
+        bound = question.bound
         self._bound, self._work = bound, work
-        self._matcher = choose(bound, work.options).start(bound, work.options)
+        self._matcher = question.engine(work.options).start(bound, work.options)
         totals = bound.query.totals is not None
         self._positions = Positions(bound) if totals and Positions.wanted(bound) else None
         self._ledger = None if bound.query.totals is None else Ledger(bound, work.options.limits)

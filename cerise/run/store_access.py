@@ -22,8 +22,7 @@ from cerise.plan.needs import Needs
 from cerise.plan.slicing import MAX_TIME, MIN_TIME, Halo, Slice, slices
 from cerise.run.files_access import FilesAccess
 from cerise.run.kept_events import KeptEvents
-from cerise.run.question import Batch, Note, Questions
-from cerise.run.report import add
+from cerise.run.question import Batch, Note, Questions, add
 from cerise.run.row_search import Rows
 from cerise.run.sase_search import Sase
 from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS

@@ -28,11 +28,10 @@ from cerise.run.row_search import Rows
 from cerise.run.sase_search import Sase
 from cerise.spark.exchange import BLOBS, Cutter
 from cerise.spark.frames import arrow_schema, as_written, column, lake_behind, quoted, result_schema
-from cerise.spark.notes import Records, warn_of_ties
 from cerise.spark.progress import progress
 from cerise.spark.session import parallelism, session
 from cerise.spark.task_errors import mapped, told
-from cerise.spark.tasks import ChooseTask, CombineTask, CutTask, MatchTask, SliceTask
+from cerise.spark.tasks import ChooseTask, CombineTask, CutTask, MatchTask, Records, SliceTask, warn_of_ties
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -31,7 +31,7 @@ import pyarrow as pa
 from dataclasses import replace
 from cerise.run.find import HERE, decide
 from cerise.sources import How, Roles, ask
-from cerise.spark.notes import Records
+from cerise.spark.tasks import Records
 from cerise.spark.tasks import SliceTask
 
 def run(path):

@@ -26,7 +26,8 @@ from cerise.files.scan import ROW
 from cerise.kinds import plain_schema, plain_table
 from cerise.lang.match_recognize import bind_rows, parse_statement
 from cerise.pattern.row_pattern import BoundRows
-from cerise.run.find import HERE, TableSource, decide, find
+from cerise.run.access import TableSource
+from cerise.run.find import HERE, decide, find
 from cerise.run.question import Questions, Work
 from cerise.run.row_search import Rows
 from cerise.sources import FilesSource

@@ -18,7 +18,8 @@ from cerise.filters import access_path, event_reader
 from cerise.filters.two_phase import Filtering
 from cerise.kinds import COMPUTABLE, kind_of
 from cerise.pattern.bound import Bound
-from cerise.run.find import HERE, TableSource, decide, find
+from cerise.run.access import TableSource
+from cerise.run.find import HERE, decide, find
 from cerise.run.question import Questions, Work
 from cerise.run.sase_search import Sase
 from cerise.sources import FilesSource, StoreSource

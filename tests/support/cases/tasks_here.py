@@ -14,13 +14,12 @@ import pyarrow as pa
 from cerise.engines.base import Options
 from cerise.files.scan import ROW
 from cerise.plan.needs import Needs
-from cerise.run.access import Access
-from cerise.run.find import Exchanged, Plan, Sliced, TableSource
+from cerise.run.access import Access, TableSource
+from cerise.run.find import Exchanged, Plan, Sliced
 from cerise.run.question import Questions
 from cerise.run.report import Report
 from cerise.spark.exchange import Cutter
-from cerise.spark.notes import Records
-from cerise.spark.tasks import ChooseTask, CutTask, MatchTask, SliceTask
+from cerise.spark.tasks import ChooseTask, CutTask, MatchTask, Records, SliceTask
 
 NONE = Records()
 
