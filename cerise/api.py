@@ -17,7 +17,7 @@ from cerise.engines.misses.report import Misses
 from cerise.engines.nfa.compressed import Compressed
 from cerise.errors import UnsupportedError, did_you_mean, out_of_memory, warn
 from cerise.events import EventBatch
-from cerise.pattern.query import Query, Total, Totals, negated
+from cerise.pattern.query import Query, Total, Totals
 from cerise.run import explain as plans
 from cerise.run import find as flow
 from cerise.run.access import TableSource
@@ -225,9 +225,7 @@ def _absent(asked: Asked, table: pa.Table) -> list[str]:
         there = sorted(
             {str(each) for each in pc.unique(table.column(column)).to_pylist() if each is not None}
         )
-        absent = negated(bound.query.pattern)
-        types = dict.fromkeys(var.type for var in bound.variables if var.type and var.name not in absent)
-        lacking = (each for each in types if each not in there)
+        lacking = (each for each in bound.required_types if each not in there)
         said += [f"no event has type '{each}': {did_you_mean(each, there)}" for each in lacking]
     return said
 

@@ -88,11 +88,16 @@ class Asked:
     def warn(self) -> None:
         """Warn of queries that are legal and probably a mistake."""
         said = [text for bound in self.bounds for text in bound.warnings]
-        if self.bounds:
+        if any(_reads_untyped(bound) for bound in self.bounds):
             given = not isinstance(self.source, StoreSource)
             said += of_types(self.bounds, lambda *names: values_in(self.source, *names), asked=given)
         if said:
             warn(said, strict=self.options.strict)
+
+
+def _reads_untyped(bound: Bound) -> bool:
+    """Whether a variable binds events of any type; of a query over matches the inner query tells."""
+    return bool(bound.untyped) if bound.source is None else _reads_untyped(bound.source)
 
 
 def ask(events: Any, query: Any, roles: Roles, how: How) -> Asked:

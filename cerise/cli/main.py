@@ -241,12 +241,12 @@ def sql(  # noqa: PLR0913  a command's options are its parameters
         "", "", columns=inputs.names([columns or ""]), header=not no_header, delimiter=delimiter,
         written=timestamp_format, times=inputs.names(time or ()),
     )  # fmt: skip
-    desk = statements.Desk.of(table or (), layout, dialect.value, engine)
+    session = statements.SqlSession.of(table or (), layout, dialect.value, engine)
     wanted = out.Wanted.of(form and form.value, output, limit_rows)
     if statement is None and sys.stdin.isatty():
-        prompt.talk(desk, wanted, explain=explain)
+        prompt.talk(session, wanted, explain=explain)
     else:
-        statements.answer(desk, inputs.query_text(statement or "-"), wanted, explain=explain)
+        statements.answer(session, inputs.query_text(statement or "-"), wanted, explain=explain)
 
 
 @app.command()

@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 
 from cerise.cli.output import Wanted
-from cerise.cli.sql import Desk, show, statements
+from cerise.cli.sql import SqlSession, show, statements
 from cerise.cli.terminal import complain
 from cerise.errors import BindError, CeriseError, did_you_mean
 
@@ -34,24 +34,24 @@ WORDS = (
 )  # fmt: skip
 
 
-def talk(desk: Desk, wanted: Wanted, *, explain: bool = False) -> None:
+def talk(session: SqlSession, wanted: Wanted, *, explain: bool = False) -> None:
     """Ask for statements and answer them, until the user leaves."""
     if wanted.output is not None:
         raise typer.BadParameter("--output needs a STATEMENT")
-    for name in desk.sources:
-        desk.schema(name)
+    for name in session.sources:
+        session.schema(name)
     typer.echo(f"cerise {import_module('cerise').__version__}, SQL with MATCH_RECOGNIZE; \\? helps", err=True)
-    if not desk.sources:
+    if not session.sources:
         typer.echo("there are no tables: start with --table name=path", err=True)
-    with _line_editing(desk):
-        Talk(desk, wanted, explain).go_on()
+    with _line_editing(session):
+        Talk(session, wanted, explain).go_on()
 
 
 class Talk:
     """What has been typed of a statement, and what becomes of it."""
 
-    def __init__(self, desk: Desk, wanted: Wanted, explain: bool = False) -> None:
-        self.desk, self.wanted, self.explain = desk, wanted, explain
+    def __init__(self, session: SqlSession, wanted: Wanted, explain: bool = False) -> None:
+        self.session, self.wanted, self.explain = session, wanted, explain
         self.text = ""
 
     def go_on(self) -> None:
@@ -81,7 +81,7 @@ class Talk:
 
     def _answer(self, text: str) -> None:
         try:
-            show(self.desk, text, self.wanted, explain=self.explain)
+            show(self.session, text, self.wanted, explain=self.explain)
         except KeyboardInterrupt:
             typer.echo("given up", err=True)
         except Exception as error:
@@ -94,7 +94,7 @@ class Talk:
         try:
             match word:
                 case "\\d":
-                    typer.echo(described(self.desk, name))
+                    typer.echo(described(self.session, name))
                 case "\\e":
                     self.explain = not self.explain
                     typer.echo(f"statements are {'explained' if self.explain else 'run'}", err=True)
@@ -105,15 +105,15 @@ class Talk:
         return True
 
 
-def described(desk: Desk, name: str = "") -> str:
+def described(session: SqlSession, name: str = "") -> str:
     """Return the tables, or one of them, with the types of their columns."""
-    chosen = [each for each in desk.sources if not name or each.lower() == name.lower()]
+    chosen = [each for each in session.sources if not name or each.lower() == name.lower()]
     if name and not chosen:
-        raise BindError(f"unknown table '{name}'", hint=did_you_mean(name, desk.sources))
+        raise BindError(f"unknown table '{name}'", hint=did_you_mean(name, session.sources))
     lines = []
     for each in chosen:
-        lines.append(f"{each}  ({desk.sources[each].path})")
-        schema = desk.schema(each)
+        lines.append(f"{each}  ({session.sources[each].path})")
+        schema = session.schema(each)
         width = max(map(len, schema.names), default=0)
         lines.extend(f"  {field.name:<{width}}  {field.type}" for field in schema)
     return "\n".join(lines) or "there are no tables: start with --table name=path"
@@ -123,14 +123,14 @@ def described(desk: Desk, name: str = "") -> str:
 
 
 @contextmanager
-def _line_editing(desk: Desk) -> Iterator[None]:
+def _line_editing(session: SqlSession) -> Iterator[None]:
     """Let lines be edited, completed and brought back, also from the last time."""
     try:
         import readline
     except ImportError:
         yield
         return
-    readline.set_completer(Completer(desk))
+    readline.set_completer(Completer(session))
     readline.set_completer_delims(BETWEEN)
     edits = "bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete"
     readline.parse_and_bind(edits)
@@ -155,8 +155,8 @@ def history_file() -> Path:
 class Completer:
     """Completes the words of a clause, and the names of tables and columns."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, session: SqlSession) -> None:
+        self.session = session
 
     def __call__(self, text: str, number: int) -> str | None:
         """Return the completion of a word with a number; None where there are no more."""
@@ -164,13 +164,13 @@ class Completer:
         return found[number] if number < len(found) else None
 
     def completions(self, text: str) -> list[str]:
-        columns = (column for name in self.desk.sources for column in self._columns(name))
+        columns = (column for name in self.session.sources for column in self._columns(name))
         words = (word if word.endswith(("(", ")")) else f"{word} " for word in WORDS)
-        known = dict.fromkeys([*self.desk.sources, *columns, *words])
+        known = dict.fromkeys([*self.session.sources, *columns, *words])
         return [each for each in known if text and each.lower().startswith(text.lower())]
 
     def _columns(self, name: str) -> list[str]:
         try:
-            return list(self.desk.schema(name).names)
+            return list(self.session.schema(name).names)
         except (CeriseError, OSError):
             return []

@@ -38,24 +38,24 @@ class _NeedsSpark(Exception):
     """The statement is not one that this process can run."""
 
 
-def answer(desk: Desk, text: str, wanted: out.Wanted, *, explain: bool = False) -> None:
+def answer(session: SqlSession, text: str, wanted: out.Wanted, *, explain: bool = False) -> None:
     """Run the statements of a text, and show or write what the last one gives."""
     complete, rest = statements(text)
     *before, last = [*complete, *([rest.strip()] if rest.strip() else [])] or [""]
     if not last:
         raise ParseError("there is no statement", hint="write SELECT * FROM t MATCH_RECOGNIZE (…)")
     for each in before:
-        desk.run(each)
-    show(desk, last, wanted, explain=explain)
+        session.run(each)
+    show(session, last, wanted, explain=explain)
 
 
-def show(desk: Desk, text: str, wanted: out.Wanted, *, explain: bool = False) -> None:
+def show(session: SqlSession, text: str, wanted: out.Wanted, *, explain: bool = False) -> None:
     """Run one statement, show or write what it gives, and say how much that was."""
     if explain:
-        typer.echo(desk.explain(text))
+        typer.echo(session.explain(text))
         return
     started = clock.perf_counter()
-    rows = desk.run(text)
+    rows = session.run(text)
     elapsed = clock.perf_counter() - started
     if wanted.format in ("json", "parquet"):
         _reject_twice(rows.column_names)
@@ -85,7 +85,7 @@ def _reject_twice(names: list[str]) -> None:
 
 
 @dataclass(slots=True)
-class Desk:
+class SqlSession:
     """The tables that statements can name, and where these are run. What was read is kept.
 
     Attributes:
@@ -105,8 +105,8 @@ class Desk:
     changed: bool = False
 
     @classmethod
-    def of(cls, given: Iterable[str], layout: Source, dialect: str, engine: str | None) -> Desk:
-        """Return the desk for words such as `trades=trades.csv`; `layout` says how all files are written."""
+    def of(cls, given: Iterable[str], layout: Source, dialect: str, engine: str | None) -> SqlSession:
+        """Return a session over `trades=trades.csv` and the like; `layout` says how all files are written."""
         if layout.written and not layout.times:
             raise typer.BadParameter("--timestamp-format needs --time, the columns that are written so")
         sources: dict[str, Source] = {}

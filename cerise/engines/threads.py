@@ -175,7 +175,7 @@ def room(count: int, type_: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
     return np.frombuffer(pa.allocate_buffer(count * np.dtype(type_).itemsize), type_)
 
 
-def taken(values: npt.NDArray[Any], order: Ints | None, crew: Threads = ALONE) -> npt.NDArray[Any]:
+def taken(values: npt.NDArray[Any], order: Ints | None, threads: Threads = ALONE) -> npt.NDArray[Any]:
     """Return values in an order; None: as they are."""
     if order is None:
         return values
@@ -184,7 +184,7 @@ def taken(values: npt.NDArray[Any], order: Ints | None, crew: Threads = ALONE) -
     def take(share: tuple[int, int]) -> None:
         np.take(values, order[slice(*share)], out=out[slice(*share)], mode="clip")
 
-    crew.each(take, crew.shares(len(order)))
+    threads.each(take, threads.shares(len(order)))
     return out
 
 

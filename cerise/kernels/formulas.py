@@ -32,25 +32,21 @@ class Formulas(NamedTuple):
     keeps: Any
 
 
+@functools.lru_cache(maxsize=KEPT)
 def load(source: str) -> Formulas:
     """Return the functions of a generated module, compiled where kernels are."""
     with _ONE:
-        return _loaded(source)
+        return _compiled(source) if jit.COMPILED else _interpreted(source)
 
 
 @functools.lru_cache(maxsize=KEPT)
-def _loaded(source: str) -> Formulas:
-    return _compiled(source) if jit.COMPILED else _interpreted(source)
-
-
 def load_columns(source: str) -> dict[str, Callable[..., None]]:
     """Return the functions of a generated module that fill in columns; each keeps the code in memory."""
     with _ONE:
-        return _loaded_columns(source)
+        return _compiled_columns(source)
 
 
-@functools.lru_cache(maxsize=KEPT)
-def _loaded_columns(source: str) -> dict[str, Callable[..., None]]:
+def _compiled_columns(source: str) -> dict[str, Callable[..., None]]:
     names = [line.split("(")[0][4:] for line in source.splitlines() if line.startswith("def side")]
     if not jit.COMPILED:
         return {name: _executed(source)[name] for name in names}

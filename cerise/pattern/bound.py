@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from cerise.events import Path, Schema
 from cerise.kinds import Kind
 from cerise.pattern.expr import Agg, At, Attr, Expr, attributes, outside_aggregates, walk
-from cerise.pattern.query import Node, Query, Total, Var, Window, variables
+from cerise.pattern.query import Node, Query, Total, Var, Window, negated, variables
 from cerise.pattern.rewrite import Absence
 from cerise.pattern.show import show_expr
 
@@ -148,6 +148,18 @@ class Bound:
         first = sorted({*self.reads, (self.schema.time,)}, key=lambda path: (names.index(path[0]), path))
         rest = tuple((name,) for name in self.needs if (name,) not in first)
         return (tuple(first), rest) if rest else (tuple(first),)
+
+    @cached_property
+    def untyped(self) -> tuple[str, ...]:
+        """The names of the variables that bind events of any type."""
+        return tuple(var.name for var in self.variables if var.type is None)
+
+    @cached_property
+    def required_types(self) -> tuple[str, ...]:
+        """The types of the events that matches hold; those of negated variables are not among them."""
+        absent = negated(self.query.pattern)
+        types = (var.type for var in self.variables if var.name not in absent)
+        return tuple(dict.fromkeys(type_ for type_ in types if type_))
 
     @cached_property
     def arguments(self) -> tuple[Expr, ...]:

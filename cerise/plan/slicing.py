@@ -15,7 +15,6 @@ from itertools import accumulate, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from cerise.events import Path
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Output, Unit, Window
 
@@ -121,21 +120,6 @@ class Targets:
             early = np.flatnonzero(inside >= self.length - self.halo.before)
             sent.append((early, (base[early] + part[early] + 1) % self.count))
         return sent
-
-
-def targets(bounds: Sequence[Bound], count: int) -> Targets | str:
-    """Return how events are exchanged between tasks, or say why one task must have them all."""
-    found = halo(bounds)
-    if isinstance(found, Halo) and not found.events:
-        return Targets(count, min(SHARE * max(found.after, found.before, 1), MAX_TIME), found)
-    if common_partition(bounds):
-        return Targets(count, None, Halo())
-    return found if isinstance(found, str) else "the window counts events, and their positions are not known"
-
-
-def common_partition(bounds: Sequence[Bound]) -> tuple[Path, ...]:
-    """Return what all queries partition the events by; nothing where they differ."""
-    return bounds[0].partition if len({bound.partition for bound in bounds}) == 1 else ()
 
 
 # ---- files in the order of time

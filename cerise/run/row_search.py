@@ -280,7 +280,7 @@ def _offsets(table: pa.Table) -> Ints:
 
 
 def _input(bound: BoundRows, table: pa.Table) -> Any:
-    return engine.ground_of(program.compile_rows(bound), table, _offsets(table))
+    return engine.input_of_table(program.compile_rows(bound), table, _offsets(table))
 
 
 # ---- candidates

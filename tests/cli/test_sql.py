@@ -20,7 +20,7 @@ from cerise.cli import inputs, prompt
 from cerise.cli import output as out
 from cerise.cli import sql as statements
 from cerise.cli.main import app
-from cerise.cli.sql import Desk
+from cerise.cli.sql import SqlSession
 from cerise.errors import CeriseError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise CeriseError("Spark was started")
 
-    monkeypatch.setattr(Desk, "_session", refused)
+    monkeypatch.setattr(SqlSession, "_session", refused)
 
 
 def cerise(*args: str, code: int = 0, stdin: str | None = None) -> Result:
@@ -260,13 +260,13 @@ def test_statements_are_cut_at_semicolons() -> None:
 
 
 @pytest.fixture
-def desk() -> Desk:
+def session() -> SqlSession:
     layout = inputs.Source("", "", times=("date",))
-    return Desk.of(["trades.csv"], layout, "standard", None)
+    return SqlSession.of(["trades.csv"], layout, "standard", None)
 
 
 @pytest.fixture
-def type_in(monkeypatch: pytest.MonkeyPatch, desk: Desk) -> Callable[..., None]:
+def type_in(monkeypatch: pytest.MonkeyPatch, session: SqlSession) -> Callable[..., None]:
     """Type lines at the prompt; an exception is what a key does."""
 
     def typed(*lines: str | type[BaseException]) -> None:
@@ -279,7 +279,7 @@ def type_in(monkeypatch: pytest.MonkeyPatch, desk: Desk) -> Callable[..., None]:
             return line
 
         monkeypatch.setattr(builtins, "input", next_line)
-        prompt.talk(desk, out.Wanted("table", None, 20))
+        prompt.talk(session, out.Wanted("table", None, 20))
 
     return typed
 
@@ -343,8 +343,8 @@ def test_an_interrupt_while_running(
     assert "given up" in capsys.readouterr().err
 
 
-def test_completion(desk: Desk) -> None:
-    complete = prompt.Completer(desk)
+def test_completion(session: SqlSession) -> None:
+    complete = prompt.Completer(session)
     assert complete.completions("part") == ["PARTITION BY "]
     assert complete.completions("tr") == ["trades"]
     assert complete.completions("vol") == ["volume"]

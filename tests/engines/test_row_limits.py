@@ -267,8 +267,10 @@ def test_progress_is_told(name: str, threads: int) -> None:
     table = equal_rows(60)
     bound = bound_of(table, "AFTER MATCH SKIP TO NEXT ROW PATTERN (A{5}) DEFINE A AS x = 1")
     watch = Watch(tell=lambda *far: told.append(far))
-    with start_threads(threads, watch, options.limits) as crew:
-        found = search_table(bound, table, options, crew, lambda rows, matches: shown(bound, rows, matches))
+    with start_threads(threads, watch, options.limits) as threads:
+        found = search_table(
+            bound, table, options, threads, lambda rows, matches: shown(bound, rows, matches)
+        )
         answer = pa.concat_tables([each.table for each in found])
     assert len(answer) == 56
     assert {total for _, total in told} == {60}

@@ -82,9 +82,9 @@ def test_rows_come_in_order(
         table = rows_of(Random(seed), size, disorder)
         bound, expected = bound_of(table, partition, order), plain(table, partition, order)
         pieces = pa.concat_tables([table[: size // 3], table[size // 3 :]])
-        for threads in THREADS:
-            with start_threads(threads, limits=FEW) as crew:
-                found = ordered(bound, pieces, crew)
+        for count in THREADS:
+            with start_threads(count, limits=FEW) as threads:
+                found = ordered(bound, pieces, threads)
             places = np.arange(size) if found.order is None else found.order
             assert places.tolist() == expected
             prepared = prepare(bound, table)
@@ -99,8 +99,8 @@ def test_rows_that_are_not_nearly_in_order_are_given_up_soon(threads: int) -> No
     addresses = np.array([each.ctypes.data for each in keys], np.int64)
     order = np.arange(100_000)
     assert passes.settle(addresses.ctypes.data, 2, order, 0, len(order)) == 1
-    with start_threads(threads, limits=FEW) as crew:
-        assert (row_order._by_keys(keys, crew) == np.arange(100_000)[::-1]).all()
+    with start_threads(threads, limits=FEW) as threads:
+        assert (row_order._by_keys(keys, threads) == np.arange(100_000)[::-1]).all()
 
 
 @pytest.mark.parametrize("threads", THREADS)
@@ -110,8 +110,8 @@ def test_only_partitions_that_have_what_a_match_needs_stay(threads: int) -> None
         code, masks = rng.integers(0, 40, rows), rng.integers(0, 8, rows).astype(np.uint8)
         present = {int(c): int(np.bitwise_or.reduce(masks[code == c])) for c in set(code.tolist())}
         expected = [row for row in range(rows) if present[int(code[row])] & 5 == 5]
-        with start_threads(threads, limits=FEW) as crew:
-            found = Wanted(masks, 5).rows(code.astype(np.int64), 40, crew)
+        with start_threads(threads, limits=FEW) as threads:
+            found = Wanted(masks, 5).rows(code.astype(np.int64), 40, threads)
         assert (list(range(rows)) if found is None else found.tolist()) == expected
 
 
@@ -162,8 +162,8 @@ def test_codes_of_strings(
     for seed in range(12):
         rng = Random(seed)
         values = strings_of(rng, rng.choice((0, 1, 5, 300)), rng.choice((1, 4, 200)))
-        with start_threads(threads, limits=FEW) as crew:
-            codes, bound = value_codes.codes(chunked(rng, values, type_), "s", crew)
+        with start_threads(threads, limits=FEW) as threads:
+            codes, bound = value_codes.codes(chunked(rng, values, type_), "s", threads)
         known = sorted({each for each in values if each is not None}, key=str.encode)
         assert codes.tolist() == [0 if each is None else known.index(each) + 1 for each in values]
         assert bound > max(codes, default=0)
@@ -171,8 +171,8 @@ def test_codes_of_strings(
 
 def test_codes_of_numbers_at_the_ends() -> None:
     for values in ([-(2**63), -(2**63) + 1], [2**63 - 1, 2**63 - 2], [-(2**63), 2**63 - 1], [5, None, 3]):
-        for crew in (ALONE, Threads(limits=FEW)):
-            codes, bound = value_codes.codes(pa.array(values, pa.int64()), "x", crew)
+        for threads in (ALONE, Threads(limits=FEW)):
+            codes, bound = value_codes.codes(pa.array(values, pa.int64()), "x", threads)
             known = sorted(each for each in values if each is not None)
             ranked = np.argsort(np.argsort(codes)).tolist()
             assert ranked == [0 if each is None else known.index(each) + (None in values) for each in values]

@@ -309,14 +309,16 @@ def test_slices_that_overlap_too_much_are_one() -> None:
     table = rows("A" * 1000)
     for within, count in ((10, 4), (50, 4), (200, 1), (600, 1)):
         found = program.compile_rows(clause("A B", within=within))
-        ground = engine.ground_of(found, table, np.array([0, len(table)]))
-        assert len(stretches(ground, within, 4)) == count
+        search_input = engine.input_of_table(found, table, np.array([0, len(table)]))
+        assert len(stretches(search_input, within, 4)) == count
 
 
 def test_a_stretch_knows_where_matches_before_it_end() -> None:
     table = pa.table({"t": [0, 0, 3, 3, 4, 8, 9, 9], "kind": list("ABABABAB")}, COLUMNS)
-    ground = engine.ground_of(program.compile_rows(clause("A B", within=1)), table, np.array([0, 8]))
-    assert stretches(ground, 1, 4, amplified=9) == [
+    search_input = engine.input_of_table(
+        program.compile_rows(clause("A B", within=1)), table, np.array([0, 8])
+    )
+    assert stretches(search_input, 1, 4, amplified=9) == [
         Stretch(0, 2, 1), Stretch(2, 4, 1), Stretch(4, 6, 2), Stretch(6, 8, 3),
     ]  # fmt: skip
 

@@ -114,8 +114,8 @@ def test_one_store_is_asked_by_several_threads(tmp_path: Path) -> None:
     store = stored(tmp_path, *tables, index=["n"], pool_rows=300)
     whole = pa.concat_tables(tables)
     queries = [f"PATTERN SEQ(A a, B b) WHERE a.n = {n} AND b.n > a.n WITHIN 6" for n in range(6)] * 4
-    with ThreadPoolExecutor(6) as crew:
-        found = list(crew.map(lambda query: times(store.find(query)), queries))
+    with ThreadPoolExecutor(6) as threads:
+        found = list(threads.map(lambda query: times(store.find(query)), queries))
     expected = [times(cerise.find(whole, query, time="t", type="kind")) for query in queries]
     assert found == expected
     assert sum(map(len, expected)) > 20

@@ -38,7 +38,7 @@ class Columns:
         self._kinds, self._literal_only = kinds, literal_only
         self._literals = pa.array(list(texts), pa.string())
 
-    def read(self, table: pa.Table, order: Ints | None = None, crew: Threads = ALONE) -> Values:
+    def read(self, table: pa.Table, order: Ints | None = None, threads: Threads = ALONE) -> Values:
         """Return the values of a table, in some order of its rows; None: as they come."""
         if order is not None and SPARSE * len(order) < len(table):
             table, order = table.select(list(self._kinds)).take(pa.array(order)), None
@@ -50,8 +50,8 @@ class Columns:
             for name in arrays
         ]
         nulls = null_bits(list(arrays.values()), len(table))
-        values = [taken(each, order, crew) for each in values]
-        nulls = None if nulls is None else taken(nulls, order, crew)
+        values = [taken(each, order, threads) for each in values]
+        nulls = None if nulls is None else taken(nulls, order, threads)
         return Values(values, nulls, coded)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.engines.base import Finding, Matches
+from cerise.engines.base import Matches
 from cerise.engines.match_ids import match_ids
 from cerise.errors import DataError
 from cerise.events import EventBatch, Path, raw_column
@@ -31,19 +31,6 @@ def to_table(matches: Matches, bound: Bound) -> pa.Table:
     first, last = ends_of(matches)
     columns = [_column(column, matches, bound, (first, last)) for column in bound.columns]
     return pa.Table.from_arrays(columns, schema=bound.output_schema)
-
-
-def to_result(found: Iterable[Finding], bound: Bound) -> pa.Table:
-    """Return all matches of a query as one table."""
-    tables = [to_table(matches, bound) for matches in spelled(found) if matches.count]
-    return pa.concat_tables(tables) if tables else bound.output_schema.empty_table()
-
-
-def spelled(found: Iterable[Finding]) -> Iterator[Matches]:
-    """Yield the matches of a query that asks for them: no engine may tally these."""
-    for each in found:
-        assert isinstance(each, Matches)
-        yield each
 
 
 def _column(column: OutColumn, matches: Matches, bound: Bound, ends: tuple[Rows, Rows]) -> pa.Array:

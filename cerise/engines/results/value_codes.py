@@ -33,17 +33,17 @@ def ranks(column: pa.Array | pa.ChunkedArray, name: str) -> tuple[Ints, Bools | 
     return _sorted_codes(column, name), nulls
 
 
-def codes(column: pa.Array | pa.ChunkedArray, name: str, crew: Threads = ALONE) -> tuple[Ints, int]:
+def codes(column: pa.Array | pa.ChunkedArray, name: str, threads: Threads = ALONE) -> tuple[Ints, int]:
     """Return numbers below a bound, equal and ordered as the values are, null before all, and the bound."""
     if pa.types.is_dictionary(column.type):
         return _dictionary_codes(column, name)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return _string_codes(column, name, crew)
+        return _string_codes(column, name, threads)
     rank, nulls = ranks(column, name)
     low, high = (int(rank.min()), int(rank.max())) if len(rank) else (0, 0)
     if low > INT64_MIN and high - low < CLOSE * len(rank):  # they are codes already
         near = room(len(rank))
-        crew.each(lambda block: _shifted(rank, low - 1, near, block), crew.blocks(len(rank)))
+        threads.each(lambda block: _shifted(rank, low - 1, near, block), threads.blocks(len(rank)))
         return near if nulls is None else np.where(nulls, 0, near), high - low + 2
     encoded = pa.array(rank, mask=nulls).dictionary_encode()
     distinct = np.asarray(encoded.dictionary)
@@ -58,26 +58,26 @@ def _shifted(numbers: Ints, by: int, out: Ints, block: tuple[int, int]) -> None:
     np.subtract(numbers[here], by, out=out[here])
 
 
-def _string_codes(column: pa.Array | pa.ChunkedArray, name: str, crew: Threads) -> tuple[Ints, int]:
+def _string_codes(column: pa.Array | pa.ChunkedArray, name: str, threads: Threads) -> tuple[Ints, int]:
     """As `codes`, of strings: each thread numbers those that it sees, and then all of them are ranked."""
     whole = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
-    shares = crew.shares(len(whole))
+    shares = threads.shares(len(whole))
     found: Ints = room(len(whole))
 
     def numbered(share: tuple[int, int]) -> pa.Array:
         return _numbered(whole.slice(share[0], share[1] - share[0]), found[slice(*share)])
 
-    words = crew.each(numbered, shares)
+    words = threads.each(numbered, shares)
     place = _sorted_codes(pa.concat_arrays(words), name)
     starts = np.cumsum([0, *map(len, words)])
 
     def ranked(i: int) -> None:
         known = np.concatenate([[0], place[starts[i] : starts[i + 1]]])
-        for low, high in crew.blocks(shares[i][1] - shares[i][0]):
+        for low, high in threads.blocks(shares[i][1] - shares[i][0]):
             here = found[shares[i][0] + low : shares[i][0] + high]
             here[:] = known[here]
 
-    crew.each(ranked, range(len(shares)))
+    threads.each(ranked, range(len(shares)))
     return found, int(place.max(initial=0)) + 1
 
 
@@ -112,15 +112,15 @@ def _indices(column: pa.DictionaryArray, missing: int) -> Any:
 
 
 def joint_codes(
-    columns: list[tuple[str, pa.Array | pa.ChunkedArray]], rows: int, crew: Threads = ALONE
+    columns: list[tuple[str, pa.Array | pa.ChunkedArray]], rows: int, threads: Threads = ALONE
 ) -> tuple[Ints, int]:
     """Return numbers below a bound, equal and ordered as the values of several columns are, and the bound."""
     if not columns:
         return np.zeros(rows, np.int64), 1
     (name, column), *others = columns
-    joint, bound = codes(column, name, crew)
+    joint, bound = codes(column, name, threads)
     for name, column in others:
-        number, count = codes(column, name, crew)
+        number, count = codes(column, name, threads)
         if bound * count > LARGEST:
             joint, bound = codes(pa.array(joint), name)
         joint, bound = joint * count + number, bound * count

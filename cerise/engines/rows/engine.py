@@ -39,21 +39,21 @@ def find_matches(program: Program, table: pa.Table, offsets: Ints, options: Opti
         offsets: where the partitions start, and at the end the number of rows.
         options: after how many steps it is given up, and how much is done at a time.
     """
-    ground = ground_of(program, table, offsets)
-    return search(ground, (0, len(ground)), options)
+    search_input = input_of_table(program, table, offsets)
+    return search(search_input, (0, len(search_input)), options)
 
 
-def ground_of(program: Program, table: pa.Table, offsets: Ints) -> SearchInput:
+def input_of_table(program: Program, table: pa.Table, offsets: Ints) -> SearchInput:
     """Return the rows of a prepared table as a search reads them."""
     masks = None if program.alone is None else judged(program.alone, table, len(program.bound.labels))
     return SearchInput.of(program, Ordered(table, None, offsets, {}), masks)
 
 
 def search(
-    ground: SearchInput, part: tuple[int, int], options: Options, watch: Watch | None = None
+    search_input: SearchInput, part: tuple[int, int], options: Options, watch: Watch | None = None
 ) -> Iterator[RowMatches]:
     """Yield the matches that start in a part of some rows, some at a time."""
-    return Search(ground, part, options, watch).matches()
+    return Search(search_input, part, options, watch).matches()
 
 
 class Search:
@@ -62,28 +62,30 @@ class Search:
     INPUT = "the ordered input"
 
     def __init__(
-        self, ground: SearchInput, part: tuple[int, int], options: Options, watch: Watch | None = None
+        self, search_input: SearchInput, part: tuple[int, int], options: Options, watch: Watch | None = None
     ) -> None:
-        self.program, self.limits = ground.program, options.limits
+        self.program, self.limits = search_input.program, options.limits
         conditions, bound = self.program.conditions, self.program.bound
-        partitions = _partitions(ground.offsets, part)
-        longest = int(np.max(np.diff(ground.offsets[slice(partitions[0], partitions[1] + 1)]), initial=0))
+        partitions = _partitions(search_input.offsets, part)
+        longest = int(
+            np.max(np.diff(search_input.offsets[slice(partitions[0], partitions[1] + 1)]), initial=0)
+        )
         timeouts = bound.within is not None and bound.within.timeouts
         sets, starts = max(conditions.sets.values(), default=-1) + 1, part[1] - part[0]
-        self.ground, self.cols = ground, ground.values.words()
+        self.search_input, self.cols = search_input, search_input.values.words()
         self.formulas = conditions.formulas
         self.words = np.zeros(Workspace.WORDS, np.int64)
         self.m = Workspace(self.words.ctypes.data)
         self.tables: dict[str, Any] = {
             "registers": np.zeros(conditions.registers + 1, np.int64),
             "code": self.program.code.rows,
-            "offsets": ground.offsets,
-            "times": ground.times,
+            "offsets": search_input.offsets,
+            "times": search_input.times,
             "positions": np.zeros(sets * longest + 1, np.int64),
             "keys": np.array([*conditions.keys, (0, 0, 0)], np.int64),
             "stack": self._stack(self.limits.stack_rows),
             "memo": self._memo(_power_of_two(4 * self.limits.stack_rows)),
-            "masks": ground.masks,
+            "masks": search_input.masks,
             "labels": np.zeros(longest + 1, np.int64),
             "cut": np.zeros(longest + 1 if timeouts else 1, np.int64),
             "found": np.zeros((min(self.limits.row_matches, starts + 1), Found.WORDS), np.int64),
@@ -115,10 +117,10 @@ class Search:
         m.dependent, m.updates = conditions.dependent, bool(conditions.registers or conditions.classes)
         m.label_count, m.register_count = len(bound.labels), conditions.registers
         m.key_count = len(conditions.keys)
-        m.wide = 0 if self.ground.masks.dtype == np.uint8 else 3
+        m.wide = 0 if self.search_input.masks.dtype == np.uint8 else 3
         m.skip = SKIPS[bound.skip.to]
         m.skip_to = sum(1 << i for i, label in enumerate(bound.labels) if label in bound.skip.members)
-        m.within, m.timeouts, m.no_time = _window(bound.within), timeouts, self.ground.no_time
+        m.within, m.timeouts, m.no_time = _window(bound.within), timeouts, self.search_input.no_time
         m.heavy = REMEMBERED + len(conditions.keys) // FEW_KEYS
         m.alarm = self.limits.patience
         m.patience = at.NEVER if conditions.classes else m.alarm

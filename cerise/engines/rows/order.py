@@ -49,7 +49,7 @@ class Ordered:
 def ordered(
     bound: BoundRows,
     table: pa.Table,
-    crew: Threads = ALONE,
+    threads: Threads = ALONE,
     wanted: Wanted | None = None,
     ties: Sequence[Sequence[str]] = (),
 ) -> Ordered:
@@ -58,32 +58,32 @@ def ordered(
     Args:
         bound: the clause.
         table: the rows, with derived columns.
-        crew: who does the work.
+        threads: who does the work.
         wanted: which partitions are searched; None: all.
         ties: the columns whose hashes order rows that are equal otherwise (`ties.tie_order`).
     """
-    code, count = _partition_codes(bound, table, crew)
-    rows = None if wanted is None else wanted.rows(code, count, crew)
+    code, count = _partition_codes(bound, table, threads)
+    rows = None if wanted is None else wanted.rows(code, count, threads)
     keys = [key for each in bound.order for key in _sort_keys(each, table)]
     if rows is not None:
-        code, keys = taken(code, rows, crew), [taken(key, rows, crew) for key in keys]
-    order, offsets = _sorted(code, count, keys, crew)
+        code, keys = taken(code, rows, threads), [taken(key, rows, threads) for key in keys]
+    order, offsets = _sorted(code, count, keys, threads)
     same = _undecided(keys, order, offsets) if ties else np.zeros(0, np.bool_)
     if rows is not None:
-        order = taken(rows, order, crew)
+        order = taken(rows, order, threads)
     if same.any():
         order = _untied(table, order, same, ties)
     values = _key_values(bound, table, order, offsets)
     return Ordered(table, order, offsets, values, np.flatnonzero(same) + 1)
 
 
-def _partition_codes(bound: BoundRows, table: pa.Table, crew: Threads) -> tuple[Ints, int]:
+def _partition_codes(bound: BoundRows, table: pa.Table, threads: Threads) -> tuple[Ints, int]:
     """Return the code of the partition of each row, and how many there can be: not many more than rows."""
     columns = [(name, table.column(name)) for name in bound.partition]
-    code, count = joint_codes(columns, len(table), crew)
+    code, count = joint_codes(columns, len(table), threads)
     if count <= SPARSE * len(table) + FEW:
         return code, count
-    return codes(pa.array(code), ", ".join(bound.partition), crew)
+    return codes(pa.array(code), ", ".join(bound.partition), threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Wanted:
     masks: Masks
     needs: int
 
-    def rows(self, code: Ints, count: int, crew: Threads) -> Ints | None:
+    def rows(self, code: Ints, count: int, threads: Threads) -> Ints | None:
         """Return the rows of such partitions, by the codes of the partitions of all rows; None: all rows."""
         from cerise.engines.rows.passes import choose, note
 
@@ -107,13 +107,13 @@ class Wanted:
             note(code[slice(*share)], self.masks[slice(*share)], present)
             return present
 
-        present = np.bitwise_or.reduce(crew.each(noted, crew.shares(len(code))))
+        present = np.bitwise_or.reduce(threads.each(noted, threads.shares(len(code))))
 
         def chosen(share: tuple[int, int]) -> Ints:
             found: Ints = np.empty(share[1] - share[0] + 1, np.int64)
             return found[: choose(code[slice(*share)], present, self.needs, share[0], found)]
 
-        rows: Ints = np.concatenate(crew.each(chosen, crew.shares(len(code))))
+        rows: Ints = np.concatenate(threads.each(chosen, threads.shares(len(code))))
         return rows if len(rows) < len(code) else None
 
 
@@ -168,18 +168,18 @@ def _plain(column: pa.ChunkedArray) -> pa.Array:
 # ---- sorting
 
 
-def _sorted(code: Ints, count: int, keys: list[Ints], crew: Threads) -> tuple[Ints | None, Ints]:
+def _sorted(code: Ints, count: int, keys: list[Ints], threads: Threads) -> tuple[Ints | None, Ints]:
     """Return the rows in order, or None where they are in order already, and where partitions start."""
     if count == 1:
-        return (None if _ascending(keys, crew) else _by_keys(keys, crew)), _changes(code[:0], len(code))
-    if _ascending([code], crew):
+        return (None if _ascending(keys, threads) else _by_keys(keys, threads)), _changes(code[:0], len(code))
+    if _ascending([code], threads):
         keys = [code, *keys]
-        return (None if _ascending(keys, crew) else _by_keys(keys, crew)), _changes(code, len(code))
-    if _ascending(keys, crew):
-        return _grouped(code, count, crew)
-    first = _by_keys(keys, crew)
-    order, offsets = _grouped(taken(code, first, crew), count, crew)
-    return taken(first, order, crew), offsets
+        return (None if _ascending(keys, threads) else _by_keys(keys, threads)), _changes(code, len(code))
+    if _ascending(keys, threads):
+        return _grouped(code, count, threads)
+    first = _by_keys(keys, threads)
+    order, offsets = _grouped(taken(code, first, threads), count, threads)
+    return taken(first, order, threads), offsets
 
 
 def _changes(code: Ints, rows: int) -> Ints:
@@ -189,7 +189,7 @@ def _changes(code: Ints, rows: int) -> Ints:
     return np.concatenate([[0], np.flatnonzero(code[1:] != code[:-1]) + 1, [rows]]).astype(np.int64)
 
 
-def _by_keys(keys: list[Ints], crew: Threads) -> Ints:
+def _by_keys(keys: list[Ints], threads: Threads) -> Ints:
     """Return the rows in the order of some keys, the first of them first."""
     from cerise.engines.rows.passes import join, settle
 
@@ -197,33 +197,33 @@ def _by_keys(keys: list[Ints], crew: Threads) -> Ints:
     order = room(len(keys[0]))
     order[:] = np.arange(len(order))
     addresses = np.array([key.ctypes.data for key in keys], np.int64)
-    told, shares = (int(addresses.ctypes.data), len(keys), order), crew.shares(len(order))
-    late = any(crew.each(lambda share: settle(*told, *share), shares))
+    told, shares = (int(addresses.ctypes.data), len(keys), order), threads.shares(len(order))
+    late = any(threads.each(lambda share: settle(*told, *share), shares))
     if late or any(join(*told, *share) for share in shares[1:]):
         return np.argsort(keys[0], kind="stable") if len(keys) == 1 else np.lexsort(keys[::-1])
     return order
 
 
-def _grouped(code: Ints, count: int, crew: Threads) -> tuple[Ints, Ints]:
+def _grouped(code: Ints, count: int, threads: Threads) -> tuple[Ints, Ints]:
     """Return the rows by their code, those of equal codes as they are, in time linear in their number."""
     from cerise.engines.rows.passes import deal, tally
 
     if count > SPARSE * len(code) + FEW:
         distinct, code = np.unique(code, return_inverse=True)
         count = len(distinct)
-    shares = crew.shares(len(code)) if count * WORTH_A_HISTOGRAM <= len(code) else [(0, len(code))]
+    shares = threads.shares(len(code)) if count * WORTH_A_HISTOGRAM <= len(code) else [(0, len(code))]
 
     def tallied(share: tuple[int, int]) -> Ints:
         counts = np.zeros(count, np.int64)
         tally(code[slice(*share)], counts)
         return counts
 
-    counts = crew.each(tallied, shares)
+    counts = threads.each(tallied, shares)
     total = np.sum(counts, axis=0)
     starts = np.cumsum(total) - total
     order = room(len(code))
     places = [starts + before for before in np.cumsum([np.zeros_like(total), *counts[:-1]], axis=0)]
-    crew.each(lambda i: deal(code[slice(*shares[i])], shares[i][0], places[i], order), range(len(shares)))
+    threads.each(lambda i: deal(code[slice(*shares[i])], shares[i][0], places[i], order), range(len(shares)))
     return order, np.append(starts[total > 0], len(code))
 
 
@@ -237,9 +237,9 @@ def _sort_keys(order: Order, table: pa.Table) -> list[Ints]:
     return [(~nulls if order.nulls_first else nulls).astype(np.int64), np.where(nulls, 0, rank)]
 
 
-def _ascending(keys: list[Ints], crew: Threads) -> bool:
+def _ascending(keys: list[Ints], threads: Threads) -> bool:
     rows = len(keys[0]) if keys else 0
-    return all(crew.each(lambda block: _ascending_in(keys, *block), crew.blocks(max(rows - 1, 0))))
+    return all(threads.each(lambda block: _ascending_in(keys, *block), threads.blocks(max(rows - 1, 0))))
 
 
 def _ascending_in(keys: list[Ints], start: int, stop: int) -> bool:

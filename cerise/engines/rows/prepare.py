@@ -38,11 +38,11 @@ def prepare(bound: BoundRows, table: pa.Table, told: Callable[[Ints], None] | No
         UnsupportedError: where a derived column is missing that only Spark can compute.
     """
     table = _coded(bound, input_of(bound, table))
-    with start_threads((os.cpu_count() or 1) if len(table) >= WORTH_THREADS else 1) as crew:
-        found = ordered(bound, table, crew, ties=tie_columns(bound))
+    with start_threads((os.cpu_count() or 1) if len(table) >= WORTH_THREADS else 1) as threads:
+        found = ordered(bound, table, threads, ties=tie_columns(bound))
         if told is not None:
             told(found.undecided)
-        return table if found.order is None else _taken(table, found.order, crew)
+        return table if found.order is None else _taken(table, found.order, threads)
 
 
 def input_of(bound: BoundRows, table: pa.Table) -> pa.Table:
@@ -50,13 +50,13 @@ def input_of(bound: BoundRows, table: pa.Table) -> pa.Table:
     return derived(bound, plain_table(table.select(_needed_of(bound, table))))
 
 
-def whole(table: pa.Table, crew: Threads = ALONE, apart: Iterable[str] = ()) -> pa.Table:
+def whole(table: pa.Table, threads: Threads = ALONE, apart: Iterable[str] = ()) -> pa.Table:
     """Return a table whose columns are each in one piece, but for some that may stay as they are."""
 
     def joined(name: str) -> pa.ChunkedArray:
         return table.column(name) if name in apart else _in_one_piece(table.column(name))
 
-    return pa.table(crew.each(joined, table.column_names), schema=table.schema)
+    return pa.table(threads.each(joined, table.column_names), schema=table.schema)
 
 
 def _in_one_piece(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -70,10 +70,10 @@ def _in_one_piece(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column
 
 
-def _taken(table: pa.Table, order: Ints, crew: Threads) -> pa.Table:
+def _taken(table: pa.Table, order: Ints, threads: Threads) -> pa.Table:
     """Return rows in an order; large columns are moved side by side."""
     index = pa.array(order)
-    columns = crew.each(lambda column: column.combine_chunks().take(index), table.columns)
+    columns = threads.each(lambda column: column.combine_chunks().take(index), table.columns)
     return pa.table(columns, schema=table.schema)
 
 

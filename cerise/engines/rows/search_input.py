@@ -49,31 +49,33 @@ class SearchInput:
         return int(self.offsets[-1])
 
     @classmethod
-    def of(cls, program: Program, rows: Ordered, masks: Masks | None, crew: Threads = ALONE) -> SearchInput:
+    def of(
+        cls, program: Program, rows: Ordered, masks: Masks | None, threads: Threads = ALONE
+    ) -> SearchInput:
         """Return rows as a search reads them.
 
         Args:
             program: what is searched for.
             rows: the rows.
             masks: which labels each row of their table could have by itself; None: any.
-            crew: who does the work.
+            threads: who does the work.
         """
         from cerise.engines.results.columns import Columns  # this brings numba
 
         asked, table = program.conditions, rows.table
         for each in asked.derived:
             table = table.append_column(pa.field(each.name, each.type), computed(each, table))
-        values = Columns(asked.columns, asked.texts, asked.literal_only).read(table, rows.order, crew)
+        values = Columns(asked.columns, asked.texts, asked.literal_only).read(table, rows.order, threads)
         offsets = np.ascontiguousarray(rows.offsets)
         told, room = room_for_masks(len(rows), len(program.bound.labels))
-        _bring(told, masks, rows.order, crew)
+        _bring(told, masks, rows.order, threads)
         if asked.judged:
-            near_masks(asked, values.words, offsets, crew, told)
-        times, no_time = _times(program.bound, rows, crew)
+            near_masks(asked, values.words, offsets, threads, told)
+        times, no_time = _times(program.bound, rows, threads)
         return cls(program, offsets, values, times, no_time, room)
 
 
-def _bring(target: Masks, masks: Masks | None, order: Ints | None, crew: Threads) -> None:
+def _bring(target: Masks, masks: Masks | None, order: Ints | None, threads: Threads) -> None:
     """Write masks into their place, in order."""
 
     def write(block: tuple[int, int]) -> None:
@@ -83,10 +85,10 @@ def _bring(target: Masks, masks: Masks | None, order: Ints | None, crew: Threads
         else:
             target[here] = masks[here] if order is None else masks[order[here]]
 
-    crew.each(write, crew.blocks(len(target)))
+    threads.each(write, threads.blocks(len(target)))
 
 
-def _times(bound: BoundRows, rows: Ordered, crew: Threads) -> tuple[Ints, int]:
+def _times(bound: BoundRows, rows: Ordered, threads: Threads) -> tuple[Ints, int]:
     if bound.within is None:
         return np.zeros(1, np.int64), 0
     name = bound.order[0].column
@@ -94,7 +96,7 @@ def _times(bound: BoundRows, rows: Ordered, crew: Threads) -> tuple[Ints, int]:
     times = canonical(column, kind_of(column.type), name).cast(pa.int64())
     none = _unused(times)
     known = np.asarray(times.fill_null(none) if times.null_count else times, dtype=np.int64)
-    found = np.ascontiguousarray(taken(known, rows.order, crew))
+    found = np.ascontiguousarray(taken(known, rows.order, threads))
     return (~found, ~none) if bound.order[0].descending else (found, none)
 
 
@@ -152,15 +154,15 @@ def room_for_masks(rows: int, labels: int) -> tuple[Masks, Masks]:
     return whole[:rows], whole
 
 
-def judged(conditions: Conditions, table: pa.Table, labels: int, crew: Threads = ALONE) -> Masks:
+def judged(conditions: Conditions, table: pa.Table, labels: int, threads: Threads = ALONE) -> Masks:
     """Return which labels, of so many, each row of a table could have by itself."""
-    parts = crew.each(Judge(conditions, labels).masks, _batches(table, crew.limits.judged_rows))
+    parts = threads.each(Judge(conditions, labels).masks, _batches(table, threads.limits.judged_rows))
     masks: Masks = np.concatenate([np.zeros(0, mask_type(labels)), *parts])
     return masks
 
 
 def sifted(
-    judge: Judge, table: pa.Table, names: list[str], wanted: int, crew: Threads
+    judge: Judge, table: pa.Table, names: list[str], wanted: int, threads: Threads
 ) -> tuple[pa.Table, Masks]:
     """Return the rows that could have one of the labels that are wanted, and which labels each could have.
 
@@ -169,7 +171,7 @@ def sifted(
         table: the rows.
         names: the columns that are still needed.
         wanted: a bit for each of these labels.
-        crew: who does the work.
+        threads: who does the work.
     """
 
     def sift(rows: pa.Table) -> tuple[pa.Table, Masks]:
@@ -181,7 +183,9 @@ def sifted(
         which = np.flatnonzero(kept)  # to take rows is faster than to filter them
         return rows.take(pa.array(which)), masks[which]
 
-    tables, masks = zip(*crew.each(sift, _batches(table, crew.limits.judged_rows) or [table]), strict=True)
+    tables, masks = zip(
+        *threads.each(sift, _batches(table, threads.limits.judged_rows) or [table]), strict=True
+    )
     return pa.concat_tables(tables), np.concatenate(masks)
 
 
@@ -190,7 +194,7 @@ def _batches(table: pa.Table, rows: int) -> list[pa.Table]:
 
 
 def near_masks(
-    conditions: Conditions, words: Callable[[], Ints], offsets: Ints, crew: Threads, out: Masks
+    conditions: Conditions, words: Callable[[], Ints], offsets: Ints, threads: Threads, out: Masks
 ) -> None:
     """Take from masks the labels that rows cannot have because of the rows near them in their partition.
 
@@ -198,7 +202,7 @@ def near_masks(
         conditions: what is asked.
         words: gives the words that generated code is told.
         offsets: where partitions start, and the number of rows.
-        crew: who does the work.
+        threads: who does the work.
         out: the masks.
     """
     from cerise.engines.rows.search import judge_rows
@@ -214,4 +218,4 @@ def near_masks(
         )  # fmt: skip
         out[start:stop] &= found.astype(out.dtype)
 
-    crew.each(judge, crew.blocks(int(offsets[-1])))
+    threads.each(judge, threads.blocks(int(offsets[-1])))

@@ -52,16 +52,18 @@ class Stretch:
         return self.high - self.low
 
 
-def stretches(ground: SearchInput, window: int, count: int, *, amplified: float = AMPLIFIED) -> list[Stretch]:
+def stretches(
+    search_input: SearchInput, window: int, count: int, *, amplified: float = AMPLIFIED
+) -> list[Stretch]:
     """Cut rows into so many stretches of about one size; one, if matches reach too far from one to the next.
 
     Args:
-        ground: the rows, one partition.
+        search_input: the rows, one partition.
         window: how much later than its first row a match may end.
         count: how many stretches.
         amplified: how much more than all rows may be searched from.
     """
-    rows, times = len(ground), _known_times(ground)
+    rows, times = len(search_input), _known_times(search_input)
     borders = sorted({0, *(rows * i // count for i in range(1, count)), rows})
     found = []
     for low, high in pairwise(borders):
@@ -72,10 +74,14 @@ def stretches(ground: SearchInput, window: int, count: int, *, amplified: float 
     return found
 
 
-def _known_times(ground: SearchInput) -> Ints:
+def _known_times(search_input: SearchInput) -> Ints:
     """Return what WITHIN measures; rows without a time have the first or the last one."""
-    lacking = ground.times == ground.no_time
-    return np.where(lacking, _no_time(ground.program.bound), ground.times) if lacking.any() else ground.times
+    lacking = search_input.times == search_input.no_time
+    return (
+        np.where(lacking, _no_time(search_input.program.bound), search_input.times)
+        if lacking.any()
+        else search_input.times
+    )
 
 
 def _no_time(bound: BoundRows) -> int:
@@ -119,9 +125,9 @@ class SliceSearch(Search):
     INPUT = "a slice of the ordered input"
 
     def __init__(
-        self, ground: SearchInput, stretch: Stretch, options: Options, watch: Watch | None = None
+        self, search_input: SearchInput, stretch: Stretch, options: Options, watch: Watch | None = None
     ) -> None:
-        super().__init__(ground, (stretch.low, stretch.high), options, watch)
+        super().__init__(search_input, (stretch.low, stretch.high), options, watch)
         self.low = stretch.low
 
     def starting_in(self, opens: Bools) -> Iterator[RowMatches]:
@@ -229,20 +235,20 @@ class Searched:
     """A slice that can be searched, and searched again.
 
     Attributes:
-        ground: its rows, and those around them.
+        search_input: its rows, and those around them.
         stretch: which of them are its own.
         options: after how many steps the search is given up, and how much is done at a time.
         watch: sees how far the search is.
     """
 
-    ground: SearchInput
+    search_input: SearchInput
     stretch: Stretch
     options: Options
     watch: Watch = field(default_factory=Watch)
     search: SliceSearch = field(init=False)
 
     def __post_init__(self) -> None:
-        self.search = SliceSearch(self.ground, self.stretch, self.options, self.watch)
+        self.search = SliceSearch(self.search_input, self.stretch, self.options, self.watch)
 
     def candidates(self) -> tuple[RowMatches, Candidates]:
         """Return the matches that the slice may contribute."""
@@ -252,7 +258,7 @@ class Searched:
         found = joined(list(self.search.speculative(known, end, room)))
         if bool((found.starts[1:] < found.starts[:-1]).any()):
             found = picked(found, np.argsort(found.starts, kind="stable"))
-        after = resumes(self.ground.program.bound, found)
+        after = resumes(self.search_input.program.bound, found)
         return found, Candidates(found.starts - low, after - low, known)
 
     def search_on(self, row: int, found: Candidates) -> tuple[RowMatches, int]:

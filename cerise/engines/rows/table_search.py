@@ -14,7 +14,7 @@ from cerise.engines.base import Ints, Masks, Options, RowMatches, joined, unmatc
 from cerise.engines.limits import Limits
 from cerise.engines.reference import rows as reference
 from cerise.engines.results.value_codes import partitions
-from cerise.engines.rows.engine import ground_of, search
+from cerise.engines.rows.engine import input_of_table, search
 from cerise.engines.rows.order import Ordered, Wanted, ordered
 from cerise.engines.rows.prepare import (
     input_of,
@@ -125,7 +125,7 @@ def search_table(
     bound: BoundRows,
     table: pa.Table,
     options: Options,
-    crew: Threads,
+    threads: Threads,
     show: Display,
     told: Callable[[Ints], None] | None = None,
 ) -> Iterator[Answer]:
@@ -135,59 +135,59 @@ def search_table(
         bound: the clause.
         table: its rows, as they arrive.
         options: how to run it.
-        crew: the threads that share the work.
+        threads: the threads that share the work.
         show: makes a table of matches among rows.
         told: is told the rows whose order only hashes decide (S1.2).
     """
     if choose_engine(bound, options)[0] == "reference":
         prepared = prepare(bound, table, told)
-        crew.watch.total = len(prepared)
+        threads.watch.total = len(prepared)
         rows = Ordered(prepared, None, partitions(bound, prepared), {})
-        parts: Iterable[RowMatches] = found_in(bound, prepared, rows.offsets, options, crew.watch)
+        parts: Iterable[RowMatches] = found_in(bound, prepared, rows.offsets, options, threads.watch)
         yield _answer(rows, joined([]), show)
         yield from (_answer(rows, each, show) for each in parts)
         return
-    rows, ground = _laid_out(bound, table, crew)
+    rows, search_input = _laid_out(bound, table, threads)
     if told is not None:
         told(rows.undecided)
-    crew.watch.total = len(ground)
+    threads.watch.total = len(search_input)
     yield _answer(rows, joined([]), show)
-    if crew.count == 1:  # some matches at a time
-        found = _searched(ground, (0, len(ground)), options, crew.watch)
+    if threads.count == 1:  # some matches at a time
+        found = _searched(search_input, (0, len(search_input)), options, threads.watch)
         yield from (_answer(rows, each, show) for each in found)
         return
-    yield from (each for part in _in_threads(ground, rows, crew, options, show) for each in part)
+    yield from (each for part in _in_threads(search_input, rows, threads, options, show) for each in part)
 
 
 def _answer(rows: Ordered, matches: RowMatches, show: Display) -> Answer:
     return Answer(show(rows, matches), len(matches), len(matches.labels))
 
 
-def _laid_out(bound: BoundRows, table: pa.Table, crew: Threads) -> tuple[Ordered, SearchInput]:
+def _laid_out(bound: BoundRows, table: pa.Table, threads: Threads) -> tuple[Ordered, SearchInput]:
     """Return the rows of a table in order, and as a search reads them."""
     program = compile_rows(bound)
-    table, masks = _sifted(program, input_of(bound, table), crew)
-    wanted, ties = _wanted(program, masks, crew.limits), tie_columns(bound)
-    rows = ordered(bound, _joined(bound, table, crew), crew, wanted, ties)
-    return rows, SearchInput.of(program, rows, masks, crew)
+    table, masks = _sifted(program, input_of(bound, table), threads)
+    wanted, ties = _wanted(program, masks, threads.limits), tie_columns(bound)
+    rows = ordered(bound, _joined(bound, table, threads), threads, wanted, ties)
+    return rows, SearchInput.of(program, rows, masks, threads)
 
 
 def _in_threads(
-    ground: SearchInput, rows: Ordered, crew: Threads, options: Options, show: Display
+    search_input: SearchInput, rows: Ordered, threads: Threads, options: Options, show: Display
 ) -> Iterable[list[Answer]]:
-    bound = ground.program.bound
+    bound = search_input.program.bound
 
     def to_answers(matches: Iterable[RowMatches]) -> list[Answer]:
         return [_answer(rows, each, show) for each in matches]
 
     def searched(part: Stretch) -> tuple[Searched, tuple[RowMatches, Candidates]]:
-        search = Searched(ground, part, options, crew.watch)
+        search = Searched(search_input, part, options, threads.watch)
         return search, search.candidates()
 
-    if len(cut := _slices(ground, crew, options)) > 1:
-        return crew.each(to_answers, chained(crew.each(searched, cut)))
-    parts = _parts(bound, rows.offsets, crew.count)
-    return crew.each(lambda part: to_answers(_searched(ground, part, options, crew.watch)), parts)
+    if len(cut := _slices(search_input, threads, options)) > 1:
+        return threads.each(to_answers, chained(threads.each(searched, cut)))
+    parts = _parts(bound, rows.offsets, threads.count)
+    return threads.each(lambda part: to_answers(_searched(search_input, part, options, threads.watch)), parts)
 
 
 def found_in(
@@ -198,15 +198,15 @@ def found_in(
         steps = Steps(options.max_steps, watch or Watch())
         yield reference.to_matches(bound, reference.find_rows(bound, prepared, steps), offsets)
     else:
-        ground = ground_of(compile_rows(bound), prepared, offsets)
-        yield from _searched(ground, (0, len(ground)), options, watch)
+        search_input = input_of_table(compile_rows(bound), prepared, offsets)
+        yield from _searched(search_input, (0, len(search_input)), options, watch)
 
 
 def _searched(
-    ground: SearchInput, part: tuple[int, int], options: Options, watch: Watch | None = None
+    search_input: SearchInput, part: tuple[int, int], options: Options, watch: Watch | None = None
 ) -> Iterator[RowMatches]:
-    found = search(ground, part, options, watch)
-    if ground.program.bound.show is not Show.UNMATCHED:
+    found = search(search_input, part, options, watch)
+    if search_input.program.bound.show is not Show.UNMATCHED:
         return found
     low, high = part
     whole = joined(list(found))
@@ -216,16 +216,16 @@ def _searched(
 # ---- rows that no match can hold
 
 
-def _sifted(program: Program, table: pa.Table, crew: Threads) -> tuple[pa.Table, Masks | None]:
+def _sifted(program: Program, table: pa.Table, threads: Threads) -> tuple[pa.Table, Masks | None]:
     """Return the columns that are still needed, of rows that may matter, and which labels they could have."""
     bound = program.bound
     names = list(needed_columns(bound, _still_asked(program) if bound.arrival else None))
     if program.alone is None:
         return table.select(names), None
-    skips = len(table) >= crew.limits.filtered_rows and why_not_skipping(bound) is None
+    skips = len(table) >= threads.limits.filtered_rows and why_not_skipping(bound) is None
     if not skips:
-        return table.select(names), judged(program.alone, table, len(bound.labels), crew)
-    return sifted(Judge(program.alone, len(bound.labels)), table, names, wanted_labels(bound), crew)
+        return table.select(names), judged(program.alone, table, len(bound.labels), threads)
+    return sifted(Judge(program.alone, len(bound.labels)), table, names, wanted_labels(bound), threads)
 
 
 def _still_asked(program: Program) -> set[str]:
@@ -253,26 +253,26 @@ def _needed_alone(program: Program) -> list[str]:
     ]
 
 
-def _joined(bound: BoundRows, table: pa.Table, crew: Threads) -> pa.Table:
+def _joined(bound: BoundRows, table: pa.Table, threads: Threads) -> pa.Table:
     """Return a table with columns in one piece, but for strings of which one for each partition is shown."""
     if bound.show is Show.UNMATCHED:
-        return whole(table, crew)
+        return whole(table, threads)
     read = {name for each in bound.measures for atom in each.atoms for name in read_by(bound.atoms[atom])}
     strings = {name for name in bound.partition if pa.types.is_string(table.schema.field(name).type)}
-    return whole(table, crew, apart=strings - read - {each.column for each in bound.order})
+    return whole(table, threads, apart=strings - read - {each.column for each in bound.order})
 
 
 # ---- threads
 
 
-def _slices(ground: SearchInput, crew: Threads, options: Options) -> list[Stretch]:
+def _slices(search_input: SearchInput, threads: Threads, options: Options) -> list[Stretch]:
     """Cut rows that are one partition into slices, one for each thread, where matches depend on others."""
-    bound = ground.program.bound
+    bound = search_input.program.bound
     needs = row_halo(bound)
-    if crew.count == 1 or bound.partition or isinstance(needs, str) or not is_chained(bound):
+    if threads.count == 1 or bound.partition or isinstance(needs, str) or not is_chained(bound):
         return []
     amplified = math.inf if options.threads else AMPLIFIED
-    return stretches(ground, needs.after, crew.count, amplified=amplified)
+    return stretches(search_input, needs.after, threads.count, amplified=amplified)
 
 
 def _parts(bound: BoundRows, offsets: Ints, threads: int) -> list[tuple[int, int]]:
