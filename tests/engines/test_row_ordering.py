@@ -93,24 +93,24 @@ def test_rows_come_in_order(
                 assert values.to_pylist() == prepared[name].take(pa.array(found.offsets[:-1])).to_pylist()
 
 
-@pytest.mark.parametrize("threads", THREADS)
-def test_rows_that_are_not_nearly_in_order_are_given_up_soon(threads: int) -> None:
+@pytest.mark.parametrize("count", THREADS)
+def test_rows_that_are_not_nearly_in_order_are_given_up_soon(count: int) -> None:
     keys = [np.arange(100_000)[::-1].copy(), np.zeros(100_000, np.int64)]
     addresses = np.array([each.ctypes.data for each in keys], np.int64)
     order = np.arange(100_000)
     assert passes.settle(addresses.ctypes.data, 2, order, 0, len(order)) == 1
-    with start_threads(threads, limits=FEW) as threads:
+    with start_threads(count, limits=FEW) as threads:
         assert (row_order._by_keys(keys, threads) == np.arange(100_000)[::-1]).all()
 
 
-@pytest.mark.parametrize("threads", THREADS)
-def test_only_partitions_that_have_what_a_match_needs_stay(threads: int) -> None:
+@pytest.mark.parametrize("count", THREADS)
+def test_only_partitions_that_have_what_a_match_needs_stay(count: int) -> None:
     rng = np.random.default_rng(1)
     for rows in (0, 1, 9, 500):
         code, masks = rng.integers(0, 40, rows), rng.integers(0, 8, rows).astype(np.uint8)
         present = {int(c): int(np.bitwise_or.reduce(masks[code == c])) for c in set(code.tolist())}
         expected = [row for row in range(rows) if present[int(code[row])] & 5 == 5]
-        with start_threads(threads, limits=FEW) as threads:
+        with start_threads(count, limits=FEW) as threads:
             found = Wanted(masks, 5).rows(code.astype(np.int64), 40, threads)
         assert (list(range(rows)) if found is None else found.tolist()) == expected
 
@@ -151,10 +151,10 @@ def chunked(rng: Random, values: list[str | None], type_: pa.DataType) -> pa.Chu
 
 
 @pytest.mark.parametrize("type_", [pa.string(), pa.large_string()])
-@pytest.mark.parametrize("threads", THREADS)
+@pytest.mark.parametrize("count", THREADS)
 @pytest.mark.parametrize("most", [2, 6, 18])
 def test_codes_of_strings(
-    type_: pa.DataType, threads: int, most: int, monkeypatch: pytest.MonkeyPatch
+    type_: pa.DataType, count: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a table that grows, and one that may not grow enough."""
     monkeypatch.setattr(strings, "BITS", 2)
@@ -162,7 +162,7 @@ def test_codes_of_strings(
     for seed in range(12):
         rng = Random(seed)
         values = strings_of(rng, rng.choice((0, 1, 5, 300)), rng.choice((1, 4, 200)))
-        with start_threads(threads, limits=FEW) as threads:
+        with start_threads(count, limits=FEW) as threads:
             codes, bound = value_codes.codes(chunked(rng, values, type_), "s", threads)
         known = sorted({each for each in values if each is not None}, key=str.encode)
         assert codes.tolist() == [0 if each is None else known.index(each) + 1 for each in values]
