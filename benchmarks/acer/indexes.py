@@ -1,8 +1,8 @@
 """NaiveIndex, IntervalScan and a filter by type alone: what reads events by way of B+trees.
 
-NaiveIndex [000 §4.1] looks up every condition. IntervalScan [Körber et al., Index-Accelerated Pattern
-Matching in Event Stores] takes conditions by a cost model, joins what they find to the intervals that may
-hold a match, and replays these. The paper takes them greedily; to try more is far better, so there are both.
+NaiveIndex [000 §4.1] looks up every condition. IntervalScan [Koerber21] takes conditions by a cost model,
+joins what they find to the intervals that may hold a match, and replays these. The paper takes them greedily;
+to try more is far better, so there are both.
 """
 
 from __future__ import annotations

@@ -105,10 +105,10 @@ class Report:
         most_runs: how many runs were alive at once at most.
         uncomputable: how many values could not be computed and were null (S4.6).
         run_steps: the sum over all events of the runs alive [SASE08 Table 2: runs per time step].
-        matched_events: the sum of the lengths of all matches constructed [Table 2: match length].
+        matched_events: the sum of the lengths of all matches constructed [SASE08 Table 2: match length].
         opened_runs: how many events opened a run.
-        merged_runs: how many runs were merged into another [Table 3].
-        buffer_updates: how many nodes were written to the shared buffer [Table 3].
+        merged_runs: how many runs were merged into another [SASE08 Table 3].
+        buffer_updates: how many nodes were written to the shared buffer [SASE08 Table 3].
         reread_events: how often an event was read again [Expt 3].
         matching_seconds: the time spent on moving runs.
         construction_seconds: the time spent on writing out matches.

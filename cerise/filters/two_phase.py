@@ -18,7 +18,7 @@ from cerise.plan.intervals import ALWAYS, NEVER, Intervals, Ints, joined, shifte
 from cerise.plan.slicing import MIN_TIME
 from cerise.store.index.lookup import Events, Wanted
 
-EDGE_COUNTS = 0.5  # an interval of the first or last variable is half as long [Eq. 1]
+EDGE_COUNTS = 0.5  # an interval of the first or last variable is half as long [ACER24 Eq. 1]
 MOST_INTERVALS = 1 << 20
 MANY = 50_000  # events of the first variable: what follows takes time
 MERGED = 16  # of them in one interval, on average

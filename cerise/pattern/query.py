@@ -38,7 +38,7 @@ class Maybe:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """No such event (§6)."""
+    """No such event (S6)."""
 
     var: Var
 

@@ -17,7 +17,7 @@ LARGEST_AND = 1024  # the states of one branch that are planned
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Where a negated variable may not occur (§6).
+    """Where a negated variable may not occur (S6).
 
     Between the last event of `after` and the first of `before`; an empty `after` is the start of the
     window, an empty `before` its end. `anywhere` is the NOT of a top-level AND: all of the window.

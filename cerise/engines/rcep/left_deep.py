@@ -39,7 +39,7 @@ from cerise.engines.rcep.skip_index import leap, prepare_leaps
 from cerise.engines.rcep.subsets import write_subsets
 from cerise.kernels.jit import ask, int64, kernel, void
 
-# ---- negation (§6)
+# ---- events that may not happen (S6)
 
 
 @kernel()

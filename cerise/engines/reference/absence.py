@@ -1,4 +1,4 @@
-"""Negation as a nested query on a positive match (§6)."""
+"""Negation as a nested query on a positive match (S6)."""
 
 from __future__ import annotations
 

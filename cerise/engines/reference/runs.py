@@ -1,4 +1,4 @@
-"""The accepting runs of an OR-free query: NFA^b as semantics.md S3.3–S3.5 and §5 define it."""
+"""The accepting runs of an OR-free query: NFA^b as S3.3–S3.5 and S5 define it."""
 
 from __future__ import annotations
 

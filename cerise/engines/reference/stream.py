@@ -1,4 +1,4 @@
-"""One partition's events as the reference sees them, and what its window allows (§5)."""
+"""One partition's events as the reference sees them, and what its window allows (S5)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """SQL with MATCH_RECOGNIZE: clauses are cut out by their words, bound to their input, and replaced by views.
 
-The text around a clause stays as users wrote it, for Spark to read (design D9). `clause` reads the inside
+The text around a clause stays as users wrote it, for Spark to read (decision D9). `clause` reads the inside
 of a clause, pattern.lark its pattern, and sqlglot its expressions.
 """
 

@@ -1,4 +1,4 @@
-"""Range bitmaps: base-2 bit-sliced, range-encoded (000 §2.2, after Chan and Ioannidis).
+"""Range bitmaps: base-2 bit-sliced, range-encoded (000 §2.2, after [Chan98]).
 
 Slice i of n codes is n bits, in ceil(n / 8) bytes, the first event in the lowest bit: 1 where bit i of the
 code is 0. Where many events are in question, all are judged slice by slice, from the lowest up, as the paper
@@ -17,7 +17,7 @@ from cerise.kernels.jit import Ints, Marks, kernel, void
 
 @kernel()
 def transposed(word: int) -> int:
-    """Return 8 × 8 bits with rows and columns exchanged [Hacker's Delight §7-3]."""
+    """Return 8 × 8 bits with rows and columns exchanged [Delight §7-3]."""
     swap = (word ^ (word >> 7)) & 0x00AA00AA00AA00AA
     word = word ^ swap ^ (swap << 7)
     swap = (word ^ (word >> 14)) & 0x0000CCCC0000CCCC

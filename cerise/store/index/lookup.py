@@ -1,7 +1,7 @@
 """Look-ups: which events of a table pass the tests of a variable, and their values, from the index alone.
 
 This is 000's single variable query (Algorithm 1) over all index files of a version, with the intervals that
-window-aware filtering keeps (§3.3).
+window-aware filtering keeps (000 §3.3).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ways to run a bound query; every case and every engine goes through all of them (style.md §8)."""
+"""Ways to run a bound query; every case and every engine goes through all of them."""
 
 from __future__ import annotations
 

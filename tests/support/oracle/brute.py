@@ -69,7 +69,7 @@ def _frozen(binding: Binding) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 def vetoed(world: World, binding: Binding) -> bool:
-    """Whether a negated event occurs (§6)."""
+    """Whether a negated event occurs (S6)."""
     taken = places(binding)
     for absent in world.absences:
         tests = world.conjuncts(absent.var.name)
@@ -202,7 +202,7 @@ def chosen(found: set[Match], query: Query) -> list[Match]:
 
 
 def useful(query: Query, schema: Schema, table: pa.Table, params: Mapping[str, Any]) -> list[int]:
-    """The rows, in their order, with the type and own predicates of some variable (§9, row 1)."""
+    """The rows, in their order, with the type and own predicates of some variable (S9, row 1)."""
     order, events = stream(table, schema)
     kept: set[int] = set()
     for world in worlds(query, schema, params, events):

@@ -111,7 +111,7 @@ def _sortable(known: Any) -> tuple[int, Any]:
 
 
 def partitions(query: Query, schema: Schema, events: Sequence[Event]) -> list[list[int]]:
-    """The places of each partition's events (§8)."""
+    """The places of each partition's events (S8)."""
     grouped = query.partition_by or tuple((name,) for name in schema.key)
     equal = [each.path for each in query.where if isinstance(each, Same)]
     equal = [] if query.strategy is Strategy.STRICT else equal
@@ -165,7 +165,7 @@ def flattened(node: Node) -> Node:
 
 
 def positive(node: Node, absences: list[Absent], *, top: bool = False) -> Node | None:
-    """A branch without its NOTs, which are noted with what they stand between (§6)."""
+    """A branch without its NOTs, which are noted with what they stand between (S6)."""
     if not isinstance(node, Seq | And):
         return node
     kept = [(i, positive(item, absences)) for i, item in enumerate(node.items) if not isinstance(item, Not)]
