@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -168,11 +168,15 @@ def test_the_picture_names_the_rooms_that_exist():
 
 
 def test_every_page_is_on_the_map():
-    listed = set(LINK.findall((ROOT / "docs/index.md").read_text(encoding="utf-8")))
-    assert {page.name for page in PAGES[1:] if page.name != "index.md"} <= listed
+    for map_ in (ROOT / "docs").rglob("index.md"):
+        listed = set(LINK.findall(map_.read_text(encoding="utf-8")))
+        assert {page.name for page in map_.parent.glob("*.md") if page != map_} <= listed
+        assert {f"{each.parent.name}/index.md" for each in map_.parent.glob("*/index.md")} <= listed
 
 
-@pytest.mark.parametrize("page", [*(str(page.relative_to(ROOT)) for page in PAGES), "CHANGELOG.md"])
+@pytest.mark.parametrize(
+    "page", [*(str(page.relative_to(ROOT)) for page in PAGES), "CHANGELOG.md", "CONTRIBUTING.md"]
+)
 def test_links_lead_somewhere(page):
     text = FENCE.sub("", (ROOT / page).read_text(encoding="utf-8"))
     for link in LINK.findall(text):
@@ -185,9 +189,11 @@ def test_links_lead_somewhere(page):
 
 
 def anchors(page: Path) -> set[str]:
-    """The names that GitHub gives to the headings of a page."""
-    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """The names that GitHub gives to the headings of a page, and those that the page gives itself."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    named = re.findall(r"<a id=\"([\w-]+)\"></a>", text)
+    return {*named, *(re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings)}
 
 
 # ---- docs/types.md
