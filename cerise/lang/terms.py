@@ -62,17 +62,20 @@ class Term:
         return Term(IsNull(self._expr))
 
     def is_in(self, values: Iterable[Any]) -> Term:
+        """Whether the value is one of some."""
         items = tuple(map(expr_of, values))
         if not items:
             raise BindError("is_in() of no values is never true", hint="leave the predicate out")
         return Term(In(self._expr, items))
 
     def between(self, low: Any, high: Any) -> Term:
+        """Whether low ≤ value ≤ high."""
         return Term(
             Binary("and", Binary(">=", self._expr, expr_of(low)), Binary("<=", self._expr, expr_of(high)))
         )
 
     def like(self, pattern: str) -> Term:
+        """Whether the text is LIKE a pattern of % and _."""
         check_like(pattern, None)
         return Term(Like(self._expr, pattern))
 

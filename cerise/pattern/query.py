@@ -222,6 +222,7 @@ class Query:
 
     @property
     def counts_only(self) -> bool:
+        """Whether the number of matches is all that is asked for."""
         totals = self.totals
         return totals is not None and totals.per is Per.ALL and all(each.arg is None for each in totals.items)
 

@@ -127,6 +127,7 @@ class Compressed:
 
     @property
     def nodes(self) -> int:
+        """How many nodes hold the matches."""
         return sum(len(buffer.nodes) for buffer in self.buffers)
 
 
