@@ -219,7 +219,8 @@ def _searched(
 def _sifted(program: Program, table: pa.Table, threads: Threads) -> tuple[pa.Table, Masks | None]:
     """Return the columns that are still needed, of rows that may matter, and which labels they could have."""
     bound = program.bound
-    names = list(needed_columns(bound, _still_asked(program) if bound.arrival else None))
+    needed = needed_columns(bound, _still_asked(program) if bound.arrival else None)
+    names = [name for name in needed if name in table.column_names] or table.column_names[:1]
     if program.alone is None:
         return table.select(names), None
     skips = len(table) >= threads.limits.filtered_rows and why_not_skipping(bound) is None
