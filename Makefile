@@ -7,7 +7,6 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 LOCK := requirements-dev.lock
 MEASURED = $(BIN)/coverage run -p --source=cerise.engines.automaton,cerise.engines.nfa,cerise.kernels -m pytest --timeout 0
-KERNELS = cerise.engines.nfa.backtrack, cerise.engines.rows.search, cerise.engines.rcep.matcher, cerise.engines.rcep.counting, cerise.filters.event_reader, cerise.kernels.pages
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
@@ -20,11 +19,12 @@ help: ## List the targets
 setup: $(READY) ## Create .venv with everything in it (the targets below do this by themselves)
 
 demo: $(READY) ## Find patterns in generated events with Spark
+	@$(BIN)/cerise compile automata
 	@$(BIN)/cerise demo
 
 # Kernels are compiled once beside the checks, instead of by every process that the first tests start.
 test: $(READY) ## Check, then test; this is what CI runs
-	@$(BIN)/python -c "import $(KERNELS)" & $(MAKE) --no-print-directory check || exit 1; wait; \
+	@$(BIN)/cerise compile & $(MAKE) --no-print-directory check || exit 1; wait; \
 		$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 quick: $(READY) ## Check, then run the tests that are quick, every case among them; for every edit

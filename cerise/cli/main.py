@@ -293,6 +293,25 @@ def demo(
     show.demo(events, working)
 
 
+@app.command("compile")
+def compile_engines(
+    parts: Annotated[
+        list[str] | None,
+        typer.Argument(help="automata, recomputation, counting, rows or index; all by default."),
+    ] = None,
+) -> None:
+    """Compile the engines now, once on this machine, so that the first query does not wait for it.
+
+    \b
+    Examples:
+      cerise compile
+      cerise compile automata rows
+    """
+    from cerise.cli import compile as engines
+
+    engines.compile_parts(parts or list(engines.PARTS), working)
+
+
 app.add_typer(store.app, name="store")
 app.command()(store.index)
 

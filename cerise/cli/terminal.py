@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from cerise.errors import CeriseError, CeriseWarning
+from cerise.kernels.first_use import FIRST_USE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +47,8 @@ def working(what: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    with errors().status(f"{what} …"):
+    spinner = errors().status(f"{what} …")
+    with spinner, FIRST_USE.shown_by(lambda text: spinner.update(f"{what}: {text} …")):
         yield
 
 

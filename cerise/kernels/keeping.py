@@ -12,6 +12,7 @@ from numba import config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
 
 from cerise.kernels import cache
+from cerise.kernels.first_use import FIRST_USE
 
 
 class _Locator(UserProvidedCacheLocator):
@@ -57,7 +58,10 @@ class Kept(FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return what was compiled for a signature, None where it is not there or not safe."""
-        return super().load_overload(sig, target_context) if self._is_safe() else None
+        found = super().load_overload(sig, target_context) if self._is_safe() else None
+        if found is None:
+            FIRST_USE.compiling()
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         if self._is_safe():

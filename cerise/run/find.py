@@ -14,6 +14,7 @@ import pyarrow as pa
 from cerise.engines.base import Options
 from cerise.engines.threads import ALONE, Threads, Watch, drawn, start_threads
 from cerise.errors import out_of_memory
+from cerise.kernels.first_use import FIRST_USE
 from cerise.plan.needs import Needs
 from cerise.plan.slicing import Halo, Slice, Targets
 from cerise.run.access import Access, TableSource, spread
@@ -254,6 +255,8 @@ class Here:
             return self._run(plan)
         except MemoryError as error:
             raise out_of_memory(error) from error
+        finally:
+            FIRST_USE.end()
 
     def _run(self, plan: Plan) -> tuple[pa.Table, Report]:
         assert isinstance(plan, Sliced)

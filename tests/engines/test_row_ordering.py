@@ -153,9 +153,7 @@ def chunked(rng: Random, values: list[str | None], type_: pa.DataType) -> pa.Chu
 @pytest.mark.parametrize("type_", [pa.string(), pa.large_string()])
 @pytest.mark.parametrize("count", THREADS)
 @pytest.mark.parametrize("most", [2, 6, 18])
-def test_codes_of_strings(
-    type_: pa.DataType, count: int, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_codes_of_strings(type_: pa.DataType, count: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a table that grows, and one that may not grow enough."""
     monkeypatch.setattr(strings, "BITS", 2)
     monkeypatch.setattr(strings, "MOST_BITS", most)
