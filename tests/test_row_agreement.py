@@ -18,9 +18,8 @@ import pytest
 from cerise.engines.base import Options, joined
 from cerise.engines.limits import Limits
 from cerise.engines.reference.rows import Search
-from cerise.engines.results import columns
 from cerise.engines.results.value_codes import partitions
-from cerise.engines.rows import order, program
+from cerise.engines.rows import program
 from cerise.engines.rows.prepare import prepare
 from cerise.engines.rows.table_search import found_in
 from cerise.errors import CeriseError, DataError, PlanError
@@ -34,10 +33,6 @@ GOES = tuple(range(5))  # so that workers share the pairs
 FAMILIES = max(50 if COMPILED else 12, ASKED // (TABLES * len(GOES)))
 PATIENT = 20_000  # candidates of the reference for one start row
 BUDGET = 20_000  # steps of one search
-SMALL: tuple[tuple[Any, str, int], ...] = (  # few rows are many
-    (order, "WORTH_A_HISTOGRAM", 0),
-    (columns, "SPARSE", 0),
-)
 
 
 class TooLong(Exception):
@@ -120,11 +115,8 @@ def agree(family: Family, seen: Seen) -> None:
             seen["too long"] += 1
             continue
         seen.note(expected)
-        with pytest.MonkeyPatch.context() as patch:
-            for module, name, value in SMALL if i % 2 else ():
-                patch.setattr(module, name, value)
-            limits = Limits.all((1, 2, 3)[i % 3]) if i % 2 else Limits()
-            found = answer(bound, table, threads=(1, 1, 3)[i % 3], limits=limits)
+        limits = Limits.all((1, 2, 3)[i % 3]) if i % 2 else Limits()
+        found = answer(bound, table, threads=(1, 1, 3)[i % 3], limits=limits)
         assert found == expected, f"{family.shown(table)}\n{found}\ninstead of\n{expected}"
 
 

@@ -22,6 +22,7 @@ class Limits:
         first_rows: rows of the tables of runs, nodes and frames at the start; they grow by need.
         matches: matches, or events of one variable, that an engine writes at a time.
         tested_events: events that recomputation tests before it returns to its caller.
+        compiled_rows: matches, or rows of a result, from which on expressions over them are compiled.
         skipped_events: events of a list from which on recomputation skips those that fail an inequality.
         counted_places: places of chains that one call of the counting kernel goes through.
         limbs: words of counts that the counting kernel writes at a time, at the start.
@@ -34,10 +35,19 @@ class Limits:
         patience: steps of one row search after which it remembers the places that failed.
         pause_steps: steps of row searches after which they return to their caller.
         stack_rows: entries of the stack of a row search, and of its memory, at the start; they grow by need.
+        memo_bytes: bytes of that memory at most; where it is full, it is cleared.
+        row_steps: steps that each row searched from adds to those that all row searches may take.
         row_matches: row matches that are written at a time.
         match_rows: rows of row matches that are written at a time, unless one match has more.
+        candidate_rows: rows that candidates of a slice have when no further search begins, and as many for
+            each 2^15 rows of the slice.
         shared_rows: rows from which on threads share the work on a table of rows.
         block_rows: rows that a thread works on together.
+        code_rows: rows of a code, on average and rounded up, from which on each thread counts its own.
+        spread_rows: where at most one in so many rows is asked for, they are taken before strings become
+            codes.
+        first_strings: distinct strings that a table of strings has room for at the start.
+        most_strings: distinct strings that it has room for at most; of more, Arrow makes codes.
         judged_rows: rows whose labels are judged together.
         filtered_rows: rows from which on those that no match can hold are dropped before sorting.
         thread_rows: rows that are worth a thread.
@@ -48,6 +58,7 @@ class Limits:
         output_rows: rows that a Spark task hands back at a time.
         raced_events: events from which on engines race for a query.
         first_race: events of the first lap of a race.
+        raced_runs: runs that an engine may keep at a time before it loses a race.
     """
 
     read_events: int = 1 << 17
@@ -57,6 +68,7 @@ class Limits:
     first_rows: int = 256
     matches: int = 1 << 17
     tested_events: int = 1 << 22
+    compiled_rows: int = 2_000
     skipped_events: int = 32
     counted_places: int = 1 << 26
     limbs: int = 1 << 18
@@ -69,10 +81,17 @@ class Limits:
     patience: int = 128
     pause_steps: int = 1 << 17
     stack_rows: int = 1 << 8
+    memo_bytes: int = 1 << 28
+    row_steps: int = 10_000
     row_matches: int = 1 << 16
     match_rows: int = 1 << 20
+    candidate_rows: int = 1 << 16
     shared_rows: int = 100_000
     block_rows: int = 1 << 16
+    code_rows: int = 5
+    spread_rows: int = 2
+    first_strings: int = 1 << 11
+    most_strings: int = 1 << 17
     judged_rows: int = 1 << 17
     filtered_rows: int = 10_000
     thread_rows: int = 200_000
@@ -83,6 +102,7 @@ class Limits:
     output_rows: int = 1 << 16
     raced_events: int = 10_000
     first_race: int = 1 << 8
+    raced_runs: int = 20_000
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -26,7 +26,6 @@ TRIED = 1 << 17  # events, at most
 GROWTH = 4  # times as many events has each go as the one before
 SECONDS = 0.02  # for each engine, of a first batch that has
 WHOLE = 50_000  # events; less for fewer
-MAX_RUNS = 20_000  # an engine that keeps more at a time has lost
 BETTER = 0.8  # of the time of the last engine, which is safe: another must take less to be preferred
 HOPELESS = 2  # times as long as another: engines that keep more runs than this one are not tried
 BEATEN = 3  # times as long as another for the same events: an engine that takes more has lost
@@ -142,7 +141,7 @@ class TrialMatcher:
             events: the first events of the stream.
             record: the seconds of the best engine so far; one that is far behind goes no further.
         """
-        careful = replace(self.options, max_runs=min(MAX_RUNS, self.options.max_runs))
+        careful = replace(self.options, max_runs=min(self.options.limits.raced_runs, self.options.max_runs))
         seconds = SECONDS * min(1.0, len(events) / WHOLE)
         matcher = engine.start(self.bound, careful)
         times: list[float] = []

@@ -27,7 +27,6 @@ X = TypeVar("X")
 Y = TypeVar("Y")
 Progress = Callable[[int, int], None]  # told how many rows, of how many, have been searched from
 TOGETHER = 2  # times as many steps as one search may take, all of them together may take
-PER_ROW = 10_000  # steps that each row searched from adds to that
 PER_ROW_AHEAD = 16  # steps that each row of the match under way adds
 
 
@@ -73,12 +72,14 @@ class Steps:
     Attributes:
         most: how many steps one search may take.
         watch: told how far the searches are.
+        per_row: how many steps each row searched from adds to those that all may take.
         taken: the steps of all searches.
         walked: how many rows have been searched from.
     """
 
     most: int
     watch: Watch
+    per_row: int = DEFAULT.row_steps
     taken: int = 0
     walked: int = 0
 
@@ -96,7 +97,7 @@ class Steps:
         self.taken += steps
         before, self.walked = self.walked, walked
         self.watch.walked(walked - before)
-        if walked and self.taken > TOGETHER * self.most + PER_ROW * walked + PER_ROW_AHEAD * ahead:
+        if walked and self.taken > TOGETHER * self.most + self.per_row * walked + PER_ROW_AHEAD * ahead:
             raise PlanError(
                 f"the searches from the first {walked:,} rows took {self.taken:,} steps: "
                 "most rows start a search through many others",

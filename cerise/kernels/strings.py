@@ -168,7 +168,6 @@ def _slot(*args: Any) -> int:
 
 # ---- strings that are numbered as they are seen
 
-BITS, MOST_BITS = 12, 18  # of the size of the table at first, and at last
 FACTOR, MASK = 0x2545F4914F6CDD1D, (1 << 63) - 1
 
 
@@ -268,16 +267,28 @@ def move(table: int, old: int, count: int) -> None:
             target.number = source.number
 
 
-class Interned:
-    """The strings that a column of so many rows has, with their numbers from 1."""
+def _bits_for(strings: int) -> int:
+    """Return the bits of the size of a table that is half full with these strings."""
+    return (2 * strings - 1).bit_length()
 
-    def __init__(self, rows: int) -> None:
+
+class Interned:
+    """The strings that a column has, with their numbers from 1.
+
+    Args:
+        rows: how many rows the column has.
+        first: how many distinct strings there is room for at the start.
+        most: how many there is room for at most.
+    """
+
+    def __init__(self, rows: int, first: int, most: int) -> None:
+        self._most_bits = _bits_for(most)
         self._words = np.zeros(InternTable.WORDS, np.int64)
         self._table = InternTable(self._words.ctypes.data)
         self._entries = np.zeros((0, Entry.WORDS), np.int64)
         self._kept: list[pa.Buffer] = []  # what entries point into
         self.words: list[pa.Array] = []  # some at a time, in the order of their numbers
-        self._grow(min(BITS, (2 * rows + 1).bit_length()))
+        self._grow(min(_bits_for(first), self._most_bits, (2 * rows + 1).bit_length()))
 
     def numbers(self, column: pa.Array, out: Ints) -> bool:
         """Write the numbers of the strings of a column, 0 where there is none; say whether there was room."""
@@ -313,7 +324,7 @@ class Interned:
 
     def _grow(self, bits: int) -> bool:
         """Make the table larger, unless it is as large as it may be."""
-        if bits > MOST_BITS:
+        if bits > self._most_bits:
             return False
         old, self._entries = self._entries, np.zeros((1 << bits, Entry.WORDS), np.int64)
         self._table.entries, self._table.bits = Rows(Entry, self._entries.ctypes.data), bits

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 import cerise
-from cerise.engines import race
 from cerise.engines.base import Engine, Matches, Options
 from cerise.engines.choose import ENGINES, TRIED, choose
 from cerise.engines.limits import Limits
@@ -144,11 +143,11 @@ def test_an_engine_that_gives_up_loses() -> None:
         list(ENGINES["nfa"].start(bound, Options(max_runs=500)).feed(batch))
 
 
-def test_a_budget_for_trials_does_not_bind_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_budget_for_trials_does_not_bind_the_run() -> None:
     """Where it is the only one, an engine that lost has all the runs that the caller allows."""
-    monkeypatch.setattr(race, "MAX_RUNS", 50)
     bound, batch = bound_of(f"{KLEENE} WITHIN 50"), events("A" + 10 * "B" + "C", 100)
-    matcher = Trial((ENGINES["nfa"],)).start(bound, Options(limits=Limits(raced_events=100)))
+    options = Options(limits=Limits(raced_events=100, raced_runs=50))
+    matcher = Trial((ENGINES["nfa"],)).start(bound, options)
     assert sum(map(len, matcher.feed(batch))) == 1023
 
 

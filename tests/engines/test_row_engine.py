@@ -12,7 +12,7 @@ import pytest
 from cerise.engines.base import Options
 from cerise.engines.limits import Limits
 from cerise.engines.reference.rows import find_rows
-from cerise.engines.rows import engine, instructions, records
+from cerise.engines.rows import instructions, records
 from cerise.engines.rows.prepare import prepare
 from cerise.engines.rows.program import compile_rows, why_not
 from cerise.errors import PlanError, UnsupportedError
@@ -112,21 +112,20 @@ def test_a_search_of_too_many_ways_is_given_up() -> None:
     assert found(powers.slice(0, 8), body, max_steps=10_000) == []
 
 
-def test_memory_is_that_of_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_that_of_one_search() -> None:
     """What earlier searches have filled it with is forgotten."""
-    monkeypatch.setattr(engine, "MOST_REMEMBERED", 1 << 10)
     body = "PATTERN (A+ B $) DEFINE A AS count(A.*) > 0, B AS x = 2"
-    assert found(lacking_rows(150), body, limits=Limits(patience=1)) == []
+    assert found(lacking_rows(150), body, limits=Limits(patience=1, memo_bytes=1 << 10)) == []
 
 
-def test_memory_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_has_an_end() -> None:
     """Where it is full, all is forgotten and the search goes on, until it has taken too many steps."""
-    monkeypatch.setattr(engine, "MOST_REMEMBERED", 1 << 10)
+    few = Limits(memo_bytes=1 << 10)
     powers = pa.table({"t": range(40), "x": [2**i for i in range(40)]})
     body = "PATTERN ((A | B)* C) DEFINE A AS sum(A.x) > 0, C AS sum(A.x) < 0"
     with pytest.raises(PlanError, match="too many ways"):
-        found(powers, body, max_steps=200_000)
-    assert found(powers.slice(0, 12), body, max_steps=200_000) == []
+        found(powers, body, max_steps=200_000, limits=few)
+    assert found(powers.slice(0, 12), body, max_steps=200_000, limits=few) == []
 
 
 @pytest.mark.parametrize(
@@ -374,13 +373,13 @@ def test_clauses_that_read_no_column() -> None:
             assert run_rows(bound, table, Options(engine_name)).to_pylist() == [{"n": count}]
 
 
-def test_patterns_that_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patterns_that_are_too_large() -> None:
     table = equal_rows(1)
     deep: RowPattern = star(Label("A"))
     for _ in range(63):
         deep = star(seq(deep, star(Label("A"))))
     with pytest.raises(PlanError, match="more than 62 quantifiers stand in one another"):
         why_not(clause(deep, table))
-    monkeypatch.setattr(instructions, "MOST", 1000)
+    written_out = bound_of(table, "PATTERN ((A{100}){20}) DEFINE A AS TRUE").pattern
     with pytest.raises(PlanError, match="more than 1000 steps when its quantifiers are written out"):
-        found(table, "PATTERN ((A{100}){20}) DEFINE A AS TRUE")
+        instructions.compile_pattern(written_out, most=1000)

@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cerise.engines import threads
 from cerise.engines.base import Options
 from cerise.engines.limits import Limits
 from cerise.engines.rows.output import shown
@@ -114,12 +113,8 @@ def test_quadratic_work_is_given_up(name: str) -> None:
     few = 10 * size if name != "DISTINCT" else 2000 * size // 5
     expected = found(table, body, max_steps=1000 * few)
     assert len(expected) == (size if name == "NEXT ROW" else 0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threads, "PER_ROW", 10)
-        with pytest.raises(
-            PlanError, match=r"searches from the first [\d,]+ rows took [\d,]+ steps"
-        ) as error:
-            found(table, body, max_steps=few)
+    with pytest.raises(PlanError, match=r"searches from the first [\d,]+ rows took [\d,]+ steps") as error:
+        found(table, body, max_steps=few, limits=Limits(row_steps=10))
     assert "WITHIN" in (error.value.hint or "")
     assert "max_steps" in (error.value.hint or "")
 
@@ -152,11 +147,9 @@ def test_linear_work_is_never_given_up(body: str) -> None:
 
 def test_the_limit_holds_in_threads() -> None:
     table = equal_rows(600)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threads, "PER_ROW", 1)
-        for count in (1, 3):
-            with pytest.raises(PlanError, match="most rows start a search through many others"):
-                found(table, QUADRATIC["NEXT ROW"], max_steps=2_000, threads=count)
+    for count in (1, 3):
+        with pytest.raises(PlanError, match="most rows start a search through many others"):
+            found(table, QUADRATIC["NEXT ROW"], max_steps=2_000, threads=count, limits=Limits(row_steps=1))
 
 
 # ---- large patterns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -17,14 +18,13 @@ from cerise.engines.rows import passes
 from cerise.engines.rows.order import Wanted, ordered
 from cerise.engines.rows.prepare import prepare
 from cerise.engines.threads import ALONE, Threads, start_threads
-from cerise.kernels import strings
 from cerise.pattern.row_pattern import BoundRows, Label, Order, Shown
 from tests.support.strategies.row_clauses import clause
 
 THREADS = [1, 3]
 
 
-FEW = Limits(shared_rows=4, block_rows=8)  # few rows are many
+FEW = Limits(shared_rows=4, block_rows=8, code_rows=1)  # few rows are many
 
 
 def rows_of(rng: Random, size: int, disorder: int) -> pa.Table:
@@ -73,11 +73,8 @@ ORDERS = [
 
 @pytest.mark.parametrize(("partition", "order"), ORDERS)
 @pytest.mark.parametrize("disorder", [0, 1, 4, 1000])
-def test_rows_come_in_order(
-    partition: tuple[str, ...], order: tuple[Order, ...], disorder: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_come_in_order(partition: tuple[str, ...], order: tuple[Order, ...], disorder: int) -> None:
     """In order already, nearly, or not at all; pieces of one column, and in one."""
-    monkeypatch.setattr(row_order, "WORTH_A_HISTOGRAM", 0)
     for seed, size in enumerate((0, 1, 2, 17, 100, 3000)):
         table = rows_of(Random(seed), size, disorder)
         bound, expected = bound_of(table, partition, order), plain(table, partition, order)
@@ -152,15 +149,14 @@ def chunked(rng: Random, values: list[str | None], type_: pa.DataType) -> pa.Chu
 
 @pytest.mark.parametrize("type_", [pa.string(), pa.large_string()])
 @pytest.mark.parametrize("count", THREADS)
-@pytest.mark.parametrize("most", [2, 6, 18])
-def test_codes_of_strings(type_: pa.DataType, count: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("most", [2, 32, 1 << 17])
+def test_codes_of_strings(type_: pa.DataType, count: int, most: int) -> None:
     """With a table that grows, and one that may not grow enough."""
-    monkeypatch.setattr(strings, "BITS", 2)
-    monkeypatch.setattr(strings, "MOST_BITS", most)
+    limits = replace(FEW, first_strings=2, most_strings=most)
     for seed in range(12):
         rng = Random(seed)
         values = strings_of(rng, rng.choice((0, 1, 5, 300)), rng.choice((1, 4, 200)))
-        with start_threads(count, limits=FEW) as threads:
+        with start_threads(count, limits=limits) as threads:
             codes, bound = value_codes.codes(chunked(rng, values, type_), "s", threads)
         known = sorted({each for each in values if each is not None}, key=str.encode)
         assert codes.tolist() == [0 if each is None else known.index(each) + 1 for each in values]

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from cerise.engines.base import Options
+from cerise.engines.limits import Limits
 from cerise.engines.rows import engine, program, slices, table_search
 from cerise.engines.rows.slices import Stretch, stretches
 from cerise.errors import CeriseError, DataError, PlanError
@@ -27,7 +28,7 @@ from cerise.pattern.row_pattern import BoundRows, Extent
 from cerise.plan.row_needs import row_halo
 from cerise.plan.slicing import Halo
 from tests.support.cases.row_harness import RowCase, difference, load_row_cases, result_of, run_rows
-from tests.support.cases.row_slices import Rows, by_reference, cut_family, exchanged, from_files
+from tests.support.cases.row_slices import SMALL, Rows, by_reference, cut_family, exchanged, from_files
 from tests.test_row_agreement import TooLong, answer, patience
 from tests.tiers import mostly_nightly
 
@@ -108,10 +109,10 @@ def sizes(rng: random.Random) -> tuple[int, ...]:
     return tuple(rng.choice((0, 1, 2, 5, 8, 12, 20, 30, 40)) for _ in range(4))
 
 
-def tried(find: Any, *args: Any) -> Rows | str | None:
+def tried(find: Any, *args: Any, **more: Any) -> Rows | str | None:
     """What is found, or the class of an error."""
     try:
-        found: Rows | None = find(*args)
+        found: Rows | None = find(*args, **more)
     except CeriseError as error:
         return type(error).__name__
     return found
@@ -127,18 +128,15 @@ def test_slices_agree_with_the_reference(go: int) -> None:
         bound = family.bound()
         if isinstance(row_halo(bound), str) or program.why_not(bound):
             continue
-        with pytest.MonkeyPatch.context() as patch:
-            if number % 2:
-                patch.setattr(slices, "ROOM", -1)
-                patch.setattr(slices, "ROOM_PER_ROW", 0)
-            for table in family.tables:
-                _compare(bound, table, family.shown(table), seen)
+        limits = Limits(candidate_rows=1) if number % 2 else Limits()
+        for table in family.tables:
+            _compare(bound, table, family.shown(table), seen, limits)
     if COMPILED:
         assert seen["in process"] > 15
         assert seen["from files"] > 15
 
 
-def _compare(bound: BoundRows, table: pa.Table, shown: str, seen: Counter[str]) -> None:
+def _compare(bound: BoundRows, table: pa.Table, shown: str, seen: Counter[str], limits: Limits) -> None:
     try:
         with patience():
             whole = answer(bound, table, engine="reference")
@@ -149,16 +147,19 @@ def _compare(bound: BoundRows, table: pa.Table, shown: str, seen: Counter[str]) 
         seen["too long"] += 1
         return
     for count in (2, 7):
-        assert answer(bound, table, threads=count) == whole, f"{count} slices\n{shown}"
+        assert answer(bound, table, threads=count, limits=limits) == whole, f"{count} slices\n{shown}"
     seen["in process"] += 1
     if bound.derived:
         return
+    small = replace(SMALL, candidate_rows=limits.candidate_rows)
     for count in (2, 40):
-        found = tried(from_files, bound, table, count)
+        found = tried(from_files, bound, table, count, limits=small)
         assert found in (expected, None), f"{count} slices of files\n{shown}\n{found}\ninstead of\n{expected}"
         seen["from files"] += found is not None
-    assert tried(from_files, untied, table, 2) in (by_hash, None), f"files of a DataFrame\n{shown}"
-    found = tried(exchanged, untied, table, 3)
+    assert tried(from_files, untied, table, 2, limits=small) in (by_hash, None), (
+        f"files of a DataFrame\n{shown}"
+    )
+    found = tried(exchanged, untied, table, 3, limits=small)
     assert found in (by_hash, None), f"exchanged\n{shown}\n{found}\ninstead of\n{by_hash}"
     seen["exchanged"] += found is not None
 
@@ -201,23 +202,17 @@ def events(seed: int, rows: int, kinds: str) -> pa.Table:
     ],
     ids=range(9),
 )
-@pytest.mark.parametrize("room", [None, -1, 50])
-def test_slices_of_many_rows(
-    bound: BoundRows, kinds: str, room: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if room is not None:
-        monkeypatch.setattr(slices, "ROOM", room)
-        monkeypatch.setattr(slices, "ROOM_PER_ROW", 0)
+@pytest.mark.parametrize("limits", [Limits(), Limits(candidate_rows=1), Limits(candidate_rows=50)])
+def test_slices_of_many_rows(bound: BoundRows, kinds: str, limits: Limits) -> None:
     table = events(7, 4000, kinds)
     whole = run_rows(bound, table, Options(threads=1))
     for count in (2, 16):
-        assert run_rows(bound, table, Options(threads=count)).equals(whole)
+        assert run_rows(bound, table, Options(threads=count, limits=limits)).equals(whole)
 
 
 def test_what_is_searched_again_ends_where_it_meets_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries that were left out are searched from when somebody comes there, and not further than needed."""
-    monkeypatch.setattr(slices, "ROOM", -1)
-    monkeypatch.setattr(slices, "ROOM_PER_ROW", 0)
+    options = Options(threads=8, limits=Limits(candidate_rows=1))
     searched: list[int] = []
     plain = slices.Searched.search_on
 
@@ -228,7 +223,7 @@ def test_what_is_searched_again_ends_where_it_meets_the_rest(monkeypatch: pytest
 
     monkeypatch.setattr(slices.Searched, "search_on", search_on)
     for seed in range(5):
-        run_rows(clause("A X X X", define="A AS kind = 'A'"), events(seed, 5_000, "ABCC"), Options(threads=8))
+        run_rows(clause("A X X X", define="A AS kind = 'A'"), events(seed, 5_000, "ABCC"), options)
     assert 0 < len(searched) <= 5 * 7
     assert max(searched) < 100
 

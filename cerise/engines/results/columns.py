@@ -17,8 +17,6 @@ from cerise.events import raw_column
 from cerise.kernels.strings import Literals
 from cerise.kinds import Kind, canonical, null_bits, numbers
 
-SPARSE = 2  # where fewer than one in so many rows are asked for, they are taken before strings become codes
-
 FEW = 64  # strings; for so few Python is faster than Arrow
 
 
@@ -40,7 +38,7 @@ class Columns:
 
     def read(self, table: pa.Table, order: Ints | None = None, threads: Threads = ALONE) -> Values:
         """Return the values of a table, in some order of its rows; None: as they come."""
-        if order is not None and SPARSE * len(order) < len(table):
+        if order is not None and crew.limits.spread_rows * len(order) <= len(table):
             table, order = table.select(list(self._kinds)).take(pa.array(order)), None
         arrays = {name: _column(table, name, kind) for name, kind in self._kinds.items()}
         texts = {name: each for name, each in arrays.items() if self._kinds[name] is Kind.STRING}

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cerise.engines.base import Bools, Ints
+from cerise.engines.limits import Limits
 from cerise.engines.threads import ALONE, Threads, room
 from cerise.errors import UnsupportedError
 from cerise.kinds import INT64_MIN, Kind, canonical, kind_of
@@ -65,7 +66,7 @@ def _string_codes(column: pa.Array | pa.ChunkedArray, name: str, threads: Thread
     found: Ints = room(len(whole))
 
     def numbered(share: tuple[int, int]) -> pa.Array:
-        return _numbered(whole.slice(share[0], share[1] - share[0]), found[slice(*share)])
+        return _numbered(whole.slice(share[0], share[1] - share[0]), found[slice(*share)], threads.limits)
 
     words = threads.each(numbered, shares)
     place = _sorted_codes(pa.concat_arrays(words), name)
@@ -81,11 +82,11 @@ def _string_codes(column: pa.Array | pa.ChunkedArray, name: str, threads: Thread
     return found, int(place.max(initial=0)) + 1
 
 
-def _numbered(column: pa.ChunkedArray, out: Ints) -> pa.Array:
+def _numbered(column: pa.ChunkedArray, out: Ints, limits: Limits) -> pa.Array:
     """Write a number, from 1, for each string, 0 for none; return the strings in that order."""
     from cerise.kernels.strings import Interned  # this brings numba
 
-    known, done = Interned(len(column)), 0
+    known, done = Interned(len(column), limits.first_strings, limits.most_strings), 0
     if pa.types.is_string(column.type):
         for chunk in column.chunks:
             if not known.numbers(chunk, out[done : done + len(chunk)]):

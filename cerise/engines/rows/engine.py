@@ -20,7 +20,6 @@ from cerise.errors import DataError
 from cerise.pattern.row_pattern import Extent, SkipTo
 
 REMEMBERED, FEW_KEYS = 3, 4  # further steps that it counts as to remember a place, and one for so many keys
-MOST_REMEMBERED = 1 << 28  # bytes
 ROWS_AT_FIRST = 16  # of a match, for each row that is searched from; there is room for more by need
 SKIPS = {
     SkipTo.PAST_LAST: at.PAST_LAST,
@@ -91,7 +90,7 @@ class Search:
             "found": np.zeros((min(self.limits.row_matches, starts + 1), Found.WORDS), np.int64),
             "found_labels": np.zeros(min(self.limits.match_rows, ROWS_AT_FIRST * (starts + 1)), np.int64),
         }
-        self.steps = Steps(options.max_steps, watch or Watch())
+        self.steps = Steps(options.max_steps, watch or Watch(), self.limits.row_steps)
         self.filled = -1  # the row of the last search for which there was no room in the memo
         self.classes = np.zeros(longest + 1 if conditions.classes else 1, np.int64)
         self.m.start, self.m.stop = part
@@ -201,7 +200,7 @@ class Search:
         elif why == at.FORGETFUL and row != self.filled:
             self.filled = row  # by earlier searches, it may be: all is forgotten now
             self.m.depth = -1  # it begins anew
-        elif why == at.FORGETFUL and 4 * self.tables["memo"].nbytes <= MOST_REMEMBERED:
+        elif why == at.FORGETFUL and 4 * self.tables["memo"].nbytes <= self.limits.memo_bytes:
             self.tables["memo"] = self._memo(4 * len(self.tables["memo"]))
             self.m.depth = -1
         elif why == at.UNMAPPED:

@@ -39,7 +39,6 @@ ACCEPT, ROW, SPLIT, FIRST, END, MARK, CHECK = range(7)
 
 TARGETS = ((A, (SPLIT, FIRST, END, CHECK)), (B, (ROW, SPLIT, MARK, CHECK)))  # which words are places
 
-MOST = 1 << 20
 DEEPEST = 62
 
 
@@ -67,11 +66,15 @@ class Code:
     loops: int
 
 
-def compile_pattern(pattern: RowPattern) -> Code:
-    """Return the instructions of a pattern."""
-    if size(pattern) >= MOST:
+def compile_pattern(pattern: RowPattern, *, most: int = 1 << 20) -> Code:
+    """Return the instructions of a pattern.
+
+    Raises:
+        PlanError: it has as many steps as `most` says, or more.
+    """
+    if size(pattern) >= most:
         raise PlanError(
-            f"the pattern has more than {MOST} steps when its quantifiers are written out",
+            f"the pattern has more than {most} steps when its quantifiers are written out",
             hint="use smaller bounds, or fewer elements in PERMUTE",
         )
     numbers = {name: i for i, name in enumerate(labels(pattern))}

@@ -16,7 +16,6 @@ from cerise.pattern.row_pattern import BoundRows, Order
 from cerise.ties import Read, tie_order, tied_rows
 
 SPARSE, FEW = 8, 1024  # codes for each row, and of no rows; more of them are numbered anew
-WORTH_A_HISTOGRAM = 4  # rows for each code, so that each thread may count for itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +210,8 @@ def _grouped(code: Ints, count: int, threads: Threads) -> tuple[Ints, Ints]:
     if count > SPARSE * len(code) + FEW:
         distinct, code = np.unique(code, return_inverse=True)
         count = len(distinct)
-    shares = threads.shares(len(code)) if count * WORTH_A_HISTOGRAM <= len(code) else [(0, len(code))]
+    worth_sharing = count * (threads.limits.code_rows - 1) < len(code)
+    shares = threads.shares(len(code)) if worth_sharing else [(0, len(code))]
 
     def tallied(share: tuple[int, int]) -> Ints:
         counts = np.zeros(count, np.int64)

@@ -212,7 +212,7 @@ def picked(matches: RowMatches, which: Ints) -> RowMatches:
 # ---- slices whose matches depend on those before them
 
 
-ROOM, ROOM_PER_ROW = 1 << 16, 2  # rows that candidates may have, before further entries are left out
+PER_ROWS = 1 << 15  # rows of a slice that give its candidates as much room again
 
 
 @dataclass(slots=True)
@@ -254,8 +254,8 @@ class Searched:
         """Return the matches that the slice may contribute."""
         rows, low = len(self.stretch), self.stretch.low
         known = np.zeros(rows, np.uint8)
-        end, room = min(rows, self.stretch.entries), ROOM + ROOM_PER_ROW * rows
-        found = joined(list(self.search.speculative(known, end, room)))
+        end, most = min(rows, self.stretch.entries), self.options.limits.candidate_rows
+        found = joined(list(self.search.speculative(known, end, most - 1 + most * rows // PER_ROWS)))
         if bool((found.starts[1:] < found.starts[:-1]).any()):
             found = picked(found, np.argsort(found.starts, kind="stable"))
         after = resumes(self.search_input.program.bound, found)

@@ -195,7 +195,7 @@ def found_in(
 ) -> Iterator[RowMatches]:
     """Yield the matches in a prepared table, some at a time, by the engine that can."""
     if choose_engine(bound, options)[0] == "reference":
-        steps = Steps(options.max_steps, watch or Watch())
+        steps = Steps(options.max_steps, watch or Watch(), options.limits.row_steps)
         yield reference.to_matches(bound, reference.find_rows(bound, prepared, steps), offsets)
     else:
         search_input = input_of_table(compile_rows(bound), prepared, offsets)

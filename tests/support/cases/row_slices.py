@@ -47,9 +47,11 @@ def by_reference(bound: BoundRows, table: pa.Table) -> Rows:
     return rows_of([run_reference(bound, table)])
 
 
-def from_files(bound: BoundRows, table: pa.Table, count: int, *, size: int = 2) -> Rows | None:
+def from_files(
+    bound: BoundRows, table: pa.Table, count: int, *, size: int = 2, limits: Limits = SMALL
+) -> Rows | None:
     """What tasks give that read files of five rows in row groups of some; None where they are not cut."""
-    options = Options(partitions=count, limits=SMALL)
+    options = Options(partitions=count, limits=limits)
     with tempfile.TemporaryDirectory() as folder:
         for number, start in enumerate(range(0, max(len(table), 1), 5)):
             pq.write_table(table.slice(start, 5), Path(folder) / f"{number:06}.parquet", row_group_size=size)
@@ -59,9 +61,9 @@ def from_files(bound: BoundRows, table: pa.Table, count: int, *, size: int = 2) 
         return rows_of([TasksHere(count).run(plan)[0]]) if cut else None
 
 
-def exchanged(bound: BoundRows, table: pa.Table, count: int) -> Rows | None:
+def exchanged(bound: BoundRows, table: pa.Table, count: int, *, limits: Limits = SMALL) -> Rows | None:
     """What tasks give that get the rows of a frame by time; None where one gets them all."""
-    options = Options(partitions=count, limits=SMALL)
+    options = Options(partitions=count, limits=limits)
     rows = plain_table(table).append_column(ROW, pa.array(range(len(table)), pa.int64()))
     asked = Questions.of([Question(bound, options, atoms=True)])
     plan = decide(HandedOver(rows), asked, options, TasksHere(count))
