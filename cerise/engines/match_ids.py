@@ -17,7 +17,6 @@ from cerise.events import EventBatch, Path, Schema, read_column
 from cerise.pattern.bound import Bound
 from cerise.ties import MIX, STEP, UInts, hash_columns, mix
 
-WORTH_COMPILING = 10_000  # events in lists; fewer are hashed without a kernel
 STEP_VARIABLE = np.uint64(0xA5A3_564E_27F8_8689)
 
 
@@ -142,12 +141,19 @@ def hash_rows(table: pa.Table, schema: Schema, paths: Iterable[Path]) -> UInts:
     return hash_columns(columns, len(table))
 
 
-def _hash_lists(rows: pa.ListArray, events: UInts, salt: UInts) -> UInts:
-    """Return for each list of rows the sum of the hashes of (event, its place in the list)."""
+def _hash_lists(rows: pa.ListArray, events: UInts, salt: UInts, *, compiled_events: int = 10_000) -> UInts:
+    """Return for each list of rows the sum of the hashes of (event, its place in the list).
+
+    Args:
+        rows: the lists.
+        events: the hashes of events, by row.
+        salt: what makes hashes of this variable differ from those of others.
+        compiled_events: from how many events in lists on a kernel hashes them.
+    """
     lengths = rows.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     flat = rows.flatten().to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-    if len(flat) >= WORTH_COMPILING:
-        from cerise.kernels.arrays import hash_lists
+    if len(flat) >= compiled_events:
+        from cerise.kernels.arrays import hash_lists  # this brings numba
 
         words, sums = np.array([*(salt + MIX[0]), STEP, *MIX[1:]]), np.zeros(len(rows), np.int64)
         with np.errstate(over="ignore"):

@@ -98,10 +98,10 @@ class Candidates:
 
     def _wanted(self, matches: Matches) -> list[Any]:
         """Return the columns of matches, or what each adds to totals."""
-        whole = Matches(self._work.complete(matches.events), matches.rows)
+        whole, limits = Matches(self._work.complete(matches.events), matches.rows), self._work.options.limits
         if self.bound.query.totals is None:
-            return list(to_table(whole, self.bound).columns)
-        match, parts = each_alone(whole, self.bound)
+            return list(to_table(whole, self.bound, limits).columns)
+        match, parts = each_alone(whole, self.bound, limits)
         ends = np.cumsum(np.bincount(match, minlength=whole.count))
         rows = parts.to_struct_array().combine_chunks()
         return [pa.ListArray.from_arrays(pa.array([0, *ends], pa.int32()), rows)]

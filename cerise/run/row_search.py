@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from cerise.engines.base import Bools, Ints, Options, RowMatches, joined
+from cerise.engines.limits import Limits
 from cerise.engines.rows import engine, program
 from cerise.engines.rows.order import Ordered
 from cerise.engines.rows.output import measure_atoms, shown, shown_atoms, to_atoms
@@ -26,7 +27,7 @@ from cerise.engines.rows.slices import (
     picked,
     stretch_of,
 )
-from cerise.engines.rows.table_search import halo_of, search_table
+from cerise.engines.rows.table_search import Display, halo_of, search_table
 from cerise.engines.rows.view import places
 from cerise.errors import CeriseError
 from cerise.events import RowBatch
@@ -130,10 +131,15 @@ class Rows(Alone):
         empty = prepare(self.bound, self.needs.columns.empty_table())
         return Ordered(empty, None, np.zeros(1, np.int64), {})
 
+    def display(self, limits: Limits) -> Display:
+        """Return the function that makes a table of matches among rows."""
+        return partial(shown_atoms, self.bound) if self.atoms else partial(shown, self.bound, limits=limits)
+
     def finish(self, parts: Sequence[pa.Table]) -> pa.Table:
         """Return the tables of all searches together; measures are computed from atoms now."""
         if self.atoms:
-            return self._decode(measure_atoms(self.bound, concat(parts, self.partial)))
+            atoms = concat(parts, self.partial)
+            return self._decode(measure_atoms(self.bound, atoms, self.options.limits))
         return self._decode(concat(parts, parts[0].schema if parts else self.result))
 
     def _decode(self, table: pa.Table) -> pa.Table:
@@ -188,7 +194,7 @@ class RowSearch:
         if work.part is not None or opens is not None:
             yield from self._in_part(table, opens)
             return
-        show = partial(shown_atoms if self._question.atoms else shown, bound)
+        show = self._question.display(work.options.limits)
         told = partial(count_ties, work)
         for each in search_table(bound, table, work.options, work.threads, show, told):
             add(work.note, {"matches": each.matches, RESULT: len(each.table)})
@@ -205,9 +211,9 @@ class RowSearch:
             whole = Stretch(0, len(prepared))
             found = SliceSearch(_input(bound, prepared), whole, work.options).starting_in(open_rows)
         rows = Ordered(prepared, None, _offsets(prepared), {})
-        show = shown_atoms if self._question.atoms else shown
+        show = self._question.display(work.options.limits)
         for matches in found:
-            answer = show(bound, rows, matches)
+            answer = show(rows, matches)
             add(work.note, {"matches": len(matches), RESULT: len(answer)})
             yield answer
 

@@ -162,7 +162,7 @@ class SaseSearch:
                 assert isinstance(each, Matches)  # no engine may tally what is asked for
                 if each.count:
                     whole = Matches(self._work.complete(each.events), each.rows)
-                    yield to_table(whole, self._bound)
+                    yield to_table(whole, self._bound, self._work.options.limits)
                 continue
             self._ledger.add(each)
             if self._ledger.leaves_early and len(self._ledger) >= self._work.options.limits.output_rows:

@@ -15,6 +15,7 @@ import cerise
 from cerise.engines import match_ids
 from cerise.engines.base import Matches, Options
 from cerise.engines.choose import ENGINES
+from cerise.engines.limits import Limits
 from cerise.engines.results import match_table
 from cerise.errors import DataError
 from cerise.events import EventBatch
@@ -25,7 +26,7 @@ from tests.support.strategies.queries import PARAMS, params_of, query_of
 from tests.support.strategies.streams import ROW, Dice, shape_of, table_of
 
 QUERIES = max(150, int(os.environ.get("CERISE_EXAMPLES", "0")) // 10)
-EVER, NEVER = 0, 1 << 60
+EVER, NEVER = Limits(compiled_rows=1), Limits(compiled_rows=1 << 60)
 
 
 def matches_of(rng: random.Random) -> tuple[Bound, list[Matches]]:
@@ -47,10 +48,10 @@ def matches_of(rng: random.Random) -> tuple[Bound, list[Matches]]:
     return bound, [each for each in found if len(each)]
 
 
-def shown(bound: Bound, matches: Matches) -> Any:
+def shown(bound: Bound, matches: Matches, limits: Limits) -> Any:
     """What comes out, or that something cannot be computed; 0.0 is -0.0."""
     try:
-        table = match_table.to_table(matches, bound)
+        table = match_table.to_table(matches, bound, limits)
     except DataError as error:
         return str(error)
     return table.schema, [
@@ -72,11 +73,9 @@ def test_all_at_once_and_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
         bound, found = matches_of(rng)
         for matches in found:
             monkeypatch.setattr(match_table, "computed", counted)
-            monkeypatch.setattr(match_table, "WORTH_COMPILING", EVER)
-            at_once = shown(bound, matches)
+            at_once = shown(bound, matches, EVER)
             monkeypatch.setattr(match_table, "computed", real)
-            monkeypatch.setattr(match_table, "WORTH_COMPILING", NEVER)
-            assert str(at_once) == str(shown(bound, matches))
+            assert str(at_once) == str(shown(bound, matches, NEVER))
     assert counts["at once"] > QUERIES
     assert counts["one by one"] > QUERIES / 10  # text, and what cannot be computed
 
@@ -100,16 +99,14 @@ COLUMNS = (
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_what_may_be_returned(column: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_may_be_returned(column: str) -> None:
     query = f"PATTERN SEQ(A a, B+ b[]) USE skip_till_any_match WITHIN 3 RETURN {column} AS r"
 
-    def answer() -> pa.Table:
-        return cerise.find(EVENTS, query, time="t", type="kind")
+    def answer(limits: Limits) -> pa.Table:
+        return cerise.find(EVENTS, query, time="t", type="kind", options=Options(limits=limits))
 
-    at_once = answer()
-    assert len(at_once) >= match_table.WORTH_COMPILING
-    monkeypatch.setattr(match_table, "WORTH_COMPILING", NEVER)
-    one_by_one = answer()
+    at_once, one_by_one = answer(Limits()), answer(NEVER)
+    assert len(at_once) >= Limits().compiled_rows
     assert at_once.schema == one_by_one.schema
     assert str(at_once["r"].to_pylist()) == str(one_by_one["r"].to_pylist())
 
@@ -120,17 +117,17 @@ def test_what_may_be_returned(column: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_may_be_totalled(total: str, monkeypatch: pytest.MonkeyPatch) -> None:
     query = f"PATTERN SEQ(A a, B+ b[]) USE skip_till_any_match WITHIN 3 RETURN {total} AS r, COUNT(*) AS n"
 
-    def answer() -> pa.Table:
-        return cerise.find(EVENTS, query, time="t", type="kind", options=Options(engine="nfa"))
+    def answer(limits: Limits) -> pa.Table:
+        options = Options(engine="nfa", limits=limits)
+        return cerise.find(EVENTS, query, time="t", type="kind", options=options)
 
     calls: list[int] = []
     real = match_table._compiled
     monkeypatch.setattr(match_table, "_compiled", lambda *args: calls.append(1) or real(*args))
-    at_once = answer()
+    at_once = answer(Limits())
     assert calls
-    assert at_once["n"][0].as_py() >= match_table.WORTH_COMPILING
-    monkeypatch.setattr(match_table, "WORTH_COMPILING", NEVER)
-    one_by_one = answer()
+    assert at_once["n"][0].as_py() >= Limits().compiled_rows
+    one_by_one = answer(NEVER)
     assert at_once.schema == one_by_one.schema
     assert str(at_once.to_pylist()) == str(one_by_one.to_pylist())
 
@@ -142,14 +139,14 @@ def test_a_sum_that_is_too_large_says_so_for_many_matches() -> None:
         cerise.find(table, query, time="t", type="kind")
 
 
-def test_ids_are_the_same_with_a_kernel_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_are_the_same_with_a_kernel_and_without() -> None:
     rng = np.random.default_rng(1)
     lists = [None if rng.random() < 0.1 else rng.integers(0, 500, rng.integers(0, 9)) for _ in range(300)]
     rows = pa.array(lists, pa.list_(pa.int64()))
     events = rng.integers(0, 2**64, 500, dtype=np.uint64)
     salt = np.array([3], np.uint64) * match_ids.STEP_VARIABLE
-    monkeypatch.setattr(match_ids, "WORTH_COMPILING", EVER)
-    with_kernel = match_ids._hash_lists(rows.slice(5), events, salt)
-    monkeypatch.setattr(match_ids, "WORTH_COMPILING", NEVER)
-    assert (with_kernel == match_ids._hash_lists(rows.slice(5), events, salt)).all()
+    with_kernel, without = (
+        match_ids._hash_lists(rows.slice(5), events, salt, compiled_events=least) for least in (0, 1 << 60)
+    )
+    assert (with_kernel == without).all()
     assert len(set(with_kernel.tolist())) > 200

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 
 from cerise.engines.base import Options
+from cerise.engines.limits import Limits
 from cerise.engines.results import computing
-from cerise.engines.rows import output, prepare
 from cerise.engines.rows.conditions import _over_columns
+from cerise.engines.rows.prepare import computed
 from cerise.errors import BindError, DataError, UnsupportedError
 from cerise.kernels.jit import COMPILED
 from cerise.kinds import ARROW_OF, INT64_MAX, INT64_MIN
@@ -26,6 +27,7 @@ from tests.support.cases.row_harness import run_rows
 from tests.tiers import mostly_nightly
 
 EXPRESSIONS = 150 if COMPILED else 30
+AT_ONCE, ONE_BY_ONE = (Options(limits=Limits(compiled_rows=rows)) for rows in (1, 10**9))
 TAME: dict[str, tuple[pa.DataType, list[Any]]] = {
     "i": (pa.int64(), [1, 2, 3, -4, 7, None]),
     "j": (pa.int32(), [5, 1, -2, 9, 3]),
@@ -111,10 +113,10 @@ def bound_of(expr: str, columns: pa.Schema) -> BoundRows:
     return bind_rows(parse_alone(sql), columns)
 
 
-def answer(bound: BoundRows, table: pa.Table) -> tuple[Any, ...]:
+def answer(bound: BoundRows, table: pa.Table, options: Options) -> tuple[Any, ...]:
     """The values, NaN and -0.0 among them, with their type; or what is wrong."""
     try:
-        found = run_rows(bound, table, Options()).column("m")
+        found = run_rows(bound, table, options).column("m")
     except DataError as error:
         return (str(error),)
     return found.type, repr(found.to_pylist())
@@ -146,18 +148,14 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 @pytest.mark.parametrize("go", mostly_nightly(range(2), (0,)))
-def test_measures_are_as_computed_row_by_row(
-    go: int, seen: Counter[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_measures_are_as_computed_row_by_row(go: int, seen: Counter[str]) -> None:
     rng = Random(go)
     for _ in range(EXPRESSIONS):
         text, bound = bindable(rng, seen)
         for values in (TAME, WILD):
             table = table_of(rng, values)
-            monkeypatch.setattr(output, "WORTH_COMPILING", 10**9)
-            expected = answer(bound, table)
-            monkeypatch.setattr(output, "WORTH_COMPILING", 0)
-            assert answer(bound, table) == expected, text
+            expected = answer(bound, table, ONE_BY_ONE)
+            assert answer(bound, table, AT_ONCE) == expected, text
             seen["errors" if len(expected) == 1 else "values"] += 1
     if COMPILED:
         assert seen["compiled"] > EXPRESSIONS
@@ -165,7 +163,7 @@ def test_measures_are_as_computed_row_by_row(
     assert seen["not bound"] < EXPRESSIONS
 
 
-def test_columns_are_as_computed_row_by_row(seen: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_are_as_computed_row_by_row(seen: Counter[str]) -> None:
     """What cannot be computed is null there."""
     rng = Random(7)
     for _ in range(EXPRESSIONS):
@@ -177,10 +175,8 @@ def test_columns_are_as_computed_row_by_row(seen: Counter[str], monkeypatch: pyt
         if isinstance(column.expr, Attr):
             continue
         for values in (TAME, WILD):
-            table, found = table_of(rng, values), []
-            for worth in (10**9, 0):
-                monkeypatch.setattr(prepare, "WORTH_COMPILING", worth)
-                found.append(repr(prepare.computed(column, table).to_pylist()))
+            table = table_of(rng, values)
+            found = [repr(computed(column, table, compiled_rows=least).to_pylist()) for least in (10**9, 0)]
             assert found[0] == found[1], text
     if COMPILED:
         assert min(seen["compiled"], seen["faults"]) > EXPRESSIONS // 40
@@ -195,21 +191,17 @@ def test_columns_are_as_computed_row_by_row(seen: Counter[str], monkeypatch: pyt
         ("-(A.i - 9223372036854775807 - 2)", "integer overflow"),
     ],
 )
-def test_what_cannot_be_computed_is_an_error(
-    measure: str, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(output, "WORTH_COMPILING", 0)
+def test_what_cannot_be_computed_is_an_error(measure: str, message: str) -> None:
     table = pa.table({"t": [1, 2, 3], "i": pa.array([1, 2, 3], pa.int64())})
     with pytest.raises(DataError, match=f"{message}.* in MEASURES m"):
-        run_rows(bound_of(measure, table.schema), table, Options())
+        run_rows(bound_of(measure, table.schema), table, AT_ONCE)
 
 
-def test_a_fault_that_nobody_sees_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_that_nobody_sees_is_none() -> None:
     """The compiled expression computes both sides of AND; the law computes the second only if it decides."""
-    monkeypatch.setattr(output, "WORTH_COMPILING", 0)
     table = pa.table({"t": [1, 2, 3], "i": pa.array([0, 2, 0], pa.int64())})
     bound = bound_of("A.i > 0 AND 6 / A.i > 2", table.schema)
-    assert run_rows(bound, table, Options())["m"].to_pylist() == [False, True, False]
+    assert run_rows(bound, table, AT_ONCE)["m"].to_pylist() == [False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -217,13 +209,9 @@ def test_a_fault_that_nobody_sees_is_none(monkeypatch: pytest.MonkeyPatch) -> No
     ["length(A.s) + 1", "A.i * length('ab')", "length(upper(A.s)) > 1", "A.s LIKE 'b%' OR A.i = 0",
      "coalesce(upper(A.s), 'x')", "CAST(CAST(A.i AS STRING) AS BIGINT) + 1"],
 )  # fmt: skip
-def test_text_within_an_expression_is_computed_row_by_row(
-    measure: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_text_within_an_expression_is_computed_row_by_row(measure: str) -> None:
     table = pa.table({"t": [1, 2, 3], "i": [0, 2, None], "s": ["a", None, "bcd"]})
     bound = bound_of(measure, table.schema)
-    monkeypatch.setattr(output, "WORTH_COMPILING", 10**9)
-    expected = answer(bound, table)
-    monkeypatch.setattr(output, "WORTH_COMPILING", 0)
-    assert answer(bound, table) == expected
+    expected = answer(bound, table, ONE_BY_ONE)
+    assert answer(bound, table, AT_ONCE) == expected
     assert len(set(expected[1].strip("[]").split(", "))) > 1

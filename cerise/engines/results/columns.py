@@ -38,7 +38,7 @@ class Columns:
 
     def read(self, table: pa.Table, order: Ints | None = None, threads: Threads = ALONE) -> Values:
         """Return the values of a table, in some order of its rows; None: as they come."""
-        if order is not None and crew.limits.spread_rows * len(order) <= len(table):
+        if order is not None and threads.limits.spread_rows * len(order) <= len(table):
             table, order = table.select(list(self._kinds)).take(pa.array(order)), None
         arrays = {name: _column(table, name, kind) for name, kind in self._kinds.items()}
         texts = {name: each for name, each in arrays.items() if self._kinds[name] is Kind.STRING}

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.engines.base import Matches
+from cerise.engines.limits import DEFAULT, Limits
 from cerise.engines.match_ids import match_ids
 from cerise.errors import DataError
 from cerise.events import EventBatch, Path, raw_column
@@ -26,14 +27,16 @@ from cerise.pattern.values import Fault
 Rows = npt.NDArray[np.int64]
 
 
-def to_table(matches: Matches, bound: Bound) -> pa.Table:
+def to_table(matches: Matches, bound: Bound, limits: Limits = DEFAULT) -> pa.Table:
     """Return matches as a table of `bound.output_schema`."""
     first, last = ends_of(matches)
-    columns = [_column(column, matches, bound, (first, last)) for column in bound.columns]
+    columns = [_column(column, matches, bound, (first, last), limits) for column in bound.columns]
     return pa.Table.from_arrays(columns, schema=bound.output_schema)
 
 
-def _column(column: OutColumn, matches: Matches, bound: Bound, ends: tuple[Rows, Rows]) -> pa.Array:
+def _column(
+    column: OutColumn, matches: Matches, bound: Bound, ends: tuple[Rows, Rows], limits: Limits
+) -> pa.Array:
     table = matches.events.table
     match column.fill:
         case "match_id":
@@ -51,7 +54,7 @@ def _column(column: OutColumn, matches: Matches, bound: Bound, ends: tuple[Rows,
             return _passed_through(attr, matches, many=column.many)
         case str() | Total():
             raise AssertionError(column.fill)
-    return _computed(column, column.fill, matches)
+    return _computed(column, column.fill, matches, limits)
 
 
 def ends_of(matches: Matches) -> tuple[Rows, Rows]:
@@ -89,10 +92,10 @@ def _passed_through(attr: Attr, matches: Matches, *, many: bool) -> pa.Array:
     return values.take(nth(rows, n))
 
 
-def _computed(column: OutColumn, expr: Expr, matches: Matches) -> pa.Array:
+def _computed(column: OutColumn, expr: Expr, matches: Matches, limits: Limits) -> pa.Array:
     """Compute a column of RETURN, by Spark's ANSI rules: what cannot be computed is an error (S4.6)."""
     assert column.kind is not None
-    if (values := computed(expr, matches)) is not None:
+    if (values := computed(expr, matches, limits)) is not None:
         return values
     function = compiled(expr, refuse(expr))
     columns = matches.events.columns({each.path for each in attributes(expr) if each.path})
@@ -116,7 +119,6 @@ def refuse(expr: Expr) -> Callable[[Fault], None]:
     return refuse
 
 
-WORTH_COMPILING = 2_000  # matches; fewer are computed one by one
 SUMMED = frozenset({"avg", "stddev", "sum"})
 NUMBERS = frozenset({Kind.INT, Kind.FLOAT})
 PLACES = {At.EVERY: 0, At.CURRENT: 0, At.LAST: -1}
@@ -126,13 +128,13 @@ class _OneByOne(Exception):
     """This cannot be computed for all matches at once, or a value cannot be computed at all."""
 
 
-def computed(expr: Expr, matches: Matches) -> pa.Array | None:
+def computed(expr: Expr, matches: Matches, limits: Limits = DEFAULT) -> pa.Array | None:
     """Return the values of an expression; None where it must be computed match by match.
 
     That is so where matches are few, where text is computed, and where something cannot be computed, so that
     whoever looks at each match finds the one at fault, or that there is none.
     """
-    if len(matches) < WORTH_COMPILING:
+    if len(matches) < limits.compiled_rows:
         return None
     atoms = _Atoms(matches)
     try:

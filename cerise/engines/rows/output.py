@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cerise.engines.base import Bools, Ints, RowMatches
+from cerise.engines.limits import DEFAULT, Limits
 from cerise.engines.results.aggregates import AGGREGATES, Inputs
 from cerise.engines.results.value_codes import joint_codes
 from cerise.engines.rows.order import Ordered
@@ -30,8 +31,6 @@ from cerise.pattern.row_pattern import (
 )
 from cerise.pattern.values import Fault
 
-WORTH_COMPILING = 2_000  # rows
-
 
 def to_table(bound: BoundRows, prepared: pa.Table, offsets: Ints, matches: RowMatches) -> pa.Table:
     """Return matches as a table with the columns of `bound.output`.
@@ -49,11 +48,11 @@ def to_table(bound: BoundRows, prepared: pa.Table, offsets: Ints, matches: RowMa
     return shown(bound, Ordered(prepared, None, offsets, {}), matches)
 
 
-def shown(bound: BoundRows, rows: Ordered, matches: RowMatches) -> pa.Table:
+def shown(bound: BoundRows, rows: Ordered, matches: RowMatches, limits: Limits = DEFAULT) -> pa.Table:
     """Return matches among some rows as `to_table` does."""
     view = View.of(bound, rows, matches)
     atoms = _atoms(view)
-    measures = {each.name: _measure(each, atoms, view.matched, bound) for each in bound.measures}
+    measures = {each.name: _measure(each, atoms, view.matched, bound, limits) for each in bound.measures}
     columns = [measures[each.name] if each.measure else view.show(each.name) for each in bound.output]
     return pa.Table.from_arrays(columns, names=[each.name for each in bound.output])
 
@@ -91,10 +90,10 @@ def shown_atoms(bound: BoundRows, rows: Ordered, matches: RowMatches) -> pa.Tabl
     return pa.table({**columns, MATCHED: pa.array(view.matched)})
 
 
-def measure_atoms(bound: BoundRows, atoms: pa.Table) -> pa.Table:
+def measure_atoms(bound: BoundRows, atoms: pa.Table, limits: Limits = DEFAULT) -> pa.Table:
     """Return the result that is computed from `to_atoms`, as `to_table` does."""
     matched = np.asarray(atoms.column(MATCHED).combine_chunks().to_numpy(zero_copy_only=False), np.bool_)
-    measures = {each.name: _measure(each, atoms, matched, bound) for each in bound.measures}
+    measures = {each.name: _measure(each, atoms, matched, bound, limits) for each in bound.measures}
     columns = [
         measures[each.name] if each.measure else atoms.column(f"_s{i}") for i, each in enumerate(bound.output)
     ]
@@ -109,7 +108,7 @@ def _atoms(view: View) -> pa.Table:
     return pa.Table.from_arrays(columns, names=list(names))
 
 
-def _measure(measure: Measure, atoms: pa.Table, matched: Bools, bound: BoundRows) -> pa.Array:
+def _measure(measure: Measure, atoms: pa.Table, matched: Bools, bound: BoundRows, limits: Limits) -> pa.Array:
     """Return a measure: an atom as it is, or computed from atoms; null in rows that belong to no match."""
     expr = measure.expr
     if expr is None:
@@ -120,16 +119,16 @@ def _measure(measure: Measure, atoms: pa.Table, matched: Bools, bound: BoundRows
     if isinstance(expr, Attr):
         return atoms.column(expr.path[0]).combine_chunks()
     if matched.all():
-        return _computed(expr, atoms, _refuse(measure, bound))
-    values = _computed(expr, atoms.filter(pa.array(matched)), _refuse(measure, bound))
+        return _computed(expr, atoms, _refuse(measure, bound), limits)
+    values = _computed(expr, atoms.filter(pa.array(matched)), _refuse(measure, bound), limits)
     return values.take(pa.array(np.cumsum(matched) - 1, mask=~matched))
 
 
-def _computed(expr: Expr, atoms: pa.Table, refuse: Callable[[Fault], None]) -> pa.Array:
+def _computed(expr: Expr, atoms: pa.Table, refuse: Callable[[Fault], None], limits: Limits) -> pa.Array:
     """Compute an expression, by Spark's ANSI rules: what cannot be computed is an error (S4.6)."""
     rows = atoms.num_rows
     columns = {each.path: atoms.column(each.path[0]) for each in attributes(expr)}
-    if rows >= WORTH_COMPILING:
+    if rows >= limits.compiled_rows:
         from cerise.engines.results.computing import compute, is_compiled  # this brings numba
 
         if is_compiled(expr) and not (found := compute(expr, columns, rows)).faults:

@@ -19,7 +19,6 @@ from cerise.pattern.expr import Attr, Expr, attributes
 from cerise.pattern.row_pattern import CLASSIFIER, Atom, BoundRows, Derived, Nav, RowAgg
 
 WORTH_THREADS = 100_000  # rows
-WORTH_COMPILING = 2_000
 OURS = "__cerise_"  # how columns begin that Cerise adds for itself
 
 
@@ -148,8 +147,14 @@ def derived(bound: BoundRows, table: pa.Table) -> pa.Table:
 # ---- derived columns
 
 
-def computed(column: Derived, table: pa.Table) -> pa.Array:
-    """Compute a column from single rows; what cannot be computed is null (S4.6)."""
+def computed(column: Derived, table: pa.Table, *, compiled_rows: int = 2_000) -> pa.Array:
+    """Compute a column from single rows; what cannot be computed is null (S4.6).
+
+    Args:
+        column: the column.
+        table: the rows.
+        compiled_rows: from how many rows on the expression is compiled.
+    """
     expr = column.expr
     if expr is None:
         raise UnsupportedError(
@@ -158,7 +163,7 @@ def computed(column: Derived, table: pa.Table) -> pa.Array:
     if isinstance(expr, Attr):
         return raw_column(table, expr.path).cast(column.type)
     paths = list(dict.fromkeys(each.path for each in attributes(expr)))
-    if table.num_rows >= WORTH_COMPILING:
+    if table.num_rows >= compiled_rows:
         from cerise.engines.results.computing import compute, is_compiled  # this brings numba
 
         if is_compiled(expr):

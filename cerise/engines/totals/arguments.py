@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from cerise.engines.base import Matches
+from cerise.engines.limits import Limits
 from cerise.engines.results.match_table import computed, nth, refuse
 from cerise.engines.totals.cells import Asked
 from cerise.engines.totals.exact import Ints
@@ -39,10 +40,10 @@ class Taken:
     values: Callable[[Ints], pa.Array]
 
     @classmethod
-    def of(cls, asked: Asked, matches: Matches, bound: Bound) -> Taken:
+    def of(cls, asked: Asked, matches: Matches, bound: Bound, limits: Limits) -> Taken:
         """Return the values of an argument."""
         if not is_single_event(asked.arg):
-            match, values = _match_by_match(asked, matches, bound)
+            match, values = _match_by_match(asked, matches, bound, limits)
             return cls(match, np.arange(len(match)), lambda places: values.take(pa.array(places)))
         attr = attributes(asked.arg)[0]
         match, rows = _events_of(matches.rows[attr.var], attr)
@@ -93,10 +94,10 @@ def _at_one(expr: Expr) -> Expr:
     return replace(expr, at=At.EVERY) if isinstance(expr, Attr) else rebuild(expr, _at_one)
 
 
-def _match_by_match(asked: Asked, matches: Matches, bound: Bound) -> tuple[Ints, pa.Array]:
+def _match_by_match(asked: Asked, matches: Matches, bound: Bound, limits: Limits) -> tuple[Ints, pa.Array]:
     """Return the values of an argument that speaks of several events: one, or one for each event of b."""
     through = next(iter(run_through(asked.arg, bound.kleene)), None)
-    if through is None and (at_once := computed(asked.arg, matches)) is not None:
+    if through is None and (at_once := computed(asked.arg, matches, limits)) is not None:
         return np.arange(len(matches)), normal(canonical(at_once, asked.kind, show_expr(asked.arg)))
     function = compiled(asked.arg, refuse(asked.arg))
     columns = matches.events.columns({each.path for each in attributes(asked.arg) if each.path})

@@ -78,7 +78,7 @@ class Ledger:
     def add(self, found: Finding) -> None:
         """Add matches, or a tally of them."""
         if isinstance(found, Matches):
-            for sheet in _sheets(found, self.bound, self._asked, self._limits.window_pairs):
+            for sheet in _sheets(found, self.bound, self._asked, self._limits):
                 self._keep(sheet)
         elif found.count:
             if self._tallies and found.events is not self._tallies[0].events:
@@ -151,12 +151,12 @@ class Ledger:
             self._keep(_tallied(tallies, self.bound, self._asked))
 
 
-def each_alone(matches: Matches, bound: Bound) -> tuple[Ints, pa.Table]:
+def each_alone(matches: Matches, bound: Bound, limits: Limits = DEFAULT) -> tuple[Ints, pa.Table]:
     """Return partial results of single matches: of which match each row is, and the rows."""
     asked = Asked.of(bound)
     members = Members.of(matches, bound)
     groups = Groups.apart(matches.events, members.last, members.window, bound)
-    return members.match, _table(_sheet(matches, members, groups, bound, asked), bound, asked)
+    return members.match, _table(_sheet(matches, members, groups, bound, asked, limits), bound, asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,17 +186,17 @@ class Members:
         return cls(match, last[match], low[match] + inside)
 
 
-def _sheets(matches: Matches, bound: Bound, asked: Sequence[Asked], pairs: int) -> Iterator[Sheet]:
+def _sheets(matches: Matches, bound: Bound, asked: Sequence[Asked], limits: Limits) -> Iterator[Sheet]:
     """Yield what is known from matches; of so many at a time that memory is bounded."""
     if not matches.count:
         return
     if matches.counted is not None:
         yield Sheet([], integers([matches.counted]), [])
         return
-    for some in _bounded(matches, bound, pairs):
+    for some in _bounded(matches, bound, limits.window_pairs):
         members = Members.of(some, bound)
         groups = Groups.of(some.events, members.last, members.window, bound)
-        yield _sheet(some, members, groups, bound, asked)
+        yield _sheet(some, members, groups, bound, asked, limits)
 
 
 def _bounded(matches: Matches, bound: Bound, pairs: int) -> Iterator[Matches]:
@@ -212,15 +212,19 @@ def _bounded(matches: Matches, bound: Bound, pairs: int) -> Iterator[Matches]:
         yield Matches(matches.events, rows)
 
 
-def _sheet(matches: Matches, members: Members, groups: Groups, bound: Bound, asked: Sequence[Asked]) -> Sheet:
+def _sheet(
+    matches: Matches, members: Members, groups: Groups, bound: Bound, asked: Sequence[Asked], limits: Limits
+) -> Sheet:
     counts = np.bincount(groups.numbers, minlength=groups.size).astype(object)
-    cells = [_cell(each, matches, members, groups, bound) for each in asked]
+    cells = [_cell(each, matches, members, groups, bound, limits) for each in asked]
     return Sheet(groups.keys, counts, cells)
 
 
-def _cell(asked: Asked, matches: Matches, members: Members, groups: Groups, bound: Bound) -> Cell:
+def _cell(
+    asked: Asked, matches: Matches, members: Members, groups: Groups, bound: Bound, limits: Limits
+) -> Cell:
     """Return what is known of an argument; a value of one event is computed once, however often it counts."""
-    taken = Taken.of(asked, matches, bound)
+    taken = Taken.of(asked, matches, bound, limits)
     owner, places = taken.by(members.match, matches.count)
     there, numbers = np.unique(places, return_inverse=True)
     pairs, weights = np.unique(groups.numbers[owner] * max(len(there), 1) + numbers, return_counts=True)
