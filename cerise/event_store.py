@@ -175,6 +175,7 @@ class Store:
         query: AnyQuery,
         *,
         params: Params | None = None,
+        options: Options | None = None,
         version: int | None = None,
         dialect: str = "standard",
         spark: Any = None,
@@ -183,12 +184,13 @@ class Store:
 
         A pyarrow Table; a lazy Spark DataFrame where `spark` is given.
         """
-        asked = ask(self, query, Roles(params=params), How(Options(), version, dialect, spark))
+        asked = ask(self, query, Roles(params=params), How(options or Options(), version, dialect, spark))
         asked.warn()
         view, question = self.view_of(version), only(asked)
         while question.inner is not None:  # its matches are the events of the query
             question = question.inner
-        by_index = StoreAccess.of(view, Questions.of([question])).way.query is not None
+        limits = asked.options.limits
+        by_index = StoreAccess.of(view, Questions.of([question]), limits=limits).way.query is not None
         roles = replace(view.roles, columns=view.columns)
         if isinstance(question, Rows):
             roles = stream_roles(view)

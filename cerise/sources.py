@@ -282,10 +282,10 @@ class FilesSource:
         schema: pa.Schema = self.lake.columns
         return schema
 
-    def access(self, asked: Questions, options: Options) -> Any:  # noqa: ARG002
+    def access(self, asked: Questions, options: Options) -> Any:
         from cerise.run.files_access import FilesAccess
 
-        return FilesAccess.of(self.lake, asked.needs)
+        return FilesAccess.of(self.lake, asked.needs, options.limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,10 +305,10 @@ class StoreSource:
         schema: pa.Schema = self.view.columns
         return schema
 
-    def access(self, asked: Questions, options: Options) -> Any:  # noqa: ARG002
+    def access(self, asked: Questions, options: Options) -> Any:
         from cerise.run.store_access import StoreAccess
 
-        return StoreAccess.of(self.view, asked, self.filtering)
+        return StoreAccess.of(self.view, asked, self.filtering, options.limits)
 
 
 def source_of(events: Any, how: How) -> tuple[Source, Runner]:

@@ -32,6 +32,12 @@ class Limits:
         spare_groups: rows of totals that may repeat a group before they are joined.
         thread_events: events that are worth a thread.
         filtered_events: events from which on those that fit no variable are dropped before sorting.
+        scanned_events: events that are read from files and matched together, where row groups are smaller.
+        kept_share: where more than one in so many events of a store fits the rarest variable, all are read.
+        stretch_events: events of a stretch of time in which all variables are looked up in an index.
+        anchor_events: events of the variable looked up first from which on intervals around them that run
+            into one another are not narrowed down.
+        interval_events: of these events, those in one interval, on average, where intervals do so.
         patience: steps of one row search after which it remembers the places that failed.
         pause_steps: steps of row searches after which they return to their caller.
         stack_rows: entries of the stack of a row search, and of its memory, at the start; they grow by need.
@@ -78,6 +84,11 @@ class Limits:
     spare_groups: int = 1 << 16
     thread_events: int = 500_000
     filtered_events: int = 100_000
+    scanned_events: int = 1 << 18
+    kept_share: int = 4
+    stretch_events: int = 1 << 23
+    anchor_events: int = 50_000
+    interval_events: int = 16
     patience: int = 128
     pause_steps: int = 1 << 17
     stack_rows: int = 1 << 8

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cerise.engines.limits import DEFAULT, Limits
 from cerise.errors import CeriseError, DataError
 from cerise.events import EventBatch, read_times
 from cerise.files.lake import Group
@@ -22,7 +23,6 @@ from cerise.plan.pushdown import Sieve
 from cerise.plan.slicing import MAX_TIME, MIN_TIME, Halo, Slice, place_of
 
 ROW = "__cerise_row"  # where an event lies: the place of its row group, and its row
-AT_ONCE = 1 << 18  # events that are matched at once, where row groups are smaller
 WORTH_A_FILTER = 0.5  # of the events are kept at most, or the matcher may judge them itself
 
 
@@ -41,10 +41,17 @@ class _Piece:
 
 @dataclass(slots=True)
 class Scan:
-    """One task's reading."""
+    """One task's reading.
+
+    Attributes:
+        reading: which columns of which files are read.
+        groups: the row groups.
+        limits: how many events are given together.
+    """
 
     reading: Reading
     groups: Sequence[Group]
+    limits: Limits = DEFAULT
     _sieve: Sieve | None = None
     _filters: bool = True
     _reader: Reader = field(init=False)
@@ -64,6 +71,7 @@ class Scan:
         The row groups must be given with those of earlier events first. What is held back in memory are
         the events that a row group yet to be read may still precede.
         """
+        at_once = self.limits.scanned_events
         waiting: list[_Piece] = []
         ready: list[_Piece] = []
         borders = _borders(self.groups, ties_by_row=not self._tied)
@@ -75,7 +83,7 @@ class Scan:
             waiting, before = _split(waiting, borders[i] if i < len(borders) else None)
             for piece in before:
                 ready.append(piece)
-                if sum(len(each.times) for each in ready) >= AT_ONCE:
+                if sum(len(each.times) for each in ready) >= at_once:
                     yield self._batch(_joined(ready), part)
                     ready = []
         if ready:

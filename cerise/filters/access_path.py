@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cerise.engines.limits import DEFAULT, Limits
 from cerise.events import Schema
 from cerise.filters.index_query import Asked
 from cerise.filters.two_phase import Filtering, rarest
@@ -12,7 +13,6 @@ from cerise.store.view import View
 
 COMMON = 1 << 20  # events: a variable with more is looked up in one stretch of time after another [ACER24 O2]
 WORTH_THREADS = 200_000  # events of the rarest variable, so that stretches of time are given to threads
-WORTH_READING = 0.25  # of all events: where more are expected to be kept, all are read instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Wants:
         return tuple(name for name in self.schema.columns.names if name in wanted)
 
 
-def way_for(view: View, query: Asked | str, filtering: Filtering) -> Way:
+def way_for(view: View, query: Asked | str, filtering: Filtering, limits: Limits = DEFAULT) -> Way:
     """Decide how what is asked is looked for."""
     if isinstance(query, str):
         return Way(None, query)
@@ -65,7 +65,7 @@ def way_for(view: View, query: Asked | str, filtering: Filtering) -> Way:
     found = [rarest(branch, view) for branch in query.branches]
     expected = max(count for _, count in found)
     names = ", ".join(dict.fromkeys(name for name, _ in found))
-    if expected > WORTH_READING * view.rows:
+    if limits.kept_share * min(expected, view.rows) > view.rows:
         return Way(None, f"the rarest variable, {names}, fits about {expected:,.0f} of {view.rows:,} events")
     common = expected > COMMON if filtering.blockwise is None else filtering.blockwise
     blockwise = query.window is not None and common

@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from cerise.engines.limits import DEFAULT, Limits
 from cerise.events import EventBatch
 from cerise.files.scan import ROW, Scan
 from cerise.filters.access_path import Wants, Way
@@ -20,8 +21,6 @@ from cerise.plan.slicing import MAX_TIME, MIN_TIME, Halo, Slice
 from cerise.store.index.file import BrokenIndex
 from cerise.store.index.lookup import Events
 from cerise.store.view import View, warn
-
-STRETCH = 1 << 23  # events of a stretch of time in which all variables are looked up, where none is rare
 
 
 @dataclass(slots=True)
@@ -44,11 +43,12 @@ class Seen:
 class Finder:
     """Gives a query its events, and completes those that are matched."""
 
-    def __init__(self, view: View, way: Way, wants: Wants) -> None:
+    def __init__(self, view: View, way: Way, wants: Wants, limits: Limits = DEFAULT) -> None:
         self.view = view
         self.seen = Seen()
         self.way = way
         self.wants = wants
+        self._limits = limits
         self._scan: Scan | None = None
 
     def events(self, part: Slice | None = None, needs: Halo = Halo()) -> Iterator[EventBatch]:  # noqa: B008
@@ -106,7 +106,8 @@ class Finder:
         if self.way.blockwise:
             groups = self.view.index.groups
             order = np.argsort(groups.first, kind="stable")
-            full = np.diff(np.cumsum(groups.rows[order]) // STRETCH, prepend=0) > 0
+            rows = np.cumsum(groups.rows[order])
+            full = np.diff(rows // self._limits.stretch_events, prepend=0) > 0
             cuts = groups.first[order][full]
             inside = np.unique(cuts[(cuts > first) & (cuts <= last)]).tolist()
         for start, stop in pairwise([first, *inside, None]):
@@ -135,7 +136,7 @@ class Finder:
             further = (query.window or 0) * (1 if query.why_all is None else 2)
             reach = Intervals(shifted(np.array([first]), -further), shifted(np.array([last]), further))
         if self.way.filtering.two_phase:
-            found = kept(query, self.view, reach, self.seen.trace)
+            found = kept(query, self.view, reach, self.seen.trace, self._limits)
         else:
             found = bucketized(query, self.view, reach)
         if reach is not ALWAYS:
@@ -172,7 +173,8 @@ class Finder:
             for each in view.lake.wanted(view.roles, wants.needed)
             if each.span.last >= low and each.span.first <= high
         ]
-        self._scan = Scan(reading, sorted(groups, key=lambda each: (each.span.first, each.span.last)))
+        ordered = sorted(groups, key=lambda each: (each.span.first, each.span.last))
+        self._scan = Scan(reading, ordered, self._limits)
         for events in self._scan.events(part, needs):
             self.seen.kept += len(events)
             yield replace(events, schema=wants.schema)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from cerise.engines.limits import DEFAULT, Limits
 from cerise.filters.embedding import hulls, is_first, is_last
 from cerise.filters.index_query import ANYTHING, Asked, AskedBranch
 from cerise.plan.intervals import ALWAYS, NEVER, Intervals, Ints, joined, shifted, union
@@ -20,8 +21,6 @@ from cerise.store.index.lookup import Events, Wanted
 
 EDGE_COUNTS = 0.5  # an interval of the first or last variable is half as long [ACER24 Eq. 1]
 MOST_INTERVALS = 1 << 20
-MANY = 50_000  # events of the first variable: what follows takes time
-MERGED = 16  # of them in one interval, on average
 
 
 class Source(Protocol):
@@ -63,7 +62,13 @@ class Trace:
     intervals: list[int] = field(default_factory=list)
 
 
-def kept(query: Asked, source: Source, reach: Intervals = ALWAYS, trace: Trace | None = None) -> Events:
+def kept(
+    query: Asked,
+    source: Source,
+    reach: Intervals = ALWAYS,
+    trace: Trace | None = None,
+    limits: Limits = DEFAULT,
+) -> Events:
     """Return the events that can be part of a match, or decide about one; in time order.
 
     Args:
@@ -71,8 +76,9 @@ def kept(query: Asked, source: Source, reach: Intervals = ALWAYS, trace: Trace |
         source: where to look.
         reach: the time to look in.
         trace: what is seen is noted there.
+        limits: tell where intervals are not narrowed down.
     """
-    known = _Known(source, reach)
+    known = _Known(source, reach, limits)
     found = [_branch(each, query, known, trace or Trace()) for each in query.branches]
     if query.why_all is None:
         return merged([several for _, several in found])
@@ -103,6 +109,7 @@ class _Known:
 
     source: Source
     reach: Intervals
+    limits: Limits = DEFAULT
     everywhere: dict[Wanted, Events] = field(default_factory=dict)
 
     def look_up(self, wanted: Wanted, intervals: Intervals) -> Events:
@@ -148,7 +155,7 @@ def _first_phase(
         found[name] = found[alike] if alike is not None else known.look_up(wanted, intervals)
         trace.order.append((name, len(found[name].times)))
         anchor = anchor or name
-        if window is not None and (name == anchor or not _hopeless(found[anchor], intervals)):
+        if window is not None and (name == anchor or not _hopeless(found[anchor], intervals, known.limits)):
             around = hulls(branch.pattern, anchor, found, window, reaches=branch.reaches)
             intervals = known.limited(around)
         if not len(found[name].times):
@@ -159,9 +166,9 @@ def _first_phase(
     return intervals, found
 
 
-def _hopeless(anchors: Events, intervals: Intervals) -> bool:
+def _hopeless(anchors: Events, intervals: Intervals, limits: Limits) -> bool:
     """Tell whether intervals of many events run into one another, so that none is likely to go."""
-    return len(anchors.times) > max(MANY, MERGED * len(intervals))
+    return len(anchors.times) >= max(limits.anchor_events, limits.interval_events * len(intervals))
 
 
 def _ordered(branch: AskedBranch, source: Source) -> list[str]:

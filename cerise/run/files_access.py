@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from cerise.engines.limits import DEFAULT, Limits
 from cerise.events import EventBatch, RowBatch
 from cerise.files.lake import Group, Lake
 from cerise.files.reader import Reading
@@ -30,6 +31,7 @@ class FilesAccess:
         groups: the row groups that may hold events that matter.
         known: events and row groups: all there are, and those left after pruning.
         coded: the columns whose strings are few.
+        limits: how many events are read together.
     """
 
     needs: Needs
@@ -37,10 +39,11 @@ class FilesAccess:
     groups: tuple[Group, ...]
     known: dict[str, float] = field(default_factory=dict)
     coded: tuple[str, ...] = ()
+    limits: Limits = DEFAULT
     worth: int = WORTH_A_THREAD
 
     @classmethod
-    def of(cls, lake: Lake, needs: Needs) -> FilesAccess:
+    def of(cls, lake: Lake, needs: Needs, limits: Limits = DEFAULT) -> FilesAccess:
         """Return how questions read a lake; its footers tell which row groups can matter."""
         names = needs.columns.names
         if needs.roles is not None:
@@ -60,7 +63,7 @@ class FilesAccess:
         reads_coded = tuple(name for name in coded if name in needs.reads)
         schema = needs.roles or lake.columns
         reading = Reading(lake.root, files, schema, needs.reads, needs.late, reads_coded, needs.filter)
-        return cls(needs, reading, tuple(groups), known, coded)
+        return cls(needs, reading, tuple(groups), known, coded, limits)
 
     @property
     def rows(self) -> int:
@@ -125,7 +128,7 @@ class FilesReader:
         self._needs, self._part, self._halo = access.needs, part, halo
         if access.needs.roles is None:
             groups.sort(key=lambda each: each.place)
-        self._scan = Scan(access.reading, groups)
+        self._scan = Scan(access.reading, groups, access.limits)
 
     def read(self) -> Iterator[Batch]:
         """Yield events in stream order, or rows as they arrive."""

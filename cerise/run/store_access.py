@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from cerise.engines.limits import DEFAULT, Limits
 from cerise.events import EventBatch, RowBatch, Schema
 from cerise.files.scan import ROW
 from cerise.filters.access_path import Wants, Way, situation, way_for
@@ -40,17 +41,22 @@ class StoreAccess:
         view: the version.
         way: whether the index is asked, and for which events.
         needs: what the questions need.
+        limits: how much is read and looked up together.
     """
 
     view: View
     way: Way
     needs: Needs
+    limits: Limits = DEFAULT
     worth: int = WORTH_A_THREAD
 
     @classmethod
-    def of(cls, view: View, asked: Questions, filtering: Filtering | None = None) -> StoreAccess:
+    def of(
+        cls, view: View, asked: Questions, filtering: Filtering | None = None, limits: Limits = DEFAULT
+    ) -> StoreAccess:
         """Return how questions get at the events of a version; decided before anything is read."""
-        return cls(view, way_for(view, index_query(view, asked), filtering or Filtering()), asked.needs)
+        way = way_for(view, index_query(view, asked), filtering or Filtering(), limits)
+        return cls(view, way, asked.needs, limits)
 
     @property
     def rows(self) -> int:
@@ -85,7 +91,7 @@ class StoreAccess:
     def _files(self) -> FilesAccess | None:
         """The data files themselves, where all of them are read and the order of rows is that of arrival."""
         plain = self.way.query is None and not self.view.arrival
-        return FilesAccess.of(self.view.lake, self.needs) if plain else None
+        return FilesAccess.of(self.view.lake, self.needs, self.limits) if plain else None
 
     def portions(self, count: int) -> Sequence[Any]:
         """Cut the store by time; events are handed on, so slices need nothing around them."""
@@ -132,7 +138,7 @@ class StoreReader:
         self._access = access
         whole = part is None or (part.start, part.stop) == (MIN_TIME, MAX_TIME)
         self._part, self._halo = None if whole else part, halo
-        self.finder = Finder(access.view, access.way, access.wants)
+        self.finder = Finder(access.view, access.way, access.wants, access.limits)
 
     def read(self) -> Iterator[Batch]:
         """Yield events in stream order; for row patterns all rows as they arrive, or those that are kept."""

@@ -61,13 +61,13 @@ class FrameSource:
     def columns(self) -> pa.Schema:
         return arrow_schema(self.frame)
 
-    def access(self, asked: Questions, options: Options) -> Access | str:  # noqa: ARG002
+    def access(self, asked: Questions, options: Options) -> Access | str:
         """Return how tasks read files in the place of a DataFrame that is nothing else, for row patterns."""
         needs = asked.needs
         if needs.roles is None and not any(name in needs.computed for name in needs.reads):
             lake = lake_behind(self.frame)
             if lake is not None:
-                return FilesAccess.of(lake, needs)
+                return FilesAccess.of(lake, needs, options.limits)
         return ""
 
     def hand_over(self, needs: Needs) -> DataFrame:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
+from cerise.engines.limits import Limits
 from cerise.events import EventBatch
-from cerise.filters import two_phase as filters
 from cerise.filters.index_query import asked
 from cerise.filters.two_phase import bucketized, kept
 from tests.filters.memory import InMemory
@@ -16,11 +16,9 @@ from tests.test_agreement import GOES, bindings, bound_of, examples, uncounted
 
 @pytest.mark.parametrize("two_phase", [True, False])
 @pytest.mark.parametrize("go", GOES)
-def test_what_is_kept_has_the_same_matches(go: int, two_phase: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_kept_has_the_same_matches(go: int, two_phase: bool) -> None:
     """In some goes intervals count as hopeless at once, and are not shrunk by further variables."""
-    if go % 2:
-        monkeypatch.setattr(filters, "MANY", 0)
-        monkeypatch.setattr(filters, "MERGED", 0)
+    limits = Limits(anchor_events=1, interval_events=1) if go % 2 else Limits()
 
     @examples(80, go=go)
     @given(pairs())
@@ -32,7 +30,7 @@ def test_what_is_kept_has_the_same_matches(go: int, two_phase: bool, monkeypatch
             return
         table = EventBatch.of(pair.table, bound.schema, reads=bound.ties).table
         source = InMemory(table, bound.schema)
-        found = kept(query, source) if two_phase else bucketized(query, source)
+        found = kept(query, source, limits=limits) if two_phase else bucketized(query, source)
         assert len(set(found.places.tolist())) == len(found.places)
         assert (found.times[1:] >= found.times[:-1]).all()
         assert bindings(bound, table.take(source.rows(found))) == bindings(bound, table)

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 import cerise
 from cerise.engines.base import Options
+from cerise.engines.limits import Limits
 from cerise.event_store import Store
 from cerise.files import delta
-from cerise.filters import event_reader
 from tests.test_agreement import rows
 
 RARE = "PATTERN SEQ(A a, B b, C c) WHERE a.x = 1 AND b.x = 2 WITHIN 2"
@@ -88,10 +88,10 @@ def test_sql_over_a_store_on_spark(store: Store, define: str) -> None:
     assert len(found) > 20
 
 
-def test_stretches_are_matched_by_tasks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stretches_are_matched_by_tasks(store: Store) -> None:
     query = "PATTERN SEQ(A a, B b) WHERE a.x >= 0 AND b.x > a.x WITHIN 4"
-    monkeypatch.setattr(event_reader, "STRETCH", 100)
-    found = store.find(query, options=Options(partitions=4), spark=True).toArrow()
+    options = Options(partitions=4, limits=Limits(stretch_events=100))
+    found = store.find(query, options=options, spark=True).toArrow()
     assert rows(found) == rows(cerise.find(ticks(0, 1010), query, time="t", type="k").cast(found.schema))
 
 

@@ -17,14 +17,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import cerise
+from cerise.engines.base import Options
+from cerise.engines.limits import Limits
 from cerise.errors import StoreError
 from cerise.event_store import Store
 from cerise.files import checksums as checked
 from cerise.files import event_files as files
-from cerise.filters import access_path
 from tests.tiers import AT_LENGTH
 
 FLIPS = 150 if AT_LENGTH else 50
+BY_INDEX = Options(limits=Limits(kept_share=3))  # where a third of all events fits a variable
 ROWS = (
     "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY t MEASURES A.note AS note PATTERN (A B) DEFINE A AS A.n = 3)"
 )
@@ -61,17 +63,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(autouse=True)
-def by_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access_path, "WORTH_READING", 0.3)
-
-
 def answers(path: Path) -> dict[str, Any]:
     """Return what each query finds in a store, or the error that it raises."""
     held, found = Store(path), {}
     for name, query in QUERIES.items():
         try:
-            found[name] = sorted(map(str, held.find(query).to_pylist()))
+            found[name] = sorted(map(str, held.find(query, options=BY_INDEX).to_pylist()))
         except StoreError as error:
             found[name] = error
     return found
@@ -139,11 +136,11 @@ def test_the_error_names_file_and_column(tmp_path: Path) -> None:
     data[chunk.data_page_offset + chunk.total_compressed_size // 2] ^= 8
     file.write_bytes(data)
     with pytest.raises(StoreError, match=r"cannot read column 'job' of .*: bytes .* are damaged\n") as caught:
-        store.find(QUERIES["by index, integers picked"])
+        store.find(QUERIES["by index, integers picked"], options=BY_INDEX)
     assert file.name in str(caught.value)
     assert "restore the file" in str(caught.value)
     assert any("'job'" in each.what for each in store.verify())
-    assert store.find(QUERIES["by index, strings late"]).num_rows > 0
+    assert store.find(QUERIES["by index, strings late"], options=BY_INDEX).num_rows > 0
 
 
 @pytest.mark.parametrize("way", ["find", "index", "append"])
@@ -159,7 +156,7 @@ def test_pages_of_others_are_checked_where_they_have_checksums(tmp_path: Path, w
 
     def query() -> None:
         cerise.index(file.parent, time="t", type="kind", on=["x"] if way == "index" else ["n"])
-        Store(file.parent).find(QUERIES["all"])
+        Store(file.parent).find(QUERIES["all"], options=BY_INDEX)
 
     work = query if way != "append" else lambda: store.append(file.parent)
     with pytest.raises(StoreError, match=r"cannot read column 'x' of .*a\.parquet"):
@@ -197,7 +194,7 @@ def test_a_file_of_another_size_is_refused(
     for file in data_files(path):
         sound = file.read_bytes()
         file.write_bytes(change(sound))
-        for work in (lambda: Store(path).find(QUERIES["all"]), Store(path).compact):
+        for work in (lambda: Store(path).find(QUERIES["all"], options=BY_INDEX), Store(path).compact):
             with pytest.raises(StoreError, match=rf"{file.name} has [\d,]+ bytes, and its table says"):
                 work()
         file.write_bytes(sound)
@@ -208,7 +205,7 @@ def test_a_valid_file_of_another_size_is_refused(copied: Callable[[], Path]) -> 
     path = copied()
     file = data_files(path)[0]
     pq.write_table(pq.read_table(file).slice(0, 1_000), file)
-    for work in (lambda: Store(path).find(QUERIES["all"]), Store(path).compact):
+    for work in (lambda: Store(path).find(QUERIES["all"], options=BY_INDEX), Store(path).compact):
         with pytest.raises(StoreError, match="bytes, and its table says"):
             work()
 
@@ -232,8 +229,10 @@ def test_swapped_files_of_one_size_are_refused(tmp_path: Path) -> None:
     one.write_bytes(second)
     two.write_bytes(first)
     for work in (
-        lambda: Store(one.parent).find("PATTERN SEQ(A a) WHERE a.n = 3 WITHIN 1 RETURN a.x AS x"),
-        lambda: Store(one.parent).find("PATTERN SEQ(a) WITHIN 1"),
+        lambda: Store(one.parent).find(
+            "PATTERN SEQ(A a) WHERE a.n = 3 WITHIN 1 RETURN a.x AS x", options=BY_INDEX
+        ),
+        lambda: Store(one.parent).find("PATTERN SEQ(a) WITHIN 1", options=BY_INDEX),
         store.compact,
     ):
         with pytest.raises(StoreError, match="is another file: it was written as"):
@@ -249,7 +248,7 @@ def test_an_indexed_table_of_others_whose_file_was_swapped(tmp_path: Path) -> No
     cerise.index(lake, time="t", type="kind", on=["n"])
     held = Store(lake)
     query = "PATTERN SEQ(A a) WHERE a.n = 3 WITHIN 1 RETURN a.note AS note"
-    before = held.find(query)
+    before = held.find(query, options=BY_INDEX)
     file = lake / "a.parquet"
     facts = file.stat()
     pq.write_table(table.slice(0, 900), file, row_group_size=300, **how)
@@ -259,7 +258,7 @@ def test_an_indexed_table_of_others_whose_file_was_swapped(tmp_path: Path) -> No
     file.write_bytes(data[:-size] + bytes(room) + data[-size:])
     os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     with pytest.raises(StoreError, match="is not the file that was indexed"):
-        Store(lake).find(query)
+        Store(lake).find(query, options=BY_INDEX)
     assert len(before)
 
 
@@ -288,22 +287,27 @@ def test_a_copy_under_another_name_is_read(store: Path, tmp_path: Path) -> None:
 CUTTING = """
 import sys, warnings
 from pathlib import Path
+from cerise.engines.base import Options
+from cerise.engines.limits import Limits
 from cerise.event_store import Store
-from cerise.filters import access_path
 
-access_path.WORTH_READING = 2.0
+by_index = Options(limits=Limits(kept_share=1))
 warnings.simplefilter("ignore")
 path, what = Path(sys.argv[1]), sys.argv[2]
 query = "PATTERN SEQ({0} a) WHERE a.n >= 0 WITHIN 1 RETURN a.note AS note, a.n AS n, a.job AS job"
 store = Store(path)
-right = {kind: sorted(map(str, Store(path).find(query.format(kind)).to_pylist())) for kind in "ABC"}
-assert sorted(map(str, store.find(query.format("A")).to_pylist())) == right["A"]
+
+def find(store, kind):
+    return sorted(map(str, store.find(query.format(kind), options=by_index).to_pylist()))
+
+right = {kind: find(Store(path), kind) for kind in "ABC"}
+assert find(store, "A") == right["A"]
 for file in path.glob(what):
     with file.open("r+b") as held:
         held.truncate(file.stat().st_size // 3)
 for kind in "ABC":
     try:
-        found = sorted(map(str, store.find(query.format(kind)).to_pylist()))
+        found = find(store, kind)
     except Exception as error:
         print(type(error).__name__, error)
     else:

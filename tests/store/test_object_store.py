@@ -11,9 +11,8 @@ import pytest
 import cerise
 from cerise.errors import StoreError
 from cerise.event_store import Store
-from cerise.filters import access_path
 from cerise.store.index import file_cache
-from tests.store.test_store_edges import times
+from tests.store.test_store_edges import BY_INDEX, times
 from tests.support.faults.object_store import Objects, object_store
 
 QUERY = "PATTERN SEQ(A a, B b) WHERE a.n = 3 AND b.n > 4 AND b.word = 'x' WITHIN 20"
@@ -21,7 +20,6 @@ QUERY = "PATTERN SEQ(A a, B b) WHERE a.n = 3 AND b.n > 4 AND b.word = 'x' WITHIN
 
 @pytest.fixture
 def objects(monkeypatch: pytest.MonkeyPatch) -> Iterator[Objects]:
-    monkeypatch.setattr(access_path, "WORTH_READING", 2.0)
     with object_store() as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
@@ -50,14 +48,14 @@ def test_a_store_among_objects(objects: Objects) -> None:
         store.append(part)
     expected = times(cerise.find(pa.concat_tables(parts), QUERY, time="t", type="kind"))
     assert expected
-    found = cerise.profile(Store(path), QUERY)
+    found = cerise.profile(Store(path), QUERY, options=BY_INDEX)
     assert "by index" in found.report.access
     assert times(found.matches) == expected
     store.compact()
-    assert times(Store(path).find(QUERY)) == expected
+    assert times(Store(path).find(QUERY, options=BY_INDEX)) == expected
     assert Store(path).verify() == []
     store.vacuum(0)
-    assert times(Store(path).find(QUERY)) == expected
+    assert times(Store(path).find(QUERY, options=BY_INDEX)) == expected
     assert all(key.startswith("some/store/") for key in objects.held)
 
 
@@ -79,13 +77,14 @@ def test_only_what_is_touched_of_an_index_is_read(objects: Objects, monkeypatch:
     expected = times(cerise.find(table, query, time="t", type="kind"))
     size = sum(len(body) for key, body in objects.held.items() if key.endswith(".cix"))
     reader = Store(path)
-    reader.find(query.replace("a.t < 900", "a.t > 11900"))  # reads what describes the table, too
+    later = query.replace("a.t < 900", "a.t > 11900")
+    reader.find(later, options=BY_INDEX)  # reads what describes the table, too
     objects.asked.clear()
-    assert times(reader.find(query)) == expected
+    assert times(reader.find(query, options=BY_INDEX)) == expected
     first = read_of_indexes(objects)
     assert 0 < first < size / 4
     objects.asked.clear()
-    assert times(reader.find(query)) == expected
+    assert times(reader.find(query, options=BY_INDEX)) == expected
     assert read_of_indexes(objects) == 0
 
 
@@ -102,7 +101,7 @@ def test_what_is_damaged_among_objects_is_read_from_the_data(objects: Objects) -
             body[:8] + bytes(200) + body[208:]
         )  # of the first clusters; what describes them is whole
     with pytest.warns(UserWarning, match="damaged"):
-        assert times(reader.find(QUERY)) == expected
+        assert times(reader.find(QUERY, options=BY_INDEX)) == expected
 
 
 def test_two_appenders_to_objects_lose_nothing(objects: Objects) -> None:

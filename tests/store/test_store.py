@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -16,9 +15,9 @@ import pytest
 
 import cerise
 from cerise.engines.base import Options
+from cerise.engines.limits import Limits
 from cerise.errors import CeriseWarning
 from cerise.event_store import Store
-from cerise.filters import access_path, event_reader
 from cerise.filters.index_query import asked
 from cerise.filters.two_phase import Filtering, Trace, kept
 from cerise.run.sase_search import Sase
@@ -27,6 +26,9 @@ from tests.support.strategies.pairs import most_events
 from tests.support.strategies.queries import PARAMS, params_of, query_of
 from tests.support.strategies.streams import ROW, Dice, shape_of, table_of
 from tests.test_agreement import rows
+
+BY_INDEX = Options(limits=Limits(kept_share=1))  # however many events fit a variable
+BY_STRETCHES = Options(limits=Limits(kept_share=1, stretch_events=4))
 
 # ---- the running example of the paper [ACER24 Table 1, Fig. 1, Fig. 8]
 
@@ -49,7 +51,7 @@ def minutes(text: str) -> int:
 
 
 @pytest.fixture
-def trades(tmp_path: Path) -> Iterator[Store]:
+def trades(tmp_path: Path) -> Store:
     table = pa.table(
         {
             "ticker": [each[0] for each in TRADES],
@@ -63,16 +65,15 @@ def trades(tmp_path: Path) -> Iterator[Store]:
         pool_rows=1,
     )  # fmt: skip
     store.append(table)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(access_path, "WORTH_READING", 2.0)
-        yield store
+    return store
 
 
 def test_the_running_example_keeps_one_interval_and_reads_four_events(trades: Store) -> None:
-    found = cerise.profile(trades, Q_1)
+    found = cerise.profile(trades, Q_1, options=BY_INDEX)
     assert [list(map(str, row)) for row in _times(found.matches)] == [["10:55", "10:57", "11:03", "11:06"]]
     assert found.report.figures["events kept"] == 4
-    assert [str(each)[11:16] for each in trades.candidates(Q_1)["date"].to_pylist()] == [
+    candidates = trades.candidates(Q_1, options=BY_INDEX)
+    assert [str(each)[11:16] for each in candidates["date"].to_pylist()] == [
         "10:55", "10:57", "11:03", "11:06"
     ]  # fmt: skip
 
@@ -95,11 +96,11 @@ def test_the_running_example_has_the_intervals_of_the_paper(trades: Store) -> No
 
 
 def test_explain_says_how_events_are_got_at(trades: Store) -> None:
-    said = cerise.explain(trades, Q_1)
+    said = cerise.explain(trades, Q_1, options=BY_INDEX)
     assert "v1 is looked up" in said
     assert "12 events in 1 file," in said
     assert "the window counts every event" in cerise.explain(
-        trades, "PATTERN SEQ(MSFT a, GOOG b) WITHIN 3 events"
+        trades, "PATTERN SEQ(MSFT a, GOOG b) WITHIN 3 events", options=BY_INDEX
     )
 
 
@@ -127,11 +128,7 @@ def random_store(folder: Path, table: pa.Table, schema: Any, rng: Random) -> Sto
 
 @pytest.mark.filterwarnings("ignore::cerise.errors.CeriseWarning")
 @pytest.mark.parametrize("go", range(5))
-def test_a_store_finds_what_is_found_in_the_same_events(
-    go: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(access_path, "WORTH_READING", 2.0)
-    monkeypatch.setattr(event_reader, "STRETCH", 4)
+def test_a_store_finds_what_is_found_in_the_same_events(go: int, tmp_path: Path) -> None:
     rng, seen = Random(go), Counter[str]()
     for number in range(3):
         shape = shape_of(Dice(rng.randbytes(200)))
@@ -146,7 +143,7 @@ def test_a_store_finds_what_is_found_in_the_same_events(
             roles = {"time": shape.schema.time, "type": shape.schema.type, "order": shape.schema.order}
             expected = cerise.find(table, query, key=shape.schema.key, params=params, **roles)
             store.filtering = _some_filtering(rng)
-            found = cerise.profile(store, query, params=params)
+            found = cerise.profile(store, query, params=params, options=BY_STRETCHES)
             assert rows(found.matches) == rows(expected.cast(found.matches.schema)), f"{query}"
             seen["matches"] += len(expected) > 0
             seen["by index"] += "by index" in found.report.access
@@ -311,23 +308,16 @@ def test_options_are_kept(ticks: Store) -> None:
     assert rows(ticks.find(RARE, options=Options(threads=3))) == found_in(_ticks(0, 400))
 
 
-@pytest.fixture
-def by_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access_path, "WORTH_READING", 2.0)
-    monkeypatch.setattr(event_reader, "STRETCH", 4)
-
-
-@pytest.mark.usefixtures("by_index")
 def test_an_event_of_equal_time_is_left_for_the_variable_that_needs_it(tmp_path: Path) -> None:
     """At 5 a C comes before a B, and either may be a or b: whichever is taken first, the other is left."""
     table = pa.table({"t": [1, 5, 5], "k": ["X", "C", "B"], "x": [1, 1, 1]})
     store = Store.create(tmp_path / "s", schema=table.schema, time="t", type="k", index=["x"], pool_rows=1)
     store.append(table)
     query = "PATTERN SEQ(X x, a, b) WHERE a.x = 1 AND b.x = 1 WITHIN 10"
-    assert rows(store.find(query)) == rows(cerise.find(table, query, time="t", type="k"))
+    found = store.find(query, options=BY_STRETCHES)
+    assert rows(found) == rows(cerise.find(table, query, time="t", type="k"))
 
 
-@pytest.mark.usefixtures("by_index")
 @pytest.mark.filterwarnings("ignore::cerise.errors.CeriseWarning")
 def test_an_index_that_breaks_between_stretches(tmp_path: Path) -> None:
     """What was found before has to find its columns all the same."""
@@ -348,7 +338,7 @@ def test_an_index_that_breaks_between_stretches(tmp_path: Path) -> None:
         path.write_bytes(held)
         reader = Store(tmp_path / "s")
         reader.filtering = Filtering(blockwise=True)
-        assert rows(reader.find(query)) == expected
+        assert rows(reader.find(query, options=BY_STRETCHES)) == expected
         path.write_bytes(before)
 
 

@@ -12,16 +12,13 @@ import pyarrow as pa
 import pytest
 
 import cerise
+from cerise.engines.base import Options
+from cerise.engines.limits import Limits
 from cerise.errors import StoreError
 from cerise.event_store import Store
-from cerise.filters import access_path
 
 MOST = 2**63 - 1
-
-
-@pytest.fixture(autouse=True)
-def always_by_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access_path, "WORTH_READING", 2.0)
+BY_INDEX = Options(limits=Limits(kept_share=1))  # however many events fit a variable
 
 
 def stored(folder: Path, *tables: pa.Table, schema: pa.Schema | None = None, **more: Any) -> Store:
@@ -43,7 +40,7 @@ def stored(folder: Path, *tables: pa.Table, schema: pa.Schema | None = None, **m
 
 def same(store: Store, whole: pa.Table, query: str) -> int:
     """Check that a query finds in the store what it finds in the table, by its index; return how often."""
-    found = cerise.profile(store, query)
+    found = cerise.profile(store, query, options=BY_INDEX)
     assert "by index" in found.report.access, "the index was not asked"
     expected = cerise.find(whole, query, time="t", type="kind")
     assert times(found.matches) == times(expected)
@@ -115,7 +112,7 @@ def test_one_store_is_asked_by_several_threads(tmp_path: Path) -> None:
     whole = pa.concat_tables(tables)
     queries = [f"PATTERN SEQ(A a, B b) WHERE a.n = {n} AND b.n > a.n WITHIN 6" for n in range(6)] * 4
     with ThreadPoolExecutor(6) as threads:
-        found = list(threads.map(lambda query: times(store.find(query)), queries))
+        found = list(threads.map(lambda query: times(store.find(query, options=BY_INDEX)), queries))
     expected = [times(cerise.find(whole, query, time="t", type="kind")) for query in queries]
     assert found == expected
     assert sum(map(len, expected)) > 20
@@ -150,10 +147,10 @@ def test_names_with_dots(tmp_path: Path) -> None:
         f'PATTERN SEQ(a, b) WHERE a."x.y" < b.x * 99999999 AND a.s.a > 3 WITHIN 2 RETURN {shown}',
     ):
         expected = cerise.find(whole, query, time="at.t", type="of.kind")
-        found = store.find(query)
+        found = store.find(query, options=BY_INDEX)
         assert len(expected) > 9
         assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
-        assert cerise.count(store, query) == len(expected)
+        assert cerise.count(store, query, options=BY_INDEX) == len(expected)
     store.compact()
     assert store.verify() == []
     assert store.info().last == size - 1
@@ -183,4 +180,5 @@ def test_integers_of_pandas_with_nulls(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"df\.astype\({'n': 'Int64'}\)"):
         store.append(frame)
     store.append(frame.astype({"n": "Int64"}))
-    assert store.find("PATTERN SEQ(a) WITHIN 1 RETURN a.n AS n")["n"].to_pylist() == [5, None]
+    found = store.find("PATTERN SEQ(a) WITHIN 1 RETURN a.n AS n", options=BY_INDEX)
+    assert found["n"].to_pylist() == [5, None]

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from cerise.engines.base import Options
 from cerise.files.lake import open_lake
 from cerise.files.scan import ROW
-from cerise.filters import access_path, event_reader
 from cerise.filters.two_phase import Filtering
 from cerise.kinds import COMPUTABLE, kind_of
 from cerise.pattern.bound import Bound
@@ -103,9 +101,7 @@ def from_a_store(*, blockwise: bool) -> Runner:
     def run_from_a_store(bound: Bound, table: pa.Table, options: Options) -> pa.Table:
         if bound.source is not None:
             table = run_from_a_store(bound.source, table, options)
-        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-            patch.setattr(access_path, "WORTH_READING", 2.0)
-            patch.setattr(event_reader, "STRETCH", 3)
+        with tempfile.TemporaryDirectory() as folder:
             for number, start in enumerate(range(0, max(len(table), 1), 5)):
                 pq.write_table(table.slice(start, 5), f"{folder}/{number:06}.parquet", row_group_size=3)
             schema = bound.schema
@@ -114,9 +110,11 @@ def from_a_store(*, blockwise: bool) -> Runner:
             on = [name for name in on if name not in (schema.type, *schema.order) and name != "id"]
             index_in_place(folder, schema.time, schema.type, on, order=schema.order)
             view = View(Held.of(EventTable.open(folder).snapshot()))
-            threads = replace(_named(options), threads=3 if blockwise else 1)
+            given, threads = options.limits, 3 if blockwise else 1
+            limits = replace(given, kept_share=1, stretch_events=min(3, given.stretch_events))
+            options = replace(_named(options), threads=threads, limits=limits)
             source = StoreSource(view, Filtering(blockwise=blockwise))
-            return find(source, Questions.of([Sase(bound).outer]), threads, HERE).matches
+            return find(source, Questions.of([Sase(bound).outer]), options, HERE).matches
 
     return run_from_a_store
 
