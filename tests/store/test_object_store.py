@@ -11,7 +11,8 @@ import pytest
 import cerise
 from cerise.errors import StoreError
 from cerise.event_store import Store
-from cerise.store.index import file_cache
+from cerise.files.folder import Folder
+from cerise.store.index.lookup import Index
 from tests.store.test_store_edges import BY_INDEX, times
 from tests.support.faults.object_store import Objects, object_store
 
@@ -66,8 +67,7 @@ def read_of_indexes(objects: Objects) -> int:
     return sum(int(each[2]) - int(each[1]) + 1 for each in ranges if each)
 
 
-def test_only_what_is_touched_of_an_index_is_read(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_cache, "GAP", 0)
+def test_only_what_is_touched_of_an_index_is_read(objects: Objects) -> None:
     table, path = events(0, 12_000), "s3://bucket/store"
     store = Store.create(
         path, schema=table.schema, time="t", type="kind", index=["n", "word"], block_rows=512, pool_rows=1_000
@@ -77,6 +77,9 @@ def test_only_what_is_touched_of_an_index_is_read(objects: Objects, monkeypatch:
     expected = times(cerise.find(table, query, time="t", type="kind"))
     size = sum(len(body) for key, body in objects.held.items() if key.endswith(".cix"))
     reader = Store(path)
+    view = reader.view_of(None)
+    synopsis, folder = view.held.synopsis, Folder.of(view.held.snapshot.writing.index_root)
+    view.index = Index(synopsis, synopsis.layout, folder.system, gap=0)
     later = query.replace("a.t < 900", "a.t > 11900")
     reader.find(later, options=BY_INDEX)  # reads what describes the table, too
     objects.asked.clear()

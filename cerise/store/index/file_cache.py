@@ -42,10 +42,10 @@ class Held:
 class OpenFiles:
     """Brings index files to memory, and checks what is touched for the first time."""
 
-    def __init__(self, synopsis: Synopsis, filesystem: pafs.FileSystem, most: int) -> None:
+    def __init__(self, synopsis: Synopsis, filesystem: pafs.FileSystem, most: int, gap: int) -> None:
         self._synopsis = synopsis
         self._filesystem = filesystem
-        self.most = most
+        self.most, self._gap = most, gap
         self._here: OrderedDict[int, Brought] = OrderedDict()
         self._bytes = 0  # of these, if all of them were read
         self._lock = threading.Lock()
@@ -80,7 +80,8 @@ class OpenFiles:
     def _file(self, number: int) -> Brought:
         if number not in self._here:
             file = self._synopsis.files[number]
-            self._here[number] = Brought(self._filesystem, file.path, file.size, next(self._tickets))
+            ticket = next(self._tickets)
+            self._here[number] = Brought(self._filesystem, file.path, file.size, ticket, self._gap)
             self._bytes += file.size
         self._here.move_to_end(number)
         return self._here[number]
@@ -131,9 +132,6 @@ class OpenFiles:
         return int(lengths.sum())
 
 
-GAP = 1 << 16  # bytes between two parts that it is quicker to read than to ask again for what follows
-
-
 class Brought:
     """An index file; memory is taken by what has been read, not by its size.
 
@@ -144,8 +142,8 @@ class Brought:
         ticket: a number that no other has.
     """
 
-    def __init__(self, filesystem: pafs.FileSystem, path: str, size: int, ticket: int) -> None:
-        self.path, self.size, self.ticket = path, size, ticket
+    def __init__(self, filesystem: pafs.FileSystem, path: str, size: int, ticket: int, gap: int) -> None:
+        self.path, self.size, self.ticket, self._gap = path, size, ticket, gap
         self._filesystem = filesystem
         try:
             self._room = np.empty(max(size, 8), np.uint8)  # pages of it are there once they are written
@@ -180,7 +178,7 @@ class Brought:
             order = np.argsort(offsets, kind="stable")
             starts, ends = offsets[order], (offsets + lengths)[order]
             reach = np.maximum.accumulate(ends)
-            cuts = [0, *(np.flatnonzero(starts[1:] - reach[:-1] > GAP) + 1).tolist(), len(starts)]
+            cuts = [0, *(np.flatnonzero(starts[1:] - reach[:-1] > self._gap) + 1).tolist(), len(starts)]
             for first, last in pairwise(cuts):
                 self._put(file, starts[first:last], ends[first:last])
         finally:

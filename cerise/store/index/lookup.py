@@ -92,17 +92,24 @@ class Index:
         layout: which columns are indexed; that of the synopsis.
         filesystem: where the index files are.
         mapped: how many files may be open at once.
+        gap: how many bytes between two parts of a file it is quicker to read than to ask again.
     """
 
     def __init__(
-        self, synopsis: Synopsis, layout: Layout, filesystem: pafs.FileSystem, *, mapped: int = MAPPED
+        self,
+        synopsis: Synopsis,
+        layout: Layout,
+        filesystem: pafs.FileSystem,
+        *,
+        mapped: int = MAPPED,
+        gap: int = 1 << 16,
     ) -> None:
         if synopsis.layout != layout:
             raise PlanError("the index holds other columns than asked", hint="index the table again")
         self.synopsis = synopsis
         self.counts = Counts()
         self._layout = layout
-        self._files = OpenFiles(synopsis, filesystem, mapped)
+        self._files = OpenFiles(synopsis, filesystem, mapped, gap)
         self._values = Values(synopsis, self._files)
         self._lock = threading.Lock()
         self._samples = Samples(synopsis)

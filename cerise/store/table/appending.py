@@ -41,7 +41,6 @@ from cerise.store.table.snapshot import Snapshot, own_snapshot
 TRIES = 12
 LONGEST_WAIT = 1.0
 WRITERS = 2  # files that are written at once
-LARGEST = 1 << 29  # bytes from which on a piece is large enough: Arrow cannot sort 2 GiB of text
 
 
 def patience(rng: random.Random, tries: int = TRIES) -> list[float]:
@@ -56,8 +55,16 @@ class Appended(NamedTuple):
     indexed: bool
 
 
-def append(source: Source, writing: Writing, waits: Sequence[float]) -> Appended:
+def append(
+    source: Source, writing: Writing, waits: Sequence[float], *, piece_bytes: int = 1 << 29
+) -> Appended:
     """Append events.
+
+    Args:
+        source: the events.
+        writing: the table.
+        waits: how long to wait before each further try to commit.
+        piece_bytes: from how many bytes on a piece is large enough: Arrow cannot sort 2 GiB of text.
 
     Raises:
         StoreError: their columns do not fit, or they cannot be written or committed.
@@ -67,7 +74,7 @@ def append(source: Source, writing: Writing, waits: Sequence[float]) -> Appended
     now = own_snapshot(writing)
     number = append_number(now)
     settings = writing.settings
-    pieces = regroup(source.tables, max(settings.file_rows, settings.pool_rows), LARGEST)
+    pieces = regroup(source.tables, max(settings.file_rows, settings.pool_rows), piece_bytes)
     first = deque(islice(pieces, 2))
     if not first:
         assert now.version is not None

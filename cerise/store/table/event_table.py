@@ -37,7 +37,7 @@ from cerise.store.table.data_file import Writing, Written
 from cerise.store.table.failpoints import reached
 from cerise.store.table.settings import Settings
 from cerise.store.table.snapshot import Snapshot, own_snapshot
-from cerise.store.table.synopses import Indexed, indexed, save_if_due
+from cerise.store.table.synopses import UNCOVERED, Indexed, indexed, save_if_due
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +79,12 @@ class EventTable:
     Attributes:
         writing: where it is, its columns and settings.
         rng: by which waits between tries to commit are drawn.
+        uncovered: how many index files may be missing in the last synopsis that was saved.
     """
 
     writing: Writing
     rng: random.Random = field(default_factory=random.Random, repr=False, compare=False)
+    uncovered: int = UNCOVERED
 
     @classmethod
     def create(
@@ -242,7 +244,7 @@ class EventTable:
         source = source_of(events) if progress is None else watched(source_of(events), progress)
         appended = appending.append(source, self.writing, self._waits())
         if appended.indexed:
-            save_if_due(own_snapshot(self.writing))
+            save_if_due(own_snapshot(self.writing), self.uncovered)
         return appended.version
 
     def commit_pieces(self, written: Sequence[Written]) -> int:
@@ -251,7 +253,7 @@ class EventTable:
         if not written:
             return own_snapshot(self.writing).version or 0
         version = appending.commit_pieces(written, self.writing, self._waits())
-        save_if_due(own_snapshot(self.writing))
+        save_if_due(own_snapshot(self.writing), self.uncovered)
         return version
 
     def next_append(self) -> int:
@@ -266,7 +268,7 @@ class EventTable:
         """
         self._own("compact it")
         done = compaction.compact(self.writing, self._waits(), progress)
-        save_if_due(own_snapshot(self.writing))
+        save_if_due(own_snapshot(self.writing), self.uncovered)
         return done
 
     def vacuum(self, retention_hours: float = vacuum.WEEK) -> list[str]:
@@ -317,6 +319,7 @@ def index_in_place(
     key: Sequence[str] = (),
     order: Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
+    uncovered: int = UNCOVERED,
 ) -> in_place.Built:
     """Index a Delta table or Parquet files that others write, without touching them.
 
@@ -332,6 +335,7 @@ def index_in_place(
         key: the columns that partition the events.
         order: the columns that break ties between events of equal time.
         progress: told how many of how many files are done.
+        uncovered: how many index files may be missing in the last synopsis that was saved.
 
     Raises:
         StoreError: there is nothing to index, or only Spark can read it.
@@ -339,7 +343,7 @@ def index_in_place(
         DataError: an event has no time.
     """
     decided = Settings(time, type, _names(key), _names(order), _names(on), sequence=False)
-    return in_place.index_in_place(path, decided, index_dir, progress)
+    return in_place.index_in_place(path, decided, index_dir, progress, uncovered=uncovered)
 
 
 def _names(given: Sequence[str]) -> tuple[str, ...]:

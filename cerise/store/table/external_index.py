@@ -32,7 +32,7 @@ from cerise.store.table.data_file import Writing
 from cerise.store.table.failpoints import reached
 from cerise.store.table.settings import Settings
 from cerise.store.table.snapshot import Snapshot, file_of
-from cerise.store.table.synopses import FOLDER, save_if_due, saved, unsound
+from cerise.store.table.synopses import FOLDER, UNCOVERED, save_if_due, saved, unsound
 
 Progress = Callable[[int, int], None]
 DAY = 86_400_000  # in milliseconds: who began an index file longer ago is dead
@@ -51,6 +51,8 @@ def index_in_place(
     decided: Settings,
     index_dir: str | Path | None = None,
     progress: Progress | None = None,
+    *,
+    uncovered: int = UNCOVERED,
 ) -> Built:
     """Build the index files that a table of others lacks; called again, only those of files that are new.
 
@@ -59,6 +61,7 @@ def index_in_place(
         decided: which columns play which part and are indexed.
         index_dir: where the index goes, if not beside the data.
         progress: told how many of how many files are done.
+        uncovered: how many index files may be missing in the last synopsis that was saved.
 
     Raises:
         StoreError: there is nothing to index, or only Spark can read it.
@@ -85,7 +88,7 @@ def index_in_place(
         if progress is not None:
             progress(done + 1, len(missing))
     dropped = _drop(index, {each.index for each in now.files})
-    save_if_due(now)
+    save_if_due(now, uncovered)
     return Built(len(missing), len(now.files) - len(missing), dropped)
 
 

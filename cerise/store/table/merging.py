@@ -18,8 +18,6 @@ from cerise.store.table.appending import in_stream_order
 from cerise.store.table.column_types import complete
 from cerise.store.table.data_file import Writing
 
-LEAST_ROWS = 1024  # of a file that are read at once
-
 
 class _Input:
     """A file that is read from its start to its end."""
@@ -54,16 +52,21 @@ class _Input:
         self._source.close()
 
 
-def merge(files: Sequence[LoggedFile], writing: Writing) -> Iterator[pa.Table]:
+def merge(files: Sequence[LoggedFile], writing: Writing, *, least_rows: int = 1024) -> Iterator[pa.Table]:
     """Yield the events of files in stream order.
 
     A file is open from when the stream reaches its first event to its last. Of each open file some rows are
     in memory: about two blocks of all together, and events of equal time besides.
 
+    Args:
+        files: the files.
+        writing: the table that they are of.
+        least_rows: how many rows of a file are read together at least.
+
     Raises:
         StoreError: a file cannot be read, or is not in stream order itself.
     """
-    rows = max(LEAST_ROWS, 2 * writing.settings.block_rows // max(1, _depth(files)))
+    rows = max(least_rows, 2 * writing.settings.block_rows // max(1, _depth(files)))
     waits = [(span(each)[0], i) for i, each in enumerate(files)]
     heapq.heapify(waits)  # of each file the time before which it has no further events
     inputs: dict[int, _Input] = {}

@@ -177,18 +177,22 @@ def _last(folder: Folder, now: Snapshot) -> Synopsis | None:
     return None
 
 
-def save_if_due(now: Snapshot) -> None:
+def save_if_due(now: Snapshot, uncovered: int = UNCOVERED) -> None:
     """Save the synopsis of a version, where many of its index files are not in the last one.
 
     What fails here costs only time later: it is logged.
+
+    Args:
+        now: the version.
+        uncovered: how many index files may be missing in the last synopsis.
     """
     folder = Folder.of(now.writing.index_root)
-    if len(now.sealed) <= UNCOVERED:
+    if len(now.sealed) <= uncovered:
         return
     try:
         last = _last(folder, now)
         known = set() if last is None else {each.about.path for each in last.files}
-        if sum(each.path not in known for each in now.sealed) > UNCOVERED:
+        if sum(each.path not in known for each in now.sealed) > uncovered:
             save(now, folder)
     except (StoreError, OSError, pa.ArrowException) as error:
         log.warning("the synopsis of %s was not saved: %s", now.writing.root, error)

@@ -73,12 +73,13 @@ def test_files_of_others(tmp_path: Path) -> None:
     assert error.value.path.endswith("absent")
 
 
-def test_a_newer_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "VERSION", 2)
+def test_a_newer_format(tmp_path: Path) -> None:
     path = tmp_path / "part"
     with pa.OSFile(str(path), "wb") as sink:
         write_index(GROUPS, LAYOUT, DataFile("part", 1, 2, 60), sink)
-    monkeypatch.undo()
+    data, trailer = path.read_bytes(), files.TRAILER
+    *directory, _, magic = trailer.unpack(data[-trailer.size :])
+    path.write_bytes(data[: -trailer.size] + trailer.pack(*directory, 2, magic))
     with pytest.raises(BrokenIndex, match="format 2") as error:
         opened(path)
     assert "version of cerise" in str(error.value)

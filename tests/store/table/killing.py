@@ -15,6 +15,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +23,6 @@ import pyarrow as pa
 
 from cerise.store.index.file import DataFile, write_index
 from cerise.store.table import failpoints as faults
-from cerise.store.table import synopses
 from cerise.store.table.event_table import EventTable
 from cerise.store.table.settings import Settings
 from tests.support.faults.event_tables import SCHEMA, create, events
@@ -40,35 +40,41 @@ def empty(path: Path) -> None:
     create(path)
 
 
+def opened(path: Path) -> EventTable:
+    """Return a table that saves its synopsis whenever it has more than one new index file."""
+    return replace(EventTable.open(path), uncovered=1)
+
+
 def with_fresh(path: Path) -> None:
-    table = create(path)
+    empty(path)
+    table = opened(path)
     table.append(events([5, 3], 0))
     table.append(events([4, 4, 9], 2))
 
 
 def with_all(path: Path) -> None:
     with_fresh(path)
-    table = EventTable.open(path)
+    table = opened(path)
     table.append(events(range(12), 5))
     table.append(events(range(0, 24, 2), 17))
 
 
 def compacted(path: Path) -> None:
     with_all(path)
-    EventTable.open(path).compact()
+    opened(path).compact()
 
 
 # What is there before, and what the writer does: see `expected` in test_event_table_faults.
 SCENARIOS: dict[str, tuple[Callable[[Path], None], Callable[[Path], object]]] = {
     "create": (nothing, empty),
-    "small": (empty, lambda path: EventTable.open(path).append(events([2, 1], 100))),
+    "small": (empty, lambda path: opened(path).append(events([2, 1], 100))),
     "large": (
         with_fresh,
-        lambda path: EventTable.open(path).append(events([7 * n % 40 for n in range(37)], 100)),
+        lambda path: opened(path).append(events([7 * n % 40 for n in range(37)], 100)),
     ),
-    "seal": (with_fresh, lambda path: EventTable.open(path).append(events([4] * 6, 100))),
-    "compact": (with_all, lambda path: EventTable.open(path).compact()),
-    "vacuum": (compacted, lambda path: EventTable.open(path).vacuum(0)),
+    "seal": (with_fresh, lambda path: opened(path).append(events([4] * 6, 100))),
+    "compact": (with_all, lambda path: opened(path).compact()),
+    "vacuum": (compacted, lambda path: opened(path).vacuum(0)),
 }
 
 
@@ -142,13 +148,13 @@ def crowd(folder: Path) -> None:
     assert ended(forked(lambda: create(path))) == 0
 
     def append(who: int) -> None:
-        table = EventTable.open(path)
+        table = opened(path)
         for turn in range(APPENDS):
             count = 20 if turn == 3 else 3
             table.append(events([(turn * 5 + n * who) % 30 for n in range(count)], 1000 * who + 100 * turn))
 
     def compact() -> None:
-        table = EventTable.open(path)
+        table = opened(path)
         for _ in range(COMPACTIONS):
             table.compact()
 
@@ -164,6 +170,5 @@ def warm_up() -> None:
 
 
 if __name__ == "__main__":
-    synopses.UNCOVERED = 1
     warm_up()
     {"kill": kill, "crowd": crowd}[sys.argv[1]](Path(sys.argv[2]))

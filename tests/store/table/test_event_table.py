@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import pickle
 import shutil
+from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,8 @@ from hypothesis import strategies as st
 
 from cerise.errors import BindError, DataError, StoreError
 from cerise.files.delta import read
-from cerise.store.table import synopses
+from cerise.store.table import appending, synopses
+from cerise.store.table.append_sources import source_of
 from cerise.store.table.data_file import Part, is_fresh, write_piece
 from cerise.store.table.event_table import EventTable
 from tests.support.faults.event_tables import SCHEMA, create, events, held, ids, litter, rows_of
@@ -146,11 +148,8 @@ def test_pieces_written_elsewhere_are_committed_as_one(table: EventTable) -> Non
     assert table.commit_pieces([]) == 1
 
 
-def test_events_that_take_much_room_are_cut_sooner(
-    table: EventTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("cerise.store.table.appending.LARGEST", 100)
-    table.append(events(range(7)))
+def test_events_that_take_much_room_are_cut_sooner(table: EventTable) -> None:
+    appending.append(source_of(events(range(7))), table.writing, [], piece_bytes=100)
     assert [each.rows for each in table.snapshot().files] == [6, 1]
     assert ids(table) == list(range(7))
 
@@ -406,7 +405,7 @@ def test_a_creation_that_was_broken_off(tmp_path: Path) -> None:
 def test_a_synopsis_is_saved_when_many_files_are_not_in_it(
     table: EventTable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(synopses, "UNCOVERED", 2)
+    table = replace(table, uncovered=2)
     folder = Path(table.writing.root) / "_cerise" / "synopsis"
     for number in range(7):
         table.append(events(range(8), 8 * number))

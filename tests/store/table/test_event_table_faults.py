@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,6 @@ import pytest
 from cerise.errors import StoreError
 from cerise.files.delta import read
 from cerise.store.table import failpoints as faults
-from cerise.store.table import synopses
 from cerise.store.table.commits import Change, NotCommitted, Overtaken, commit
 from cerise.store.table.compaction import worth_rewriting
 from cerise.store.table.data_file import Part, Written, data_name, write_file, write_its_index, write_piece
@@ -316,9 +316,9 @@ def test_a_cluster_that_is_damaged_is_found(table: EventTable) -> None:
 
 @pytest.mark.parametrize("harm", ["missing", "cut off", "flipped", "foreign"])
 def test_a_damaged_synopsis_costs_only_time(
-    table: EventTable, harm: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    table: EventTable, harm: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(synopses, "UNCOVERED", 1)
+    table = replace(table, uncovered=1)
     table.append(events(range(9)))
     table.append(events(range(9), 9))
     before = table.indexed().synopsis

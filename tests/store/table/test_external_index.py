@@ -11,7 +11,6 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from cerise.errors import BindError, DataError, StoreError
-from cerise.store.table import synopses
 from cerise.store.table.event_table import EventTable, index_in_place
 from tests.support.faults.deletions import delete, paths
 from tests.support.faults.event_tables import create, events
@@ -62,12 +61,11 @@ def test_a_folder_of_parquet_files_as_it_grows(folder: Path) -> None:
     assert table.verify() == []
 
 
-def test_a_synopsis_follows_the_order_of_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(synopses, "UNCOVERED", 1)
-    index(folder)
+def test_a_synopsis_follows_the_order_of_names(folder: Path) -> None:
+    index(folder, uncovered=1)
     assert len(list((folder / "_cerise" / "synopsis").iterdir())) == 1
     pq.write_table(events(range(5), 50), folder / "aa.parquet")
-    index(folder)
+    index(folder, uncovered=1)
     found = EventTable.open(folder).indexed().synopsis
     assert [each.about.path for each in found.files] == ["a.parquet", "aa.parquet", "b.parquet"]
     assert found.group("file").tolist() == [0, 0, 0, 1, 2, 2, 2]

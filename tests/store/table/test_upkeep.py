@@ -6,6 +6,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 from cerise.cli.main import app
 from cerise.errors import StoreError
 from cerise.files.delta import LoggedFile
-from cerise.store.table import compaction, synopses
+from cerise.store.table import compaction
 from cerise.store.table import failpoints as faults
 from cerise.store.table.commits import Overtaken
 from cerise.store.table.compaction import worth_rewriting
@@ -88,11 +89,11 @@ def test_compaction_keeps_events_and_sequences(table: EventTable) -> None:
     assert table.verify() == []
 
 
-def test_merging_holds_few_rows(table: EventTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cerise.store.table.merging.LEAST_ROWS", 2)
+def test_merging_holds_few_rows(table: EventTable) -> None:
     for number in range(6):
         table.append(events([6 * n + number for n in range(30)], 100 * number))
-    pieces = [piece["t"].to_pylist() for piece in merge(table.snapshot().files, table.writing)]
+    merged = merge(table.snapshot().files, table.writing, least_rows=2)
+    pieces = [piece["t"].to_pylist() for piece in merged]
     assert [each for piece in pieces for each in piece] == list(range(180))
     assert max(map(len, pieces)) <= 2 * 6
 
@@ -198,10 +199,8 @@ def test_what_is_left_is_told_on_the_command_line(table: EventTable, monkeypatch
 
 
 @pytest.mark.parametrize("harm", [lambda data: data[:-3], lambda data: b"", lambda data: b"x" * len(data)])
-def test_a_compaction_mends_a_damaged_synopsis(
-    table: EventTable, harm: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(synopses, "UNCOVERED", 1)
+def test_a_compaction_mends_a_damaged_synopsis(table: EventTable, harm: Callable[[bytes], bytes]) -> None:
+    table = replace(table, uncovered=1)
     for number in range(3):
         table.append(events(range(100 * number, 100 * number + 32), 32 * number))
     folder = Path(table.writing.index_root) / "synopsis"
