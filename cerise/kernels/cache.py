@@ -154,11 +154,11 @@ def _writable(place: Path) -> bool:
 
 
 @functools.cache
-def _fingerprint() -> str:
-    """Return a hash of everything that compiled code depends on."""
+def _fingerprint(package: Path = PACKAGE) -> str:
+    """Return a hash of everything that the compiled code of a package depends on."""
     known = hashlib.blake2b(digest_size=10)
     for folder in SOURCES:
-        for path in sorted((PACKAGE / folder).glob("*.py")):
+        for path in sorted((package / folder).glob("*.py")):
             known.update(path.name.encode() + path.read_bytes())
     known.update(f"{version('numba')} {version('numpy')} {sys.version} {_cpu()}".encode())
     return known.hexdigest()

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -372,12 +373,17 @@ def _double(x: int) -> int:
 
 
 @pytest.fixture
-def fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
-    """The fingerprint of a copy of the package, which a test may change."""
+def package(tmp_path: Path) -> Path:
+    """A copy of the package, which a test may change."""
     copy = tmp_path / "cerise"
     shutil.copytree(cache.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(cache, "PACKAGE", copy)
-    return cache._fingerprint.__wrapped__
+    return copy
+
+
+@pytest.fixture
+def fingerprint(package: Path) -> Callable[[], str]:
+    """The fingerprint of the copy."""
+    return partial(cache._fingerprint.__wrapped__, package)
 
 
 def test_a_copy_of_the_same_sources_has_the_same_name(fingerprint: Callable[[], str]) -> None:
@@ -387,19 +393,23 @@ def test_a_copy_of_the_same_sources_has_the_same_name(fingerprint: Callable[[], 
 @pytest.mark.parametrize(
     "source", ["kernels/values.py", "kernels/jit.py", "engines/nfa/step.py", "engines/automaton/layout.py"]
 )
-def test_a_change_of_any_kernel_source_changes_the_name(fingerprint: Callable[[], str], source: str) -> None:
+def test_a_change_of_any_kernel_source_changes_the_name(
+    package: Path, fingerprint: Callable[[], str], source: str
+) -> None:
     before = fingerprint()
-    path = cache.PACKAGE / source
+    path = package / source
     path.write_text(path.read_text() + "\n# changed\n")
     assert fingerprint() != before
 
 
-def test_a_new_source_changes_the_name_and_other_files_do_not(fingerprint: Callable[[], str]) -> None:
+def test_a_new_source_changes_the_name_and_other_files_do_not(
+    package: Path, fingerprint: Callable[[], str]
+) -> None:
     before = fingerprint()
-    (cache.PACKAGE / "errors.py").write_text("")
-    (cache.PACKAGE / "kernels" / "notes.txt").write_text("")
+    (package / "errors.py").write_text("")
+    (package / "kernels" / "notes.txt").write_text("")
     assert fingerprint() == before
-    (cache.PACKAGE / "engines" / "nfa" / "another.py").write_text("")
+    (package / "engines" / "nfa" / "another.py").write_text("")
     assert fingerprint() != before
 
 
