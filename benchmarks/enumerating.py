@@ -38,8 +38,13 @@ class Looked:
     told: dict[str, Any]
 
 
-def enumerate_all(work: Work) -> Callable[[], Through]:
-    """A new matcher, fed with batches; its matches are counted as they come, as columns."""
+def enumerate_all(work: Work, *, looked_at: int = LOOKED_AT) -> Callable[[], Through]:
+    """A new matcher, fed with batches; its matches are counted as they come, as columns.
+
+    Args:
+        work: what is measured.
+        looked_at: of how many matches, at most, more than their number is told.
+    """
     import pyarrow.parquet as pq
 
     from cerise.events import EventBatch
@@ -57,7 +62,7 @@ def enumerate_all(work: Work) -> Callable[[], Through]:
 
     @cache
     def look_closer() -> Looked:
-        return _look(start(), batches)
+        return _look(start(), batches, looked_at)
 
     return call
 
@@ -91,7 +96,7 @@ def _through(running: Any, batches: Sequence[Any]) -> Iterator[Any]:
     yield from pieces(running.flush())
 
 
-def _look(running: Any, batches: Sequence[Any]) -> Looked:
+def _look(running: Any, batches: Sequence[Any], looked_at: int) -> Looked:
     matches = total = complexity = saved = 0
     every = max(1, len(batches) // SAVED)
     for number, batch in enumerate([*batches, None]):
@@ -100,6 +105,6 @@ def _look(running: Any, batches: Sequence[Any]) -> Looked:
             total, complexity, matches = total + int(words.sum()), complexity + length, matches + len(piece)
         if batch is not None and number % every == 0:
             saved = max(saved, len(running.save()))
-        if matches > LOOKED_AT:
+        if matches > looked_at:
             return Looked(None, {"state_bytes": saved})
     return Looked(total, {"state_bytes": saved, "output_complexity": complexity})

@@ -80,12 +80,12 @@ def sizes(folder: Path) -> dict[str, int]:
 class Trees:
     """The trees that `build` has made, opened to be read."""
 
-    def __init__(self, folder: Path, source: Path, roles: Roles) -> None:
+    def __init__(self, folder: Path, source: Path, roles: Roles, *, page_ns: int = PAGE_NS) -> None:
         import lmdb
 
         known = json.loads((folder / "known.json").read_text(encoding="utf-8"))
         arrays = np.load(folder / "known.npz")
-        self.roles, self.folder, self.source = roles, folder, source
+        self.roles, self.folder, self.source, self._page_ns = roles, folder, source, page_ns
         self.rows: int = known["rows"]
         self.types: list[str] = known["types"]
         self.sample = {name: arrays[f"sample_{name}"] for name in (roles.type, *roles.indexed)}
@@ -137,7 +137,7 @@ class Trees:
         pages = distinct(rows // self.per_page)
         group = self._file.metadata.row_group(0).num_rows if self._file.num_row_groups else 1
         groups = distinct(rows // group)
-        if len(pages) * PAGE_NS > len(groups) * len(columns) * GROUP_NS:
+        if len(pages) * self._page_ns > len(groups) * len(columns) * GROUP_NS:
             return self._from_parquet(rows, groups, group, columns)
         return self._from_pages(rows, pages, columns)
 

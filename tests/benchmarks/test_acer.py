@@ -257,12 +257,9 @@ def test_trees_find_what_they_are_asked(load: Any, place: Any) -> None:
 
 @needs_lmdb
 @pytest.mark.parametrize("cheap", ["pages", "row groups"])
-def test_rows_come_from_pages_and_from_parquet(
-    load: Any, place: Any, monkeypatch: pytest.MonkeyPatch, cheap: str
-) -> None:
-    place, btrees = place("cluster"), load("acer.btrees")
-    monkeypatch.setattr(btrees, "PAGE_NS", 0 if cheap == "pages" else 10**12)
-    trees = btrees.Trees(place.made("btrees"), place.source, place.roles)
+def test_rows_come_from_pages_and_from_parquet(load: Any, place: Any, cheap: str) -> None:
+    place, page_ns = place("cluster"), 0 if cheap == "pages" else 10**12
+    trees = load("acer.btrees").Trees(place.made("btrees"), place.source, place.roles, page_ns=page_ns)
     events = pq.read_table(place.source)
     rows = np.array([0, 1, 84, 85, 3_999, 4_000, 12_345, EVENTS - 1])
     names = ["type", "job_id", "cpu", "ts"]

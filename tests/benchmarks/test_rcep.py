@@ -148,9 +148,7 @@ def test_rising_series_are_counted_right(load: Any) -> None:
     assert total == 814_141_277_708  # what the suite finds in its smoke size
 
 
-def test_all_matches_are_gone_through_and_hashed_alike(
-    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_matches_are_gone_through_and_hashed_alike(load: Any, tmp_path: Path) -> None:
     subjects, measure = load("subjects").SUBJECTS, load("measure")
     data = {"generator": "stock", "events": 2_000}
     work = {"data": data, "path": str(load("streams").write(data, tmp_path / "ticks")), "options": {}}
@@ -163,8 +161,7 @@ def test_all_matches_are_gone_through_and_hashed_alike(
         told = subjects["enumerate"].counted(through)
         assert told["state_bytes"] > 100
         assert told["output_complexity"] > 2 * expected["matches"]
-    monkeypatch.setattr(load("enumerating"), "LOOKED_AT", 100)
-    through = subjects["enumerate"].prepare(work)()
+    through = subjects["enumerate"].prepare(work, looked_at=100)()
     assert subjects["enumerate"].found(through) == ("count", expected["matches"])
 
 

