@@ -42,7 +42,7 @@ def enumerate_all(work: Work, *, looked_at: int = LOOKED_AT) -> Callable[[], Thr
     """A new matcher, fed with batches; its matches are counted as they come, as columns.
 
     Args:
-        work: what is measured.
+        work: the query and its events.
         looked_at: of how many matches, at most, more than their number is told.
     """
     import pyarrow.parquet as pq

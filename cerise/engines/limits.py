@@ -33,7 +33,7 @@ class Limits:
         thread_events: events that are worth a thread.
         filtered_events: events from which on those that fit no variable are dropped before sorting.
         scanned_events: events that are read from files and matched together, where row groups are smaller.
-        kept_share: where more than one in so many events of a store fits the rarest variable, all are read.
+        kept_share: all events of a store are read if more than one in this number fits the rarest variable.
         stretch_events: events of a stretch of time in which all variables are looked up in an index.
         anchor_events: events of the variable looked up first from which on intervals around them that run
             into one another are not narrowed down.
@@ -50,8 +50,7 @@ class Limits:
         shared_rows: rows from which on threads share the work on a table of rows.
         block_rows: rows that a thread works on together.
         code_rows: rows of a code, on average and rounded up, from which on each thread counts its own.
-        spread_rows: where at most one in so many rows is asked for, they are taken before strings become
-            codes.
+        spread_rows: rows are taken before strings become codes where at most one in this number is asked for.
         first_strings: distinct strings that a table of strings has room for at the start.
         most_strings: distinct strings that it has room for at most; of more, Arrow makes codes.
         judged_rows: rows whose labels are judged together.
