@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -414,10 +414,17 @@ def explain(
     """
     how = How(options or Options(), version, dialect, spark)
     asked = ask(events, query, Roles(time, type, key, order, params), how)
-    plan = None  # of a table in memory there is nothing to say
-    if not isinstance(asked.source, SchemaSource | TableSource) and asked.questions.each[0].inner is None:
-        plan = flow.decide(asked.source, asked.questions, asked.options, asked.runner)
-    return plans.explain(asked.questions, asked.options, plan, here=asked.runner is HERE)
+    return "\n\n".join(_explain(asked, asked.questions))
+
+
+def _explain(asked: Asked, questions: Questions) -> Iterator[str]:
+    """Explain questions over a source; of FROM the query that reads the source comes first."""
+    inner, plan = questions.each[0].inner, None
+    if inner is not None:
+        yield from _explain(asked, Questions.of([inner]))
+    elif not isinstance(asked.source, SchemaSource | TableSource):  # a table in memory is there already
+        plan = flow.decide(asked.source, questions, asked.options, asked.runner)
+    yield plans.explain(questions, asked.options, plan, here=asked.runner is HERE)
 
 
 def explain_misses(

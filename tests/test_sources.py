@@ -132,6 +132,28 @@ def test_a_clause_that_skips_over_rows_prunes_row_groups(tmp_path: Path) -> None
     assert whole.report.figures["row groups read"] == figures["row groups"]
 
 
+def test_explain_shows_how_the_query_of_from_reads(folder: str, unkeyed: Store) -> None:
+    for source, roles, line in ((folder, ROLES, "scan"), (unkeyed, {}, "store")):
+        said = cerise.explain(source, QUERIES["over matches"], **roles)
+        inner, outer = said.split("PATTERN SEQ(Hit p")
+        assert f"\n{line} " in inner
+        assert f"\n{line} " not in outer
+        assert "over the matches of the query before it" in outer
+    only_names = cerise.explain(EVENTS.schema, QUERIES["over matches"], **ROLES)
+    assert "over the matches of the query before it" in only_names
+
+
+def test_a_report_says_how_many_intervals_each_variable_leaves(store: Store) -> None:
+    options = Options(limits=cerise.Limits(kept_share=1, scanned_events=1))
+    report = cerise.profile(store, RARE, options=options).report
+    names = [name for name in report.figures if name.startswith("variable ")]
+    assert names[::2] == [f"{name.removesuffix(' intervals left')} events" for name in names[1::2]]
+    assert {name.split()[1] for name in names} == {"a:", "b:", "c:"}
+    fits = EVENTS.filter(pa.compute.field("kind") == "A").filter(pa.compute.field("x") < 5)
+    assert report.figures["variable a: events"] == len(fits)
+    assert "variable a: intervals left" in str(report)
+
+
 def test_arguments_that_a_source_does_not_take(store: Store) -> None:
     with pytest.raises(UnsupportedError, match="time= has no meaning for a store"):
         cerise.find(store, RARE, time="t")

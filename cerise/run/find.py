@@ -256,7 +256,8 @@ class Here:
         except MemoryError as error:
             raise out_of_memory(error) from error
         finally:
-            FIRST_USE.end()
+            if FIRST_USE.compiled:
+                FIRST_USE.end()
 
     def _run(self, plan: Plan) -> tuple[pa.Table, Report]:
         assert isinstance(plan, Sliced)

@@ -24,6 +24,7 @@ COUNTED = (
     "clusters considered", "clusters left out by the synopsis", "clusters read", "bytes of the index read",
     "events kept", "events matched over", TIES, "matches", RESULT, UNCOMPUTABLE, MOST_RUNS,
 )  # fmt: skip
+VARIABLE = "variable "  # how the figures of one variable begin
 TIMED = ("seconds filtering", "seconds reading")
 
 
@@ -67,6 +68,7 @@ class Report:
         for note in notes.values():
             add(total, note)
         found = dict(self.known) | {name: total[name] for name in COUNTED if name in total}
+        found |= {name: value for name, value in total.items() if name.startswith(VARIABLE)}
         found |= {name: round(total[name], 6) for name in TIMED if name in total}
         for step, said in STEPS.items():
             seconds = [note["seconds"] for (each, _), note in notes.items() if each == step]

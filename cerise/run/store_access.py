@@ -24,6 +24,7 @@ from cerise.plan.slicing import MAX_TIME, MIN_TIME, Halo, Slice, slices
 from cerise.run.files_access import FilesAccess
 from cerise.run.kept_events import KeptEvents
 from cerise.run.question import Batch, Note, Questions, add
+from cerise.run.report import VARIABLE
 from cerise.run.row_search import Rows
 from cerise.run.sase_search import Sase
 from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
@@ -167,6 +168,8 @@ class StoreReader:
         seen = self.finder.seen
         add(note, {"events kept": seen.kept})
         add(note, {"seconds filtering": seen.filtering, "seconds reading": seen.reading})
+        for (name, events), intervals in zip(seen.trace.order, seen.trace.intervals, strict=False):
+            add(note, {f"{VARIABLE}{name}: events": events, f"{VARIABLE}{name}: intervals left": intervals})
 
 
 def stream_roles(view: View) -> Schema:
