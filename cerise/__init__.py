@@ -19,42 +19,38 @@
 The names below are imported when first used, so that `import cerise` costs nothing.
 """
 
-# ruff: noqa: F401  type checkers read the imports below
-
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # type checkers take it for true; to import typing would take most of the time
 
 if TYPE_CHECKING:
-    from cerise.api import (
-        Found,
-        compressed,
-        count,
-        explain,
-        explain_misses,
-        find,
-        parse,
-        profile,
-        schema,
-        sql,
-    )
-    from cerise.engines.base import Options
-    from cerise.engines.limits import Limits
-    from cerise.engines.nfa.compressed import Compressed
-    from cerise.errors import (
-        BindError,
-        CeriseError,
-        CeriseWarning,
-        DataError,
-        ParseError,
-        PlanError,
-        StoreError,
-        UnsupportedError,
-    )
-    from cerise.event_store import Store, index
-    from cerise.pattern.query import Query
-    from cerise.run.report import Report
-    from cerise.spark.progress import progress
-    from cerise.spark.session import session
+    from cerise.api import Found as Found
+    from cerise.api import compressed as compressed
+    from cerise.api import count as count
+    from cerise.api import explain as explain
+    from cerise.api import explain_misses as explain_misses
+    from cerise.api import find as find
+    from cerise.api import parse as parse
+    from cerise.api import profile as profile
+    from cerise.api import schema as schema
+    from cerise.api import sql as sql
+    from cerise.engines.base import Options as Options
+    from cerise.engines.limits import Limits as Limits
+    from cerise.engines.nfa.compressed import Compressed as Compressed
+    from cerise.errors import BindError as BindError
+    from cerise.errors import CeriseError as CeriseError
+    from cerise.errors import CeriseWarning as CeriseWarning
+    from cerise.errors import DataError as DataError
+    from cerise.errors import ParseError as ParseError
+    from cerise.errors import PlanError as PlanError
+    from cerise.errors import StoreError as StoreError
+    from cerise.errors import UnsupportedError as UnsupportedError
+    from cerise.event_store import Store as Store
+    from cerise.event_store import index as index
+    from cerise.pattern.query import Query as Query
+    from cerise.run.report import Report as Report
+    from cerise.spark.progress import progress as progress
+    from cerise.spark.session import session as session
 
 __version__ = "0.1.0.dev0"
 
@@ -71,7 +67,7 @@ _HOMES = {
 __all__ = [*_HOMES]  # noqa: PLE0604
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'cerise' has no attribute '{name}'")
     globals()[name] = value = getattr(import_module(f"cerise.{_HOMES[name]}"), name)

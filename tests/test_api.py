@@ -43,6 +43,17 @@ def test_every_name_has_one_home() -> None:
         cerise.fnd  # noqa: B018
 
 
+def test_a_strict_type_checker_sees_the_public_names(tmp_path: Path) -> None:
+    """Under `no_implicit_reexport` a name counts only where the package says that it exports it."""
+    program = tmp_path / "program.py"
+    program.write_text("".join(f"import cerise\ncerise.{name}\n" for name in cerise.__all__))
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", str(program)],
+        cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+
+
 HEAVY = ("numpy", "pyarrow", "numba", "sqlglot", "pyspark", "pandas", "lark", "deltalake")
 
 
