@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from cerise.spark.progress import progress as progress
     from cerise.spark.session import session as session
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 _HOMES = {
     "BindError": "errors", "CeriseError": "errors", "CeriseWarning": "errors",
