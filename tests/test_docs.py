@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import cerise
+import cerise.data
 import cerise.dsl
 from cerise import kinds
 
@@ -149,6 +151,29 @@ def lines_of(page: str) -> list[str]:
     return (ROOT / page).read_text(encoding="utf-8").splitlines()
 
 
+def test_the_drawing_of_the_readme_is_written_by_its_script():
+    drawn = runpy.run_path(str(ROOT / "docs/pictures/draw_match.py"))
+    written = (ROOT / "docs/pictures/match.svg").read_text(encoding="utf-8")
+    assert written == drawn["picture"](), "run docs/pictures/draw_match.py"
+    assert "(docs/pictures/match.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_drawing_of_the_readme_shows_a_match_of_its_query():
+    drawn = runpy.run_path(str(ROOT / "docs/pictures/draw_match.py"))
+    query = blocks(ROOT / "README.md")[0].text.split('"""')[1].partition("RETURN")[0]
+    bars = cerise.data.table("nasdaq", 20_000)
+    match = cerise.find(bars, query, time="date", type="ticker").sort_by("first_time").to_pylist()[1]
+    for name, lane, bar in drawn["MATCH"]:
+        event = match[name]
+        minute = event["date"].hour * 60 + event["date"].minute
+        assert (event["ticker"], event["open"]) == (lane, drawn["BARS"][lane][bar])
+        assert minute == drawn["FIRST"] + bar
+    for lane, prices in drawn["BARS"].items():
+        opens = bars.filter(pc.field("ticker") == lane)["open"].to_pylist()
+        first = drawn["FIRST"] - (9 * 60 + 30)
+        assert tuple(opens[first : first + len(prices)]) == prices
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
 def test_the_picture_is_the_same_everywhere(page):
     here, there = (
@@ -165,6 +190,13 @@ def test_the_picture_names_the_rooms_that_exist():
     rooms = {each.parent.name for each in (ROOT / "cerise").glob("*/__init__.py")}
     assert set(re.findall(r"(\w+)/", found[0])) == rooms
     assert all((ROOT / "cerise" / name).is_file() for name in re.findall(r"\w+\.py", found[0]))
+
+
+@pytest.mark.parametrize("page", [str(page.relative_to(ROOT)) for page in PAGES if page.name != "README.md"])
+def test_a_page_begins_with_what_its_reader_can_do_then(page):
+    title, _, first = lines_of(page)[:3]
+    assert title.startswith("# ")
+    assert first.startswith(("After this page you can ", "After this page you know "))
 
 
 def test_every_page_is_on_the_map():
