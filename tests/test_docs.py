@@ -11,6 +11,7 @@ import doctest
 import io
 import re
 import runpy
+import shlex
 import warnings
 from dataclasses import dataclass
 from importlib import import_module
@@ -145,6 +146,20 @@ def test_the_readme_shows_code_and_output_before_line_40():
     python = [line for line in (code[0] + code[2]).splitlines() if line and "QUERY =" not in line]
     assert len(python) == 4
     assert {"make demo", "make test"} <= {line.split("#")[0].strip() for line in lines_of("README.md")}
+
+
+def test_the_command_of_the_readme_prints_what_it_shows(monkeypatch):
+    from typer.testing import CliRunner
+
+    from cerise.cli.main import app
+
+    (shown,) = [each.text for each in blocks(ROOT / "README.md") if each.text.startswith("$ cerise run")]
+    command, output = shown.split("--type status\n")
+    words = shlex.split(command.removeprefix("$ cerise ").replace("\\\n", "") + "--type status")
+    monkeypatch.chdir(ROOT)
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert [line.rstrip() for line in done.stdout.splitlines()] == output.splitlines()
 
 
 def lines_of(page: str) -> list[str]:
