@@ -222,7 +222,8 @@ def test_every_page_is_on_the_map():
 
 
 @pytest.mark.parametrize(
-    "page", [*(str(page.relative_to(ROOT)) for page in PAGES), "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
+    "page",
+    [*(str(page.relative_to(ROOT)) for page in PAGES), "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"],
 )
 def test_links_lead_somewhere(page):
     text = FENCE.sub("", (ROOT / page).read_text(encoding="utf-8"))

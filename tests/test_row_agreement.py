@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cerise.engines.base import Options, joined
+from cerise.engines.base import Options, concat_matches
 from cerise.engines.limits import Limits
 from cerise.engines.reference.rows import Search
 from cerise.engines.results.value_codes import partitions
@@ -134,7 +134,7 @@ def searched(bound: BoundRows, table: pa.Table, patience: int) -> tuple[bytes, .
     prepared = prepare(bound, table)
     options = Options("rows", max_steps=BUDGET, limits=Limits(patience=patience))
     try:
-        found = joined(list(found_in(bound, prepared, partitions(bound, prepared), options)))
+        found = concat_matches(list(found_in(bound, prepared, partitions(bound, prepared), options)))
     except PlanError:
         return None
     except DataError as error:

@@ -1,1 +1,1 @@
-"""Where query and events meet; one folder per algorithm."""
+"""Engines run queries over events; one folder per algorithm."""

@@ -1,4 +1,4 @@
-"""What every engine offers, what it is asked for, and what it gives back."""
+"""The interface of all engines: options, matchers, matches and reports."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from cerise.pattern.bound import Bound
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run a query; never what it means.
+    """How to run a query; options never change the result.
 
     Args:
         engine: the engine's name; None lets Cerise choose.
-        max_runs: how many runs may be alive at once before the query is given up with an error.
-        max_steps: how many steps the search for one row match may take before it is given up with an error;
+        max_runs: how many runs may be alive at once before the query ends with an error.
+        max_steps: how many steps the search for one row match may take before the query ends with an error;
             all searches together may take twice as many, and 10,000 more for each row they started from.
-        partitions: into how many parts, each a Spark task, the events are cut; None lets Cerise choose.
+        partitions: how many Spark tasks share the events; None lets Cerise choose.
         threads: how many threads match a table in this process; None lets Cerise choose.
         strict: whether a warning about the query is an error.
-        limits: how much is done and held at a time; see `Limits`.
+        limits: the sizes of batches, buffers and tables; see `Limits`.
     """
 
     engine: str | None = None
@@ -48,12 +48,12 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Some matches: for each variable the rows of `events` that each match binds to it.
+    """A batch of matches: for each variable the rows of `events` that each match binds to it.
 
     Attributes:
-        events: the events that the bindings point into.
+        events: the events that the rows number.
         rows: one list column per variable, in pattern order; null where the variable is not bound.
-        counted: how many matches there are, where the query asks for no more than that (S7.2).
+        counted: how many matches there are, if the query asks only for their number (S7.2).
     """
 
     events: EventBatch
@@ -73,16 +73,16 @@ class Matches:
 class Tally:
     """How many matches one event completes, without the matches themselves (S7.2).
 
-    Only where each of `bound.arguments` is a value of one event (`is_single_event`): then an aggregate over
-    matches follows from how many of them take their value from which event.
+    An engine gives tallies only if each of `bound.arguments` is a value of one event (`is_single_event`):
+    then an aggregate over matches follows from how many matches take their value from each event.
 
     Attributes:
-        events: the events that rows are of.
+        events: the events that the rows number.
         last: the row of the event that completes the matches.
-        window: the number k of the window [k·s, k·s + w) that holds them, where the query asks PER WINDOW.
+        window: the number k of the window [k·s, k·s + w) that holds the matches, for PER WINDOW.
         count: how many matches there are.
-        weights: by the index of an argument in `bound.arguments` the rows that it is taken from, and how many
-            of these matches take it there: a Kleene variable's own values once for each of its events.
+        weights: for each index into `bound.arguments` the rows that supply the argument, and how many of the
+            matches take it from each row: a Kleene variable's own values once for each of its events.
     """
 
     events: EventBatch
@@ -96,13 +96,13 @@ Finding = Matches | Tally
 
 
 @dataclass(slots=True)
-class Report:
-    """What an engine counted while it ran; 0 where it does not count such things.
+class EngineReport:
+    """The counters of an engine; 0 for a counter that the engine does not keep.
 
     Attributes:
-        events: the events it was given.
-        matches: the matches it found.
-        most_runs: how many runs were alive at once at most.
+        events: how many events the engine read.
+        matches: how many matches it found.
+        most_runs: the most runs that were alive at once.
         uncomputable: how many values could not be computed and were null (S4.6).
         run_steps: the sum over all events of the runs alive [SASE08 Table 2: runs per time step].
         matched_events: the sum of the lengths of all matches constructed [SASE08 Table 2: match length].
@@ -110,8 +110,8 @@ class Report:
         merged_runs: how many runs were merged into another [SASE08 Table 3].
         buffer_updates: how many nodes were written to the shared buffer [SASE08 Table 3].
         reread_events: how often an event was read again [Expt 3].
-        matching_seconds: the time spent on moving runs.
-        construction_seconds: the time spent on writing out matches.
+        matching_seconds: the time spent moving runs.
+        construction_seconds: the time spent writing out matches.
     """
 
     events: int = 0
@@ -139,12 +139,12 @@ class Report:
     def figures(self) -> dict[str, float]:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
-    def told(self) -> dict[str, float]:
-        told = {"matches": self.matches, "most runs at once": self.most_runs}
-        told["values that could not be computed"] = self.uncomputable
-        return {name: value for name, value in told.items() if value or name == "matches"}
+    def summarize(self) -> dict[str, float]:
+        figures = {"matches": self.matches, "most runs at once": self.most_runs}
+        figures["values that could not be computed"] = self.uncomputable
+        return {name: value for name, value in figures.items() if value or name == "matches"}
 
-    def add(self, other: Report) -> None:
+    def add(self, other: EngineReport) -> None:
         for name, value in other.figures.items():
             best = max(self.most_runs, other.most_runs) if name == "most_runs" else None
             setattr(self, name, getattr(self, name) + value if best is None else best)
@@ -158,13 +158,13 @@ class Report:
 class Matcher(Protocol):
     """One query running over one stream, of any number of partitions; all mutable state is here."""
 
-    report: Report
+    report: EngineReport
 
     def feed(self, events: EventBatch) -> Iterator[Finding]:
-        """Take the next events in stream order; yield the matches that become final, some at a time.
+        """Take the next events in stream order; yield the matches that become final, in batches.
 
-        Of a query that asks for totals an engine may give tallies instead of matches, or some of each. The
-        events are taken as the matches are: exhaust the iterator before the next call.
+        For a query that asks for totals an engine may yield tallies, matches or both. It reads events while
+        the caller takes matches: exhaust the iterator before the next call.
         """
         ...
 
@@ -182,15 +182,15 @@ class Matcher(Protocol):
 
 
 class Engine(Protocol):
-    """An algorithm. Its modules hold no state."""
+    """An algorithm that finds matches. Its modules hold no state."""
 
     @property
     def name(self) -> str:
-        """What users call it."""
+        """The name that users give in `Options(engine=…)`."""
         ...
 
     def why_not(self, bound: Bound) -> str | None:
-        """Say in a sentence why this engine cannot run a query; None where it can."""
+        """Say in a sentence why this engine cannot run a query; None if it can."""
         ...
 
     def start(self, bound: Bound, options: Options) -> Matcher:
@@ -198,24 +198,24 @@ class Engine(Protocol):
         ...
 
     def explain(self, bound: Bound) -> Mapping[str, str]:
-        """Say, by name, what is to be known about how this engine runs a query."""
+        """Describe how this engine runs a query, as named lines for `explain`."""
         ...
 
 
 class Progress:
-    """Ends a loop that calls a kernel again and again without moving on.
+    """Ends a loop that calls a kernel again and again without progress.
 
-    Kernels are deterministic: one that returns twice in the same state would do so for ever.
+    Kernels are deterministic: a kernel that returns twice in the same state would do so for ever.
     """
 
     def __init__(self) -> None:
         self._before: Hashable = None
 
     def check(self, state: Hashable) -> None:
-        """Raise PlanError where a kernel returns in the state in which it returned before.
+        """Raise PlanError if a kernel returns in the same state as before.
 
         Args:
-            state: all that decides how the kernel goes on.
+            state: everything that determines how the kernel goes on.
         """
         if state == self._before:
             raise PlanError(
@@ -232,17 +232,19 @@ Masks = npt.NDArray[np.uint8] | npt.NDArray[np.int64]  # a bit for each label
 
 @dataclass(frozen=True, slots=True)
 class RowMatches:
-    """Matches in the order in which they were found: by partition, then by their first row.
+    """Row matches in the order in which they were found: by partition, then by their first row.
 
     Attributes:
-        starts: the first row of each match in the prepared table; of an empty match, where it was found.
-        lengths: how many rows it has.
-        numbers: its MATCH_NUMBER().
-        partition: the number of its partition.
-        labels: of all rows of all matches, match after match: which of `BoundRows.labels` it is mapped to.
-        excluded: whether each of these rows is not to be shown (M38); None: all are.
-        timeouts: which matches are partial ones whose window expired (M46); None: none.
-        unmatched: the rows to show as belonging to no match, ascending (M36); None: none.
+        starts: the first row of each match in the prepared table; for an empty match, the row where it was
+            found.
+        lengths: how many rows each match has.
+        numbers: the MATCH_NUMBER() of each match.
+        partition: the number of the partition of each match.
+        labels: for all rows of all matches, match after match, the index of the row's label in
+            `BoundRows.labels`.
+        excluded: whether the output omits each of these rows (M38); None: it shows all.
+        timeouts: whether each match is a time-out: partial, its window expired (M46); None: none is.
+        unmatched: the rows that the output shows without a match, ascending (M36); None: none.
     """
 
     starts: Ints
@@ -269,7 +271,7 @@ class RowMatches:
 
     @property
     def owners(self) -> Ints:
-        """Which match each of the rows in `labels` belongs to."""
+        """The match of each row in `labels`."""
         return np.repeat(np.arange(len(self), dtype=np.int64), self.lengths)
 
     @property
@@ -278,8 +280,8 @@ class RowMatches:
         return np.repeat(self.starts, self.lengths) + inside
 
 
-def joined(parts: list[RowMatches]) -> RowMatches:
-    """Return matches that were found one after another as one."""
+def concat_matches(parts: list[RowMatches]) -> RowMatches:
+    """Concatenate matches that were found one after another."""
     if len(parts) == 1:
         return parts[0]
 
@@ -298,8 +300,8 @@ def joined(parts: list[RowMatches]) -> RowMatches:
     )  # fmt: skip
 
 
-def unmatched_rows(matches: RowMatches, total: int, first: int = 0) -> Ints:
-    """Return the rows, of so many from the first on, in no match and not the start of an empty one (M36)."""
+def find_rows_outside(matches: RowMatches, total: int, first: int = 0) -> Ints:
+    """Return the rows, of `total` from `first` on, outside all matches; an empty match has one row (M36)."""
     ends = matches.starts + np.maximum(matches.lengths, 1)
     changes = np.zeros(total + 1, np.int64)
     np.add.at(changes, matches.starts - first, 1)

@@ -1,4 +1,4 @@
-"""Which engine runs a query, and why."""
+"""Chooses the engine that runs a query, and says why."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from cerise.pattern.query import Strategy
 
 ENGINES: dict[str, Engine] = {**nfa.ENGINES, **rcep.ENGINES, "reference": reference.ENGINE}
 TRIED = ("nfa", "nfa-merge", "rcep")
-VARIANTS = ("rcep-left", "rcep-right")  # which of them `rcep` is, it says itself
+VARIANTS = ("rcep-left", "rcep-right")  # `rcep` chooses between them, and its `explain` says which
 
 
 def choose(bound: Bound, options: Options) -> Engine:
-    """Return the engine that the user named, or the one that should be fastest."""
+    """Return the engine that the user named, or the engine that should be fastest."""
     if options.engine is None:
         names, _ = _cheapest(bound)
         return ENGINES[names[0]] if len(names) == 1 else Trial(tuple(ENGINES[name] for name in names))
@@ -33,11 +33,11 @@ def choose(bound: Bound, options: Options) -> Engine:
 
 
 def reasons(bound: Bound, options: Options) -> str:
-    """Say why the engine was chosen, and why not the others."""
+    """Say why the engine was chosen, and why the others cannot run the query."""
     chosen = choose(bound, options)
     why = "as asked" if options.engine else _cheapest(bound)[1]
     unfit: dict[str, list[str]] = {}
-    explodes = bound.query.strategy is Strategy.ANY  # else nobody would ask for recomputation
+    explodes = bound.query.strategy is Strategy.ANY  # without it, recomputation has no advantage
     named = [name for name in ENGINES if name != "rcep" or explodes]
     for each in (ENGINES[name] for name in named if name not in VARIANTS):
         if each.name not in chosen.name.split(" or ") and (reason := each.why_not(bound)) is not None:
@@ -46,7 +46,7 @@ def reasons(bound: Bound, options: Options) -> str:
 
 
 def _cheapest(bound: Bound) -> tuple[tuple[str, ...], str]:
-    """Return the name of the engine that should be fastest, and why; of several, the first events tell."""
+    """Return the engines that may be fastest, and why; several engines race on the first events."""
     totals = bound.query.totals is not None
     fits_nfa = ENGINES["nfa"].why_not(bound) is None
     able = bool(totals or bound.kleene or not fits_nfa) and ENGINES["rcep"].why_not(bound) is None
@@ -57,6 +57,6 @@ def _cheapest(bound: Bound) -> tuple[tuple[str, ...], str]:
         return ("rcep",), "matches are counted without making them"
     if able and bound.kleene:
         return TRIED, "every subset of a window's events may be a run: they are tried on the first events"
-    if (gain := nfa.gains_by_merging(bound)) is not None:
+    if (gain := nfa.why_merge(bound)) is not None:
         return ("nfa-merge",), gain
     return ("nfa",), "all runs at once; there is little to merge"

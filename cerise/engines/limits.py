@@ -1,4 +1,4 @@
-"""How much an engine does and holds at a time: sizes of pieces, pools and rooms, and thresholds."""
+"""The sizes of an engine's batches, pools and buffers, and its thresholds."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from cerise.errors import PlanError
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Sizes that decide how a query is run, and never its result.
+    """Sizes that decide how a query runs, and never its result.
 
-    The defaults are measured. Tests make all of them 1, 2 or 3, so that every border is crossed by small
-    streams.
+    The defaults are measured. Tests set all of them to 1, 2 or 3, so that small streams cross every border.
 
     Args:
-        read_events: events whose columns an automaton makes ready at a time.
+        read_events: events whose columns an automaton reads at a time.
         chunk_events: events that one call of an automaton's kernel moves over.
         joined_events: new events that recomputation looks at together, unless its window holds more.
         pool_rows: runs, nodes, candidates or partitions below which an engine does not tidy up.
@@ -23,11 +22,11 @@ class Limits:
         matches: matches, or events of one variable, that an engine writes at a time.
         tested_events: events that recomputation tests before it returns to its caller.
         compiled_rows: matches, or rows of a result, from which on expressions over them are compiled.
-        skipped_events: events of a list from which on recomputation skips those that fail an inequality.
-        counted_places: places of chains that one call of the counting kernel goes through.
+        skipped_events: length of a list from which on recomputation skips events that fail an inequality.
+        counted_places: positions of chains that one call of the counting kernel goes through.
         limbs: words of counts that the counting kernel writes at a time, at the start.
         lanes: lanes of chains that are counted at a time.
-        shown_places: places of lanes whose counts are held at a time.
+        shown_places: positions of lanes whose counts are held at a time.
         window_pairs: pairs of a match and a window, or weights, that totals look at together.
         spare_groups: rows of totals that may repeat a group before they are joined.
         thread_events: events that are worth a thread.
@@ -38,7 +37,7 @@ class Limits:
         anchor_events: events of the variable looked up first from which on intervals around them that run
             into one another are not narrowed down.
         interval_events: of these events, those in one interval, on average, where intervals do so.
-        patience: steps of one row search after which it remembers the places that failed.
+        patience: steps of one row search after which it remembers the positions that failed.
         pause_steps: steps of row searches after which they return to their caller.
         stack_rows: entries of the stack of a row search, and of its memory, at the start; they grow by need.
         memo_bytes: bytes of that memory at most; where it is full, it is cleared.

@@ -1,7 +1,7 @@
-"""Names for events and matches that are the same in every run, on every plan and machine.
+"""Ids for events and matches that are the same in every run, under every plan and on every machine.
 
-An event is known by its time, the attributes that the query reads, its order columns, and its number
-among the events that are equal in all of these. No filter can change that: equal events pass together.
+The id of an event hashes its time, the attributes that the query reads, its order columns, and its number
+among the events that are equal in all of these. A filter cannot change it: equal events pass together.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STEP_VARIABLE = np.uint64(0xA5A3_564E_27F8_8689)
 
 
 def match_ids(matches: Matches, bound: Bound) -> pa.Array:
-    """Return a 64-bit name for each match: a hash of the events bound to each variable."""
+    """Return a 64-bit id for each match: a hash of the events bound to each variable."""
     events = event_ids(matches.events, bound)
     salts = np.arange(1, len(matches.rows) + 1, dtype=np.uint64) * STEP_VARIABLE
     total = np.zeros(len(matches), dtype=np.uint64)
@@ -31,13 +31,13 @@ def match_ids(matches: Matches, bound: Bound) -> pa.Array:
 
 
 def event_ids(events: EventBatch, bound: Bound) -> UInts:
-    """Return a 64-bit name for each event."""
-    ids = _content_ids(events, _told_by(bound))
+    """Return a 64-bit id for each event."""
+    ids = _content_ids(events, _identity_paths(bound))
     return mix(ids + (_number_among_equals(ids) if events.equals is None else events.equals) * STEP)
 
 
-def _told_by(bound: Bound) -> tuple[Path, ...]:
-    """Return the attributes in which equal events are equal."""
+def _identity_paths(bound: Bound) -> tuple[Path, ...]:
+    """Return the attributes that identify an event, besides its time."""
     return tuple(dict.fromkeys((*((name,) for name in bound.schema.order), *bound.reads)))
 
 
@@ -52,10 +52,10 @@ class Ties:
     """
 
     def __init__(self, bound: Bound) -> None:
-        self._paths = _told_by(bound)
+        self._paths = _identity_paths(bound)
         self.time: int | None = None
         self._seen: dict[int, int] = {}
-        self._tails: list[EventBatch] = []  # not in `_seen` yet: hardly ever is one asked for
+        self._tails: list[EventBatch] = []  # not counted in `_seen` yet, because ties are rare
 
     @property
     def seen(self) -> dict[int, int]:
@@ -70,7 +70,7 @@ class Ties:
         self.time, self._seen, self._tails = time, {int(k): n for k, n in seen}, []
 
     def numbers(self, batch: EventBatch, rows: npt.NDArray[np.int64]) -> UInts:
-        """Return for some events of a batch how many equal ones came before them."""
+        """Return for the given rows of a batch how many equal events came before them."""
         times = batch.times
         numbers = np.zeros(len(rows), dtype=np.uint64)
         tied = (rows > 0) & (times[rows - 1] == times[rows])
@@ -78,15 +78,15 @@ class Ties:
             tied |= times[rows] == self.time
         if not tied.any():
             return numbers
-        there, differ = _candidates(batch, rows[tied], self._paths)
-        if differ and times[there[0]] != self.time:
+        equals, differ = _candidates(batch, rows[tied], self._paths)
+        if differ and times[equals[0]] != self.time:
             return numbers
-        ids = _content_ids(_taken(batch, there), self._paths)
+        ids = _content_ids(_take(batch, equals), self._paths)
         found = _number_among_equals(ids)
-        if self.time is not None and times[there[0]] == self.time:
+        if self.time is not None and times[equals[0]] == self.time:
             seen = self.seen
             found += np.array([seen.get(each, 0) for each in ids.tolist()], np.uint64)
-        numbers[tied] = found[np.searchsorted(there, rows[tied])]
+        numbers[tied] = found[np.searchsorted(equals, rows[tied])]
         return numbers
 
     def follow(self, batch: EventBatch) -> None:
@@ -96,30 +96,30 @@ class Ties:
         last = int(batch.times[-1])
         if last != self.time:
             self.restore(last, ())
-        self._tails.append(_taken(batch, np.arange(np.searchsorted(batch.times, last), len(batch))))
+        self._tails.append(_take(batch, np.arange(np.searchsorted(batch.times, last), len(batch))))
 
 
 def _candidates(
     batch: EventBatch, rows: npt.NDArray[np.int64], paths: Iterable[Path]
 ) -> tuple[npt.NDArray[np.int64], bool]:
-    """Return the rows, ascending, that may equal one of some rows and are not after it; and if all differ."""
+    """Return the rows, ascending, that may equal a given row and come no later; and whether all differ."""
     starts = np.searchsorted(batch.times, batch.times[rows])
     changes = np.flatnonzero(np.diff(starts, prepend=-1))
     first, last = starts[changes], np.maximum.reduceat(rows, changes)
     lengths = last - first + 1
-    there = np.repeat(first - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
-    for path in paths:  # one column tells most of them apart; all are looked at only in the rest
+    near = np.repeat(first - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
+    for path in paths:  # one column tells most events apart; the caller compares all columns of the rest
         codes = _codes(batch.table, path)
         if codes is not None:
-            there = there[np.isin(codes[there], codes[rows])]
-            order = np.lexsort((codes[there], batch.times[there]))
-            values, times = codes[there][order], batch.times[there][order]
-            return there, not bool(np.any((values[1:] == values[:-1]) & (times[1:] == times[:-1])))
-    return there, False
+            near = near[np.isin(codes[near], codes[rows])]
+            order = np.lexsort((codes[near], batch.times[near]))
+            values, times = codes[near][order], batch.times[near][order]
+            return near, not bool(np.any((values[1:] == values[:-1]) & (times[1:] == times[:-1])))
+    return near, False
 
 
 def _codes(table: pa.Table, path: Path) -> npt.NDArray[np.int64] | None:
-    """Return a column as numbers that are equal where its values are, if it is such already."""
+    """Return a column of integers or dictionary codes as it is; None for other columns."""
     column = table.column(path[0])
     if len(path) > 1 or column.null_count:
         return None
@@ -129,25 +129,25 @@ def _codes(table: pa.Table, path: Path) -> npt.NDArray[np.int64] | None:
     return column.to_numpy() if pa.types.is_integer(column.type) else None
 
 
-def _taken(batch: EventBatch, rows: npt.NDArray[np.int64]) -> EventBatch:
+def _take(batch: EventBatch, rows: npt.NDArray[np.int64]) -> EventBatch:
     return EventBatch(
         batch.schema, batch.table.take(pa.array(rows)), batch.times[rows], batch.positions[rows]
     )
 
 
 def hash_rows(table: pa.Table, schema: Schema, paths: Iterable[Path]) -> UInts:
-    """Return a hash of some attributes of each row; rows that SQL groups together hash alike."""
+    """Return a hash of the given attributes of each row; rows that GROUP BY would unite hash alike."""
     columns = ((read_column(table, schema, path), schema.kind(path)) for path in paths)
     return hash_columns(columns, len(table))
 
 
 def _hash_lists(rows: pa.ListArray, events: UInts, salt: UInts, *, compiled_events: int = 10_000) -> UInts:
-    """Return for each list of rows the sum of the hashes of (event, its place in the list).
+    """Return for each list of rows the sum of the hashes of (event, position in the list).
 
     Args:
         rows: the lists.
         events: the hashes of events, by row.
-        salt: what makes hashes of this variable differ from those of others.
+        salt: makes the hashes of this variable differ from those of others.
         compiled_events: from how many events in lists on a kernel hashes them.
     """
     lengths = rows.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)

@@ -1,10 +1,10 @@
-"""Engines tried on the first events of a stream: the faster one runs the query.
+"""Races engines on the first events of a stream: the fastest one runs the query.
 
-How many partial matches a query has depends on its events: on how many fit a Kleene variable within a
-window, and on how often predicates between them hold. So this is measured, not guessed: the engines run over
-the first events for some milliseconds, in ever longer goes, and the last go that two of them have made
-decides between them. The first go only warms them up. One that falls far behind is stopped, and no go is
-begun for which there should be no time. No result is used.
+The number of runs of a query depends on its events: on how many fit a Kleene variable within a window, and
+on how often predicates between them hold. So the race measures: the engines run over the first events for
+some milliseconds, in laps that grow, and the last lap that two engines have finished decides between them.
+The first lap only warms them up. An engine that falls far behind is stopped, and no lap starts that would
+exceed the time. The matches of a race are not used.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cerise.engines.base import Engine, Finding, Matcher, Options, Report
+from cerise.engines.base import Engine, EngineReport, Finding, Matcher, Options
 from cerise.errors import DataError, PlanError
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
 
 log = logging.getLogger(__name__)
 
-TRIED = 1 << 17  # events, at most
-GROWTH = 4  # times as many events has each go as the one before
-SECONDS = 0.02  # for each engine, of a first batch that has
-WHOLE = 50_000  # events; less for fewer
-BETTER = 0.8  # of the time of the last engine, which is safe: another must take less to be preferred
-HOPELESS = 2  # times as long as another: engines that keep more runs than this one are not tried
-BEATEN = 3  # times as long as another for the same events: an engine that takes more has lost
+TRIED = 1 << 17  # the most events that race
+GROWTH = 4  # each lap has 4 times as many events as the lap before
+SECONDS = 0.02  # for each engine, if the first batch has at least
+WHOLE = 50_000  # events; in proportion less if it has fewer
+BETTER = 0.8  # the last engine is safe: another wins if it takes less than 0.8 of its time
+HOPELESS = 2  # an engine that takes twice as long ends the race: later engines keep even more runs
+BEATEN = 3  # an engine that takes 3 times as long as the best for the same events has lost
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """An engine that is one of others; which one is known when the first events are there.
+    """An engine that is one of several; the first events decide which one.
 
     Attributes:
-        engines: those that keep most runs first.
+        engines: the engines in the race; engines that keep most runs come first.
     """
 
     engines: tuple[Engine, ...]
@@ -46,7 +46,7 @@ class Trial:
         return " or ".join(engine.name for engine in self.engines)
 
     def why_not(self, bound: Bound) -> str | None:
-        """Say why none of the engines can run a query; None where they can."""
+        """Say why one of the engines cannot run a query; None if all can."""
         reasons = [engine.why_not(bound) for engine in self.engines]
         return next((reason for reason in reasons if reason is not None), None)
 
@@ -56,26 +56,26 @@ class Trial:
     def explain(self, bound: Bound) -> Mapping[str, str]:
         said: dict[str, str] = {}
         for engine in self.engines:
-            said |= engine.explain(bound)  # what two of them say, they say alike
+            said |= engine.explain(bound)  # engines that explain the same name explain it alike
         return said
 
 
 class TrialMatcher:
-    """A query that waits for its first events, and then for nothing but its engine."""
+    """The matcher of a query whose first events choose its engine."""
 
     def __init__(self, engines: Sequence[Engine], bound: Bound, options: Options) -> None:
         self.engines = {engine.name: engine for engine in engines}
         self.bound, self.options = bound, options
         self.chosen: str | None = None
-        self.report = Report()
+        self.report = EngineReport()
         self._matcher: Matcher | None = None
 
     def feed(self, events: EventBatch) -> Iterator[Finding]:
-        """Take the next events in stream order; the first ones choose the engine."""
+        """Take the next events in stream order; the first batch chooses the engine."""
         if not len(events):
             return
         if self._matcher is None:
-            self._start(self._better(events))
+            self._start(self._find_fastest(events))
         assert self._matcher is not None
         yield from self._matcher.feed(events)
 
@@ -86,7 +86,7 @@ class TrialMatcher:
         yield from self._matcher.flush()
 
     def save(self) -> bytes:
-        """Return the state, for `load` in another process: the engine's name and its own."""
+        """Return the state, for `load` in another process: the engine's name and the engine's state."""
         if self._matcher is None or self.chosen is None:
             return b"\n"
         return self.chosen.encode() + b"\n" + self._matcher.save()
@@ -98,7 +98,7 @@ class TrialMatcher:
             self._matcher, self.chosen = None, None
             return
         if (known := name.decode(errors="replace")) not in self.engines:
-            raise DataError("these bytes are no saved state of this query", hint="start the query afresh")
+            raise DataError("these bytes are not a saved state of this query", hint="start the query afresh")
         self._start(known)
         assert self._matcher is not None
         self._matcher.load(rest)
@@ -108,15 +108,15 @@ class TrialMatcher:
         self._matcher = self.engines[name].start(self.bound, self.options)
         self.report = self._matcher.report
 
-    def _better(self, events: EventBatch) -> str:
-        """Return the engine that is faster over the first events; of near equals the last, which is safe."""
+    def _find_fastest(self, events: EventBatch) -> str:
+        """Return the engine that is fastest over the first events; the last one is safe and wins ties."""
         safe, *others = reversed(self.engines)
         if len(events) < self.options.limits.raced_events:
             return safe
-        best, record = safe, self._tried_safe(events)
+        best, record = safe, self._race_safe(events)
         for name in others:
-            times = self._tried(self.engines[name], events, record)
-            log.info("%s against %s: %s against %s", name, best, _shown(times), _shown(record))
+            times = self._race(self.engines[name], events, record)
+            log.info("%s against %s: %s against %s", name, best, _show(times), _show(record))
             last = min(len(times), len(record)) - 1
             if times[last] < record[last]:
                 best, record = name, times
@@ -124,22 +124,22 @@ class TrialMatcher:
                 break
         if best == safe:
             return safe
-        again = self._tried_safe(events)  # it went first: what it shares with the others was not warm
+        again = self._race_safe(events)  # it raced first, when the data that engines share was not cached
         last = min(len(again), len(record)) - 1
-        log.info("%s against %s: %s against %s", best, safe, _shown(record), _shown(again))
+        log.info("%s against %s: %s against %s", best, safe, _show(record), _show(again))
         return best if record[last] < again[last] else safe
 
-    def _tried_safe(self, events: EventBatch) -> list[float]:
-        """Return what another engine must take less than, to be preferred to the last one."""
-        return [BETTER * each for each in self._tried(self.engines[next(reversed(self.engines))], events, [])]
+    def _race_safe(self, events: EventBatch) -> list[float]:
+        """Return the seconds for each lap that another engine must beat to be preferred to the safe one."""
+        return [BETTER * each for each in self._race(self.engines[next(reversed(self.engines))], events, [])]
 
-    def _tried(self, engine: Engine, events: EventBatch, record: Sequence[float]) -> list[float]:
-        """Return the seconds that an engine takes for each go over events; infinite where it gives up.
+    def _race(self, engine: Engine, events: EventBatch, record: Sequence[float]) -> list[float]:
+        """Return the seconds that an engine takes for each lap over events; infinite for a lap it gives up.
 
         Args:
             engine: the engine.
             events: the first events of the stream.
-            record: the seconds of the best engine so far; one that is far behind goes no further.
+            record: the seconds for each lap of the best engine so far; an engine far behind stops.
         """
         careful = replace(self.options, max_runs=min(self.options.limits.raced_runs, self.options.max_runs))
         seconds = SECONDS * min(1.0, len(events) / WHOLE)
@@ -156,7 +156,7 @@ class TrialMatcher:
             now = time.thread_time()
             try:
                 for _ in matcher.feed(part):
-                    if spent + time.thread_time() - now > seconds:  # one event may complete any number
+                    if spent + time.thread_time() - now > seconds:  # one event may complete many matches
                         return [*times, math.inf]
             except PlanError:
                 return [*times, math.inf]
@@ -168,5 +168,5 @@ class TrialMatcher:
         return times
 
 
-def _shown(times: Sequence[float]) -> str:
+def _show(times: Sequence[float]) -> str:
     return " ".join(f"{1e3 * each:.3g}" for each in times) + " ms"

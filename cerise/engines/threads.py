@@ -1,6 +1,6 @@
-"""Threads that share the work on one table: their steps, how far they are, and how they are told to stop.
+"""Threads that share the work on one table: their step counts, their progress, and how they stop.
 
-Kernels, numpy and Arrow run side by side in threads.
+Kernels, numpy and Arrow release the GIL, so threads run in parallel.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from cerise.errors import PlanError
 Ints = npt.NDArray[np.int64]
 X = TypeVar("X")
 Y = TypeVar("Y")
-Progress = Callable[[int, int], None]  # told how many rows, of how many, have been searched from
-TOGETHER = 2  # times as many steps as one search may take, all of them together may take
-PER_ROW_AHEAD = 16  # steps that each row of the match under way adds
+Progress = Callable[[int, int], None]  # called with how many rows have been searched from, and of how many
+TOGETHER = 2  # all searches together may take twice as many steps as one search
+PER_ROW_AHEAD = 16  # further steps for each row of the match under way
 
 
 class Stopped(Exception):
-    """A search was told to stop, as another one failed or the user interrupted the run."""
+    """Raised in a search that must stop because another search failed or the user interrupted the run."""
 
 
 @dataclass(slots=True)
 class Watch:
-    """Sees how far the searches of a run are; threads share it.
+    """Tracks the progress of a run's searches; threads share it.
 
     Attributes:
         total: how many rows there are to search from.
-        tell: told how far the searches are; None: nobody is told.
+        tell: called with the progress; None: no call.
         done: how many rows have been searched from.
-        stopped: whether searches stop.
+        stopped: whether searches must stop.
     """
 
     total: int = 0
@@ -50,11 +50,11 @@ class Watch:
     done: int = 0
     stopped: bool = False
 
-    def walked(self, rows: int) -> None:
-        """Take into account that a search has passed further rows.
+    def advance(self, rows: int) -> None:
+        """Add rows that a search has finished.
 
         Raises:
-            Stopped: where it is to stop.
+            Stopped: searches must stop.
         """
         if self.stopped:
             raise Stopped
@@ -65,13 +65,13 @@ class Watch:
 
 @dataclass(slots=True)
 class Steps:
-    """Counts the steps of the searches from one row after another, and gives up where these are too many.
+    """Counts the steps of the searches from one row after another, and ends the query if they are too many.
 
-    Work that grows with the number of rows is never given up; work that grows with its square is.
+    The allowance grows with the number of rows: linear work never exceeds it, quadratic work does.
 
     Attributes:
         most: how many steps one search may take.
-        watch: told how far the searches are.
+        watch: tracks the progress of the searches.
         per_row: how many steps each row searched from adds to those that all may take.
         taken: the steps of all searches.
         walked: how many rows have been searched from.
@@ -84,7 +84,7 @@ class Steps:
     walked: int = 0
 
     def take(self, steps: int, walked: int, ahead: int = 0) -> None:
-        """Count steps, and give up where they are too many.
+        """Count steps.
 
         Args:
             steps: the steps taken since the last call.
@@ -92,11 +92,11 @@ class Steps:
             ahead: how many rows the search under way has mapped.
 
         Raises:
-            PlanError: where they are too many.
+            PlanError: the searches took too many steps.
         """
         self.taken += steps
         before, self.walked = self.walked, walked
-        self.watch.walked(walked - before)
+        self.watch.advance(walked - before)
         if walked and self.taken > TOGETHER * self.most + self.per_row * walked + PER_ROW_AHEAD * ahead:
             raise PlanError(
                 f"the searches from the first {walked:,} rows took {self.taken:,} steps: "
@@ -107,7 +107,7 @@ class Steps:
 
 
 def too_many_ways(most: int, row: int, where: str) -> PlanError:
-    """Return the error of a search for one match that takes too many steps."""
+    """Return the error for a search for one match that takes too many steps."""
     return PlanError(
         f"the search for one match took more than {most:,} steps, at row {row} of {where}: "
         "the pattern can be matched in too many ways",
@@ -120,13 +120,13 @@ def too_many_ways(most: int, row: int, where: str) -> PlanError:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """So many threads; without a pool everything is done where it is asked for.
+    """A number of threads; without a pool the caller's thread does all work.
 
     Attributes:
-        count: how many threads.
+        count: how many threads there are.
         pool: the threads.
-        watch: sees how far their searches are.
-        limits: how many rows they work on at a time.
+        watch: tracks the progress of their searches.
+        limits: how many rows a thread works on at a time.
     """
 
     count: int = 1
@@ -138,12 +138,12 @@ class Threads:
         return list(map(function, items) if self.pool is None else self.pool.map(function, items))
 
     def shares(self, rows: int) -> list[tuple[int, int]]:
-        """Return from where to where the share of each thread in so many rows goes."""
+        """Return the first row and the end of each thread's share of the rows."""
         count = self.count if rows >= self.limits.shared_rows else 1
         return list(pairwise(rows * i // count for i in range(count + 1)))
 
     def blocks(self, rows: int) -> list[tuple[int, int]]:
-        """Return from where to where rows go, a block at a time: a block stays in the cache of a core."""
+        """Return the first row and the end of each block of rows; a block fits in the cache of a core."""
         size = self.limits.block_rows
         return [(start, min(start + size, rows)) for start in range(0, rows, size)]
 
@@ -153,7 +153,7 @@ ALONE = Threads()
 
 @contextmanager
 def start_threads(count: int, watch: Watch | None = None, limits: Limits = DEFAULT) -> Iterator[Threads]:
-    """Start threads for a while; where a thread fails, or the user interrupts, all stop."""
+    """Start threads for the body of a `with`; if one fails, or the user interrupts, all stop."""
     watch = watch or Watch()
     if count == 1:
         yield Threads(watch=watch, limits=limits)
@@ -167,17 +167,17 @@ def start_threads(count: int, watch: Watch | None = None, limits: Limits = DEFAU
 
 
 def room(count: int, type_: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
-    """Return an array of so many values that are still to be written.
+    """Return an uninitialised array.
 
-    It lies in memory that Arrow keeps for the next one: to ask the system for it each time is slow.
+    Its memory comes from Arrow's pool, which reuses it: allocating from the system each time is slow.
     """
     if not count:
         return np.empty(0, type_)
     return np.frombuffer(pa.allocate_buffer(count * np.dtype(type_).itemsize), type_)
 
 
-def taken(values: npt.NDArray[Any], order: Ints | None, threads: Threads = ALONE) -> npt.NDArray[Any]:
-    """Return values in an order; None: as they are."""
+def take_values(values: npt.NDArray[Any], order: Ints | None, threads: Threads = ALONE) -> npt.NDArray[Any]:
+    """Return values in the given order; None: as they are."""
     if order is None:
         return values
     out = room(len(order), values.dtype)
@@ -191,12 +191,12 @@ def taken(values: npt.NDArray[Any], order: Ints | None, threads: Threads = ALONE
 
 # ---- a progress bar on a terminal
 
-SOON, EVERY = 1.0, 0.1  # seconds: what ends sooner has no bar, and it is drawn so often
+SOON, EVERY = 1.0, 0.1  # seconds: shorter work shows no bar; the time between two updates
 
 
 @contextmanager
-def drawn(title: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a function that takes the rows done and the rows in all; None without a terminal."""
+def draw_progress(title: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Yield a function that updates the bar with the rows done and all rows; None without a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -208,7 +208,7 @@ def drawn(title: str) -> Iterator[Callable[[int, int], None] | None]:
 
 
 class _Bar:
-    """Draws a bar once the work has taken a while; several threads may tell it how far they are."""
+    """A progress bar that appears once the work has taken a while; threads may share it."""
 
     def __init__(self, title: str) -> None:
         self._title = title
@@ -217,7 +217,7 @@ class _Bar:
         self._drawn: Any = None
 
     def __call__(self, done: int, total: int) -> None:
-        """Show how much is done."""
+        """Show the progress."""
         if time.monotonic() < self._next:
             return
         with self._lock:

@@ -1,4 +1,4 @@
-"""Passes over whole columns."""
+"""Kernels that pass once over whole columns."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from cerise.kernels.records import Words
 
 @kernel(void(Ints, Ints, Ints))
 def group(codes: Any, places: Any, order: Any) -> None:
-    """Put rows together that have equal codes, in the order that they have.
+    """Group rows by code; within a group rows keep their order (a counting sort).
 
     Args:
-        codes: a number below the length of `places` for each row.
-        places: where the rows of each code begin in the answer; moved on.
-        order: room for the answer: the rows by their codes.
+        codes: the code of each row, below the length of `places`.
+        places: the position in `order` of the first row of each code; advanced past its last row.
+        order: room for the grouped rows.
     """
     for row in range(len(codes)):
         code = codes[row]
@@ -25,21 +25,21 @@ def group(codes: Any, places: Any, order: Any) -> None:
 
 @kernel(void(int64, Ints, Ints, Ints, Ints))
 def hash_lists(rows: int, lengths: Any, hashes: Any, words: Any, sums: Any) -> None:
-    """Add to a sum for each list the mixed hashes of (row, its place in the list).
+    """Add to the sum of each list the mixed hashes of its (row, position in the list).
 
     Args:
-        rows: where the rows in all lists lie, one list after another.
-        lengths: how many each list has.
-        hashes: those of all rows.
-        words: what is added to all, what a place adds, and the factors of the mixture.
+        rows: the address of the rows of all lists, one list after another.
+        lengths: how many rows each list has.
+        hashes: the hash of every row.
+        words: the constant that every hash adds, the step that a position adds, and the two mixing factors.
         sums: the sum of each list.
     """
-    term, step, one, other = words[0], words[1], words[2], words[3]
+    term, step, first, second = words[0], words[1], words[2], words[3]
     at = 0
     for i in range(len(lengths)):
         for place in range(lengths[i]):
             x = hashes[Words(rows)[at]] + place * step + term
-            x = (x ^ ((x >> 30) & 0x3_FFFF_FFFF)) * one  # as words without a sign are shifted
-            x = (x ^ ((x >> 27) & 0x1F_FFFF_FFFF)) * other
+            x = (x ^ ((x >> 30) & 0x3_FFFF_FFFF)) * first  # masks make the shifts unsigned
+            x = (x ^ ((x >> 27) & 0x1F_FFFF_FFFF)) * second
             sums[i] += x ^ ((x >> 31) & 0x1_FFFF_FFFF)
             at += 1

@@ -1,4 +1,4 @@
-"""Words at any byte of memory, and the ones in them."""
+"""Loads and stores of words at any byte of memory, and operations on the bits of a word."""
 
 from __future__ import annotations
 

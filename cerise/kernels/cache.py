@@ -1,8 +1,8 @@
-"""Where compiled code is kept: one directory for each version of the kernels, of numba and of the CPU.
+"""The directory of compiled code: one for each version of the kernels, of numba and of the CPU.
 
-A cached kernel that calls a function of another file would keep the old one after an edit, so the name
-of the directory carries a hash of all kernel sources. What lies there is run, so only the user may be
-able to change it: a folder that others can write, or that is not the user's own, is not used.
+A cached kernel that calls a function of another file would keep the old function after an edit, so the name
+of the directory carries a hash of all kernel sources. Cerise runs the files in it, so only the user may be
+able to change them: a folder that others can write, or that belongs to another user, is not used.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ SOURCES = (
     "kernels", "engines/automaton", "engines/nfa", "engines/rows", "engines/results", "engines/rcep",
     "engines/counting", "store/index",
 )  # fmt: skip
-ROOT = 0  # the user who may do everything anyway
-MOST_LINKS = 40  # in one path; a file system follows no more
+ROOT = 0  # the user id of root, who can write anywhere
+MOST_LINKS = 40  # in one path; file systems follow at most 40
 
 
 @functools.cache
 def directory() -> Path | None:
-    """Return a directory of ours that can be written: the user's cache, else a temporary one, else None."""
+    """Return a safe directory that Cerise can write: in the user's cache, else a temporary one, else None."""
     refused = []
     for place in _candidates():
         target = place / f"kernels-{_fingerprint()}"
@@ -41,32 +41,32 @@ def directory() -> Path | None:
         if why is not None:
             refused.append(f"{place} is not used to keep compiled code, because {why}")
         elif _writable(target):
-            _tell(refused, f"it is kept in {place}")
+            _warn(refused, f"it is kept in {place}")
             return target
-    _tell(
+    _warn(
         refused or ["no directory can be written to keep compiled code in"], "every process compiles afresh"
     )
     return None
 
 
-def _tell(refused: list[str], instead: str) -> None:
+def _warn(refused: list[str], instead: str) -> None:
     if refused:
-        said = f"{'; '.join(refused)}: {instead} (set CERISE_CACHE_DIR to a folder that only you can write)"
-        warnings.warn(said, CeriseWarning, stacklevel=3)
+        text = f"{'; '.join(refused)}: {instead} (set CERISE_CACHE_DIR to a folder that only you can write)"
+        warnings.warn(text, CeriseWarning, stacklevel=3)
 
 
 def user_cache() -> Path:
-    """Return the directory in which the user's programs keep what they can make again."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    if Path(given).is_absolute():  # no other is to be used, says the standard of this variable
-        return Path(given, "cerise")
+    """Return the folder of Cerise in the user's cache directory."""
+    root = os.environ.get("XDG_CACHE_HOME", "")
+    if Path(root).is_absolute():  # the XDG standard says to ignore a relative path
+        return Path(root, "cerise")
     return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "cerise"
 
 
 def _candidates() -> Iterator[Path]:
     if given := os.environ.get("CERISE_CACHE_DIR"):
         yield Path(given).absolute()
-    with suppress(RuntimeError):  # there is no home
+    with suppress(RuntimeError):  # the user has no home directory
         yield user_cache()
     yield Path(tempfile.gettempdir()).absolute() / f"cerise-{_user()}"
 
@@ -79,23 +79,25 @@ def _user() -> str:
 
 
 def why_unsafe(folder: Path) -> str | None:
-    """Say why code in a folder, which need not be there yet, may be a stranger's; None where it cannot be.
+    """Say why another user could have written code in a folder; None if the folder is safe.
 
-    All that its path leads through belongs to the user or to root, and only they can write there; others
-    may write a folder that keeps apart what different users have, as /tmp does, but not the last one. The
-    last two are not links. All that is in the folder belongs to the user.
+    A folder is safe if every folder on its path belongs to the user or to root and only they can write it;
+    others may write a folder with the sticky bit, such as /tmp, but not the last one. The last two folders
+    are not links, and everything in the folder belongs to the user. The folder need not exist yet.
     """
     if not hasattr(os, "getuid"):
         return None
     for each in (folder, folder.parent):
         if each.is_symlink():
             return f"{each} is a link"
-    passed = next((why for each in _looked_up(folder) if (why := _why_not(each, last=each == folder))), None)
+    passed = next(
+        (why for each in _follow_path(folder) if (why := _why_not(each, last=each == folder))), None
+    )
     return passed or _why_not_inside(folder)
 
 
-def _looked_up(path: Path) -> Iterator[Path]:
-    """Yield the folders and links that a path leads through, and where it ends."""
+def _follow_path(path: Path) -> Iterator[Path]:
+    """Yield the folders and links that the system follows to reach a path, and the path's end."""
     at, parts, links = Path(path.anchor), list(path.parts[1:]), 0
     yield at
     while parts and links < MOST_LINKS:
@@ -112,7 +114,7 @@ def _looked_up(path: Path) -> Iterator[Path]:
 def _why_not(path: Path, *, last: bool) -> str | None:
     try:
         found = path.lstat()
-    except OSError:  # it is not there, or cannot be looked at: then it cannot be written either
+    except OSError:  # a path that is missing or cannot be read cannot be written either
         return None
     if found.st_uid != os.getuid() and (last or found.st_uid != ROOT):
         return f"{path} belongs to another user"
@@ -134,14 +136,14 @@ def _why_not_inside(folder: Path) -> str | None:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder, and those that it is in, which only the user can look into."""
+    """Make a folder and its missing parents, each private to the user."""
     for each in [*reversed(folder.parents), folder]:
         with suppress(FileExistsError):
             each.mkdir(mode=0o700)
 
 
 def _writable(place: Path) -> bool:
-    """Whether files can be written there by us, and still only by us."""
+    """Whether this process can write files there, and only this user can."""
     try:
         make_private(place)
         with tempfile.TemporaryFile(dir=place):
@@ -155,7 +157,7 @@ def _writable(place: Path) -> bool:
 
 @functools.cache
 def _fingerprint(package: Path = PACKAGE) -> str:
-    """Return a hash of everything that the compiled code of a package depends on."""
+    """Return a hash of all that compiled code depends on: sources, numba, numpy, Python, CPU."""
     known = hashlib.blake2b(digest_size=10)
     for folder in SOURCES:
         for path in sorted((package / folder).glob("*.py")):
@@ -165,7 +167,7 @@ def _fingerprint(package: Path = PACKAGE) -> str:
 
 
 def _cpu() -> str:
-    """Return what tells one kind of processor from another."""
+    """Return a description that differs between kinds of processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

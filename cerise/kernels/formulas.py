@@ -1,4 +1,4 @@
-"""The functions generated for a query: as machine code, or as the Python that they are written in."""
+"""Loads the functions generated for a query: as machine code, or with the JIT off as Python."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import numpy as np
 from cerise.kernels import jit, values
 
 KEPT = 256  # queries whose code stays in memory
-# Python 3.11 cannot parse in two threads at once: a collection of garbage in one breaks the other's parse.
-_ONE = threading.RLock()
+# Python 3.11 cannot parse in two threads at once: garbage collection in one thread breaks the other's parse.
+_PARSING = threading.RLock()
 
 
 class Formulas(NamedTuple):
-    """What a query asks of events.
+    """The compiled formulas of a query.
 
     Attributes:
-        edge: its formulas, as the kernels take them.
-        fits: fills in which variables each event of a chunk could be, where there is such a function.
-        keeps: what keeps the code in memory.
+        edge: the function of all formulas: its address, or with the JIT off the function itself.
+        fits: writes the variables that each event of a chunk fits; None: the query has no such function.
+        keeps: the owner of the code; while it lives, the code stays in memory.
     """
 
     edge: Any
@@ -34,22 +34,22 @@ class Formulas(NamedTuple):
 
 @functools.lru_cache(maxsize=KEPT)
 def load(source: str) -> Formulas:
-    """Return the functions of a generated module, compiled where kernels are."""
-    with _ONE:
-        return _compiled(source) if jit.COMPILED else _interpreted(source)
+    """Return the functions of a generated module, compiled unless the JIT is off."""
+    with _PARSING:
+        return _compile(source) if jit.COMPILED else _interpret(source)
 
 
 @functools.lru_cache(maxsize=KEPT)
 def load_columns(source: str) -> dict[str, Callable[..., None]]:
     """Return the functions of a generated module that fill in columns; each keeps the code in memory."""
-    with _ONE:
-        return _compiled_columns(source)
+    with _PARSING:
+        return _compile_columns(source)
 
 
-def _compiled_columns(source: str) -> dict[str, Callable[..., None]]:
+def _compile_columns(source: str) -> dict[str, Callable[..., None]]:
     names = [line.split("(")[0][4:] for line in source.splitlines() if line.startswith("def side")]
     if not jit.COMPILED:
-        return {name: _executed(source)[name] for name in names}
+        return {name: _execute(source)[name] for name in names}
     from cerise.kernels import machine_code
 
     code = machine_code.compile_source(source, values)
@@ -60,7 +60,7 @@ def _compiled_columns(source: str) -> dict[str, Callable[..., None]]:
     return found
 
 
-def _compiled(source: str) -> Formulas:
+def _compile(source: str) -> Formulas:
     from cerise.kernels import machine_code
 
     code = machine_code.compile_source(source, values)
@@ -69,12 +69,12 @@ def _compiled(source: str) -> Formulas:
     return Formulas(code.addresses["edge"], None if fits is None else function(fits), code)
 
 
-def _interpreted(source: str) -> Formulas:
-    names = _executed(source)
+def _interpret(source: str) -> Formulas:
+    names = _execute(source)
     return Formulas(names["edge"], names.get("fits"), None)
 
 
-def _executed(source: str) -> dict[str, Any]:
+def _execute(source: str) -> dict[str, Any]:
     names: dict[str, Any] = {**vars(values), "INF": math.inf, "NAN": math.nan, "np": np}
     names |= {name: getattr(jit, name) for name in ("load", "load_float", "store", "store_float")}
     exec(compile(source, "<query>", "exec"), names)

@@ -1,6 +1,6 @@
-"""How a Python function becomes a kernel: compiled once for its signature, then loaded from the cache.
+"""Turns a Python function into a kernel: compiled once for its signature, then loaded from the cache.
 
-With NUMBA_DISABLE_JIT=1 every kernel is the plain Python function that it was written as.
+With NUMBA_DISABLE_JIT=1 every kernel stays the plain Python function.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numba import config, types
 from numba.extending import intrinsic
 
 from cerise.kernels import cache, record_types, records  # noqa: F401 (makes types of records)
-from cerise.kernels.keeping import Kept
+from cerise.kernels.keeping import KernelCache
 
 F = TypeVar("F", bound=Callable[..., Any])
 COMPILED = not config.DISABLE_JIT  # type: ignore[attr-defined]
@@ -27,7 +27,10 @@ Table = types.Array(int64, 2, "C")
 
 
 def kernel(signature: Any = None, *, inline: bool = False) -> Callable[[F], F]:
-    """Return a decorator that compiles a function; with a signature at once, and kept in the cache."""
+    """Return a decorator that compiles a function.
+
+    With a signature the function is compiled at once and cached; without one it becomes part of its callers.
+    """
 
     def decorate(function: F) -> F:
         if signature is None:
@@ -36,7 +39,7 @@ def kernel(signature: Any = None, *, inline: bool = False) -> Callable[[F], F]:
         place = cache.directory()
         if COMPILED:
             if place is not None:
-                dispatcher._cache = Kept(function)
+                dispatcher._cache = KernelCache(function)
             dispatcher.compile(signature)
             dispatcher.disable_compile()
         return dispatcher  # type: ignore[no-any-return]

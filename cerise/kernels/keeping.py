@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-call"
-"""How numba keeps what it compiles in our directory, and only there."""
+"""Makes numba cache compiled kernels in Cerise's directory, and only there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cerise.kernels.first_use import FIRST_USE
 
 
 class _Locator(UserProvidedCacheLocator):
-    """Keeps a kernel in our directory, by its place in the package: a copy of the package finds it too."""
+    """Caches a kernel under its path in the package, so that another copy of the package finds it too."""
 
     def __init__(self, py_func: Any, py_file: str) -> None:
         super().__init__(py_func, py_file)
@@ -26,7 +26,7 @@ class _Locator(UserProvidedCacheLocator):
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> _Locator:
-        """Return where a function is kept, in a folder that only the user can look into."""
+        """Return the locator of a function; its folder is private to the user."""
         found = cls(py_func, py_file)
         cache.make_private(Path(found.get_cache_path()))
         return found
@@ -39,7 +39,7 @@ class _Locator(UserProvidedCacheLocator):
         return "_".join(path.parent.relative_to(cache.PACKAGE).parts)
 
     def get_source_stamp(self) -> Any:
-        """Return nothing for our own sources: the name of the directory says which they are."""
+        """Return an empty stamp for Cerise's own sources: the name of the directory carries their hash."""
         return "" if Path(self._py_file).is_relative_to(cache.PACKAGE) else super().get_source_stamp()
 
 
@@ -47,8 +47,11 @@ class _Results(CompileResultCacheImpl):
     _locator_classes = [_Locator]  # noqa: RUF012
 
 
-class Kept(FunctionCache):
-    """What was compiled of a function. Numba runs what lies there, so each time we look who can write it."""
+class KernelCache(FunctionCache):
+    """The cached machine code of a function.
+
+    Numba runs the files that it finds there, so every access checks first who can write them.
+    """
 
     _impl_class = _Results
 
@@ -57,7 +60,7 @@ class Kept(FunctionCache):
             super().__init__(function)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return what was compiled for a signature, None where it is not there or not safe."""
+        """Return the code compiled for a signature; None if it is missing or another user could write it."""
         found = super().load_overload(sig, target_context) if self._is_safe() else None
         if found is None:
             FIRST_USE.compiling()
@@ -73,7 +76,7 @@ class Kept(FunctionCache):
 
 @contextmanager
 def _own_locators() -> Iterator[None]:
-    """Let numba not ask the locators that a setting of its names."""
+    """Keep numba from asking the locators that its own setting names."""
     before = getattr(config, "CACHE_LOCATOR_CLASSES", "")
     config.CACHE_LOCATOR_CLASSES = ""  # type: ignore[attr-defined]
     try:

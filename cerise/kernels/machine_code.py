@@ -1,8 +1,8 @@
 """A small compiler: generated functions to machine code in some milliseconds, by llvmlite alone.
 
-Numba takes half a second for the formulas of a query, because it must find out what everything is. Here
-that is known: generated code and `kernels.values` use integers of 64 bits, doubles and truths, in
-assignments, if, while, for over range, and return. What else is written is an error here.
+Numba takes half a second for the formulas of a query, because it infers the type of every expression. Here
+types are known: generated code and `kernels.values` use 64-bit integers, doubles and truths, in assignments,
+if, while, for over range, and return. Anything else raises NotImplementedError.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def compile_source(text: str, helpers: Any) -> Compiled:
     """Compile the functions of a module.
 
     Args:
-        text: its source; every argument and result that has no annotation is an integer.
+        text: the source of the module; arguments and results without an annotation are integers.
         helpers: a module whose annotated functions may be called.
     """
     module = ir.Module()
     module.triple = llvm.get_default_triple()
     own = _functions(text)
-    nodes = {**_used(own, _functions(inspect.getsource(helpers))), **own}
+    nodes = {**_select_used(own, _functions(inspect.getsource(helpers))), **own}
     functions = {name: _declare(module, node) for name, node in nodes.items()}
     for name, node in nodes.items():
         functions[name].linkage = "external" if name in own else "internal"
@@ -59,8 +59,10 @@ def _functions(text: str) -> dict[str, ast.FunctionDef]:
     return {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
 
 
-def _used(own: dict[str, ast.FunctionDef], helpers: dict[str, ast.FunctionDef]) -> dict[str, ast.FunctionDef]:
-    """Return the helpers that functions call; no helper calls another."""
+def _select_used(
+    own: dict[str, ast.FunctionDef], helpers: dict[str, ast.FunctionDef]
+) -> dict[str, ast.FunctionDef]:
+    """Return the helpers that functions name; helpers do not call each other."""
     names = {each.id for node in own.values() for each in ast.walk(node) if isinstance(each, ast.Name)}
     return {name: node for name, node in helpers.items() if name in names}
 
@@ -75,7 +77,7 @@ def _type(annotation: ast.expr | None) -> Any:
 
 
 def _target() -> Any:
-    """Return this processor; an engine takes it over, so each needs its own."""
+    """Return this processor as a target; an engine takes ownership of its target, so each needs its own."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_default_triple().create_target_machine(
@@ -117,7 +119,7 @@ class _Body:
     # ---- statements
 
     def _block(self, body: list[ast.stmt]) -> None:
-        """Write some statements; a name that is new in them is not known after them."""
+        """Write statements; variables that they introduce are not known after them."""
         outside = dict(self.variables)
         for statement in body:
             if not self.build.block.is_terminated:
@@ -194,9 +196,9 @@ class _Body:
             case ast.Name(name) if name in self.variables:
                 return self.build.load(self.variables[name])
             case ast.Name(name):
-                return self._constant(_known(CONSTANTS, name, "name"))
+                return self._constant(_look_up(CONSTANTS, name, "name"))
             case ast.Attribute(ast.Name("math"), name):
-                return self._constant(_known({"inf": math.inf, "nan": math.nan}, name, "constant"))
+                return self._constant(_look_up({"inf": math.inf, "nan": math.nan}, name, "constant"))
             case ast.BinOp(left, op, right):
                 return self._arithmetic(op, self._value(left), self._value(right))
             case ast.UnaryOp(op, operand):
@@ -207,8 +209,8 @@ class _Body:
             case ast.Compare(left, ops, rights):
                 return self._comparison([left, *rights], ops)
             case ast.IfExp(test, body, orelse):
-                one, other = self._meet(self._value(body), self._value(orelse))
-                return self.build.select(self._truth(self._value(test)), one, other)
+                x, y = self._meet(self._value(body), self._value(orelse))
+                return self.build.select(self._truth(self._value(test)), x, y)
             case ast.Call():
                 return self._call(node)
         raise NotImplementedError(ast.unparse(node))
@@ -231,7 +233,7 @@ class _Body:
             x, y = self._meet(left, right)
             if x.type == TRUTH:
                 x, y = self._as(x, INT), self._as(y, INT)
-            name = _known(COMPARE, type(op), "comparison")
+            name = _look_up(COMPARE, type(op), "comparison")
             if x.type == FLOAT:
                 unequal = self.build.fcmp_unordered if name == "!=" else self.build.fcmp_ordered
                 tests.append(unequal(name, x, y))
@@ -259,10 +261,10 @@ class _Body:
             case ast.RShift():
                 return build.ashr(x, y)
             case ast.FloorDiv() | ast.Mod() if not doubles:
-                return self._floored(op, x, y)
+                return self._divide(op, x, y)
         raise NotImplementedError(ast.dump(op))
 
-    def _floored(self, op: ast.operator, x: Any, y: Any) -> Any:
+    def _divide(self, op: ast.operator, x: Any, y: Any) -> Any:
         """Divide as Python does: towards minus infinity, the remainder with the sign of y."""
         build, zero = self.build, ir.Constant(INT, 0)
         rest = build.srem(x, y)
@@ -298,9 +300,9 @@ class _Body:
             case ast.Attribute(ast.Name("math"), "fmod"):
                 return self.build.frem(*args)
             case ast.Attribute(ast.Name("np" | "math"), name):
-                return self.build.call(self._intrinsic(_known(MATHS, name, "function"), len(args)), args)
+                return self.build.call(self._intrinsic(_look_up(MATHS, name, "function"), len(args)), args)
             case ast.Name(name):
-                function = _known(self.functions, name, "function")
+                function = _look_up(self.functions, name, "function")
                 given = [self._as(arg, want.type) for arg, want in zip(args, function.args, strict=True)]
                 return self.build.call(function, given)
         raise NotImplementedError(ast.unparse(node))
@@ -338,16 +340,16 @@ class _Body:
             return self.build.sitofp(self._as(value, INT), FLOAT)
         raise NotImplementedError(f"{value.type} as {type_}")
 
-    def _meet(self, one: Any, other: Any) -> tuple[Any, Any]:
-        """Return two values of one kind: of doubles where one is, else of integers."""
-        if one.type == other.type:
-            return one, other
-        wide = FLOAT if FLOAT in (one.type, other.type) else INT
-        return self._as(one, wide), self._as(other, wide)
+    def _meet(self, left: Any, right: Any) -> tuple[Any, Any]:
+        """Return two values of one kind: doubles if either is a double, else integers."""
+        if left.type == right.type:
+            return left, right
+        wide = FLOAT if FLOAT in (left.type, right.type) else INT
+        return self._as(left, wide), self._as(right, wide)
 
 
-def _known(names: dict[Any, Any], name: Any, what: str) -> Any:
-    """Return what a name means; what is not known here is not supported."""
+def _look_up(names: dict[Any, Any], name: Any, what: str) -> Any:
+    """Return the meaning of a name, or raise NotImplementedError."""
     if name not in names:
         raise NotImplementedError(f"{what} {name}")
     return names[name]

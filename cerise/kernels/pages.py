@@ -1,4 +1,4 @@
-"""Pages of packed differences in Parquet files: where they are, and the values of some rows."""
+"""Reads the values of single rows from Parquet pages in DELTA_BINARY_PACKED encoding."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from cerise.kernels.jit import Ints, Table, boolean, int64, kernel
 DATA_PAGE, PACKED = 0, 5  # a kind of page, an encoding
 LONGEST = 1 << 20  # block of differences
 
-P_START, P_SIZE, P_VALUES, P_WORDS = 0, 1, 2, 3  # of a page: where it starts, its bytes, its values
+P_START, P_SIZE, P_VALUES, P_WORDS = 0, 1, 2, 3  # columns of a page: its start, its bytes, its values
 
 # The types and fields of page headers, by the numbers that Thrift and Parquet give them.
 STOP, BYTE, I64, BINARY, STRUCT = 0, 3, 6, 8, 12
-FORMS = (1, 2, 3, 4, 5, 6, 8, 12)  # these, and true and false
+FORMS = (1, 2, 3, 4, 5, 6, 8, 12)  # the types above, with true, false and the other integers
 KIND, SIZE, PACKED_SIZE, DATA_HEADER = 1, 2, 3, 5
 VALUES, ENCODING = 1, 2
 
@@ -23,8 +23,8 @@ VALUES, ENCODING = 1, 2
 
 
 @kernel()
-def unsigned(address: int, end: int) -> tuple[int, int]:
-    """Read a number of 7 bits a byte; return it and what follows it, 0 where it does not end in time."""
+def read_varint(address: int, end: int) -> tuple[int, int]:
+    """Read a number of 7 bits a byte; return it and the address after it, or 0, 0 if `end` comes first."""
     number, shift = 0, 0
     while address < end and shift < 64:
         byte = byte_at(address, end)
@@ -38,22 +38,22 @@ def unsigned(address: int, end: int) -> tuple[int, int]:
 
 @kernel()
 def byte_at(address: int, end: int) -> int:
-    """Return a byte, without looking beyond the end of a stretch of at least 8."""
+    """Return a byte without reading beyond `end`; at least 8 bytes lie before `end`."""
     behind = max(0, address + 8 - end)
     return (peek(address - behind) >> (8 * behind)) & 255
 
 
 @kernel()
-def signed(number: int) -> int:
-    """Return the number with a sign that one without stands for."""
+def undo_zigzag(number: int) -> int:
+    """Undo the zigzag encoding of a signed number."""
     return ((number >> 1) & 0x7FFF_FFFF_FFFF_FFFF) ^ -(number & 1)
 
 
 @kernel()
 def read_header(at: int, end: int, page: Any) -> int:
-    """Write the size and the number of values of a page; return where its header ends, 0 if it is odd."""
+    """Write the size and the number of values of a page; return the end of its header, 0: not readable."""
     kind, encoding, whole = -1, -1, -1
-    depth, outer, middle = 0, 0, 0  # the number of the last field, and of that in a struct
+    depth, outer, middle = 0, 0, 0  # `outer` and `middle` number the last field at depth 0 and 1
     page[P_SIZE], page[P_VALUES] = -1, -1
     while depth >= 0:
         if at >= end:
@@ -70,22 +70,22 @@ def read_header(at: int, end: int, page: Any) -> int:
         if form == STRUCT:
             depth += 1
         elif BYTE <= form <= I64 or form == BINARY:
-            number, at = unsigned(at, end)
+            number, at = read_varint(at, end)
             if at == 0 or (form == BINARY and not 0 <= number <= end - at):
                 return 0
             if form == BINARY:
                 at += number
             elif depth == 0 and outer == KIND:
-                kind = signed(number)
+                kind = undo_zigzag(number)
             elif depth == 0 and outer == SIZE:
-                whole = signed(number)
+                whole = undo_zigzag(number)
             elif depth == 0 and outer == PACKED_SIZE:
-                page[P_SIZE] = signed(number)
+                page[P_SIZE] = undo_zigzag(number)
             elif depth == 1 and outer == DATA_HEADER and middle == VALUES:
-                page[P_VALUES] = signed(number)
+                page[P_VALUES] = undo_zigzag(number)
             elif depth == 1 and outer == DATA_HEADER and middle == ENCODING:
-                encoding = signed(number)
-        if head >> 4 == 0 or form not in FORMS:  # fields of these headers are near each other
+                encoding = undo_zigzag(number)
+        if head >> 4 == 0 or form not in FORMS:  # field numbers in these headers never jump far
             return 0
     good = kind == DATA_PAGE and encoding == PACKED and whole == page[P_SIZE] and page[P_VALUES] > 0
     return at if good else 0
@@ -93,12 +93,12 @@ def read_header(at: int, end: int, page: Any) -> int:
 
 @kernel(int64(int64, int64, Table))
 def read_headers(address: int, size: int, pages: Any) -> int:
-    """Write where pages of packed differences are; return how many, or -1 if some page is something else.
+    """List the pages of a column; return how many, or -1 if one is not a page of packed differences.
 
     Args:
-        address: where the pages lie.
-        size: how many bytes they take.
-        pages: room for what is known of each.
+        address: the address of the pages.
+        size: how many bytes the pages take.
+        pages: room for the start, size and number of values of each page.
     """
     at, end, count = address, address + size, 0
     if size < 8:
@@ -120,7 +120,7 @@ def read_headers(address: int, size: int, pages: Any) -> int:
 
 @kernel()
 def difference(address: int, end: int, width: int, i: int) -> int:
-    """Return the i-th number of a list whose numbers have so many bits, at most 64; byte by byte."""
+    """Return the i-th number of a list of numbers of `width` bits, at most 64; byte by byte."""
     number, got, bit = 0, 0, i * width
     while got < width:
         byte, skip = byte_at(address + (bit >> 3), end), bit & 7
@@ -136,32 +136,32 @@ def add_up(address: int, size: int, values: int, before: int, wanted: Any, out: 
     """Add up the packed differences of a page, and write the values of wanted rows; return 1 if damaged.
 
     Args:
-        address: where they lie.
+        address: the address of the packed differences.
         size: how many bytes they take.
-        values: how many values there must be.
+        values: how many values the page must have.
         before: how many rows come before the page.
-        wanted: which rows are wanted, ascending.
-        out: room for their values.
+        wanted: the wanted rows, ascending.
+        out: room for the values of the wanted rows.
     """
     end = address + size
     if size < 8:
         return 1
-    block, address = unsigned(address, end)
-    lists, address = unsigned(address, end) if address else (0, 0)
-    count, address = unsigned(address, end) if address else (0, 0)
-    first, address = unsigned(address, end) if address else (0, 0)
+    block, address = read_varint(address, end)
+    lists, address = read_varint(address, end) if address else (0, 0)
+    count, address = read_varint(address, end) if address else (0, 0)
+    first, address = read_varint(address, end) if address else (0, 0)
     if address == 0 or not (0 < lists <= block <= LONGEST) or block % (32 * lists) or count != values:
         return 1
-    each, value = block // lists, signed(first)
+    each, value = block // lists, undo_zigzag(first)
     n, done, count = 0, before + 1, before + count
     while n < len(wanted) and wanted[n] == before:
         out[n] = value
         n += 1
     while n < len(wanted):
-        least, address = unsigned(address, end)
+        least, address = read_varint(address, end)
         if address == 0 or done >= count or address + lists > end:
             return 1
-        least, widths = signed(least), address
+        least, widths = undo_zigzag(least), address
         address += lists
         for k in range(lists):
             some = min(each, count - done)
@@ -171,7 +171,7 @@ def add_up(address: int, size: int, values: int, before: int, wanted: Any, out: 
             stride = (each * width) >> 3
             if width > 64 or address + stride > end:
                 return 1
-            quick = width <= 56 and address + stride + 8 <= end  # a word holds each of them, and is all there
+            quick = width <= 56 and address + stride + 8 <= end  # one readable word holds each number
             mask = (1 << width) - 1
             if quick and wanted[n] >= done + some:
                 total = some * least
@@ -194,14 +194,14 @@ def add_up(address: int, size: int, values: int, before: int, wanted: Any, out: 
 
 @kernel(int64(int64, Table, boolean, Ints, Ints))
 def read_pages(address: int, pages: Any, levels: bool, rows: Any, out: Any) -> int:
-    """Write the values of some rows; return 0, or 1 if a page is damaged.
+    """Write the values of wanted rows; return 0, or 1 if a page is damaged.
 
     Args:
-        address: where the pages lie.
-        pages: what is known of each.
-        levels: whether a page tells first which values are null, which none is.
-        rows: the rows that are wanted, ascending; one may come twice.
-        out: room for their values.
+        address: the address of the pages.
+        pages: the start, size and number of values of each page, from `read_headers`.
+        levels: whether each page begins with definition levels; no value is null.
+        rows: the wanted rows, ascending; a row may come twice.
+        out: room for the values of the wanted rows.
     """
     first, n = 0, 0
     for p in range(len(pages)):

@@ -1,8 +1,8 @@
-"""Expressions as source text: what `pattern.evaluate` does by closures, written out as straight code.
+"""Expressions as source text: `pattern.evaluate` builds closures, this module writes straight-line code.
 
-Null rules without null values: a value is two names, one of them saying whether it is null; a truth is
-two names, whether it is true and whether it is false, and where it is neither it is null (S4.5). What
-cannot be computed is null and counted (S4.6).
+Generated code has no null value: a value is two names, its number and whether it is null; a truth is two
+names, whether it is true and whether it is false, and a truth that is neither is null (S4.5). A value that
+cannot be computed is null, and counted as a fault (S4.6).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NEVER = "False"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The names of a value and of whether it is null."""
+    """The code of a value, and the code that says whether it is null."""
 
     code: str
     null: str = NEVER
@@ -42,14 +42,14 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """The names of whether a predicate is true and whether it is false."""
+    """The code that says whether a predicate is true, and the code that says whether it is false."""
 
     true: str
     false: str
 
 
 class Scope(Protocol):
-    """Where identifiers find their values."""
+    """Writes the code of identifiers."""
 
     def attribute(self, attr: Attr, writer: Writer) -> Value:
         """Return the value of an attribute of an event."""
@@ -66,7 +66,7 @@ class Scope(Protocol):
 
 @dataclass(slots=True)
 class Writer:
-    """Lines of source, with names that are new each time."""
+    """Lines of source; every name it makes is new."""
 
     lines: list[str] = field(default_factory=list)
     depth: int = 1
@@ -76,7 +76,7 @@ class Writer:
         self.lines.append("    " * self.depth + text)
 
     def name(self, text: str) -> str:
-        """Give a name to an expression, unless it has one or is a constant."""
+        """Assign an expression to a new name; a name or a constant is returned as it is."""
         if text.isidentifier() or text.lstrip("-").isdecimal():
             return text
         self.names += 1
@@ -93,7 +93,7 @@ class Writer:
 
 
 def either(*nulls: str) -> str:
-    """Return whether any of some names is true."""
+    """Return the code that says whether any of the given names is true."""
     seen = list(dict.fromkeys(each for each in nulls if each != NEVER))
     return " or ".join(seen) if seen else NEVER
 
@@ -108,7 +108,7 @@ def value(expr: Expr, scope: Scope, writer: Writer) -> Value:
         case Agg():
             return scope.aggregate(expr, writer)
         case Unary("-", arg):
-            return _negated(arg, scope, writer)
+            return _negate(arg, scope, writer)
         case Binary(op) if op not in COMPARISONS and op not in ("and", "or"):
             return _arithmetic(expr, scope, writer)
         case Call("if"):
@@ -198,8 +198,8 @@ def _comparison(op: str, left: Expr, right: Expr, scope: Scope, writer: Writer) 
     return Truth(writer.name(f"{holds} and not ({null})"), writer.name(f"not ({holds} or {null})"))
 
 
-def _guarded(compute: str, null: str, fault: str, writer: Writer, *, zero: str = "0") -> Value:
-    """Compute where operands are not null and nothing goes wrong; else the value is null, and counted."""
+def guard(compute: str, null: str, fault: str, writer: Writer, *, zero: str = "0") -> Value:
+    """Write a computation for operands that are not null; where it faults, the value is null and counted."""
     result, missing = writer.name(f"{zero} + {zero}"), writer.name(f"{null} or False")
     with writer.block(f"if not {missing}:"):
         with writer.block(f"if {fault}:"):
@@ -210,11 +210,11 @@ def _guarded(compute: str, null: str, fault: str, writer: Writer, *, zero: str =
     return Value(result, missing)
 
 
-def _negated(arg: Expr, scope: Scope, writer: Writer) -> Value:
+def _negate(arg: Expr, scope: Scope, writer: Writer) -> Value:
     x = value(arg, scope, writer)
     if kind_of(arg) is Kind.FLOAT:
         return Value(writer.name(f"-({x.code})"), x.null)
-    return _guarded(f"-({x.code})", x.null, f"negate_faults({x.code})", writer)
+    return guard(f"-({x.code})", x.null, f"negate_faults({x.code})", writer)
 
 
 _INT_FAULTS = {
@@ -232,21 +232,21 @@ def _arithmetic(expr: Binary, scope: Scope, writer: Writer) -> Value:
     if doubles or expr.op == "/":
         x, y = _as_float(x, kinds[0], writer), _as_float(y, kinds[1], writer)
     if expr.op == "/":
-        return _guarded(f"{x.code} / {y.code}", null, f"{y.code} == 0", writer, zero="0.0")
+        return guard(f"{x.code} / {y.code}", null, f"{y.code} == 0", writer, zero="0.0")
     if expr.op == "%":
         name, zero = ("remainder_float", "0.0") if doubles else ("remainder_int", "0")
-        return _guarded(f"{name}({x.code}, {y.code})", null, f"{y.code} == 0", writer, zero=zero)
+        return guard(f"{name}({x.code}, {y.code})", null, f"{y.code} == 0", writer, zero=zero)
     if doubles:
         return Value(writer.name(f"{x.code} {expr.op} {y.code}"), null)
     fault = _INT_FAULTS[expr.op].format(x.code, y.code)
-    return _guarded(f"{x.code} {expr.op} {y.code}", null, fault, writer)
+    return guard(f"{x.code} {expr.op} {y.code}", null, fault, writer)
 
 
 LENIENT = frozenset({"coalesce", "greatest", "least"})
 
 
 def _lenient(expr: Call, scope: Scope, writer: Writer) -> Value:
-    """Functions that skip nulls: the first value, the least or the greatest."""
+    """Write a function that skips nulls: the first value, the least or the greatest."""
     float_kind = kind_of(expr) is Kind.FLOAT
     result = writer.name("0.0 + 0.0" if float_kind else "0 + 0")
     missing = writer.name("True or False")
@@ -269,12 +269,12 @@ def _better(function: str, new: str, old: str, *, float_kind: bool) -> str:
 
 
 def better(function: str, new: str, old: str, kind: Kind) -> str:
-    """Return the test that a value takes the place of the min or max so far."""
+    """Return the test whether a value replaces the min or max so far."""
     return _better(function, new, old, float_kind=kind is Kind.FLOAT)
 
 
 def _choice(expr: Call, scope: Scope, writer: Writer) -> Value:
-    """One of two values; only that one is computed, so that the other counts no faults."""
+    """Write the choice of one of two values; the other is not computed, so it counts no faults."""
     float_kind = kind_of(expr) is Kind.FLOAT
     taken = truth(expr.args[0], scope, writer).true
     result = writer.name("0.0 + 0.0" if float_kind else "0 + 0")
@@ -311,16 +311,16 @@ def _call(expr: Call, scope: Scope, writer: Writer) -> Value:
     if expr.function == "abs":
         if kinds[0] is Kind.FLOAT:
             return Value(writer.name(f"abs({x.code})"), null)
-        return _guarded(f"abs({x.code})", null, f"negate_faults({x.code})", writer)
+        return guard(f"abs({x.code})", null, f"negate_faults({x.code})", writer)
     assert expr.function in _WHOLE, f"kernels do not compute with text: {expr.function}"
     if kinds[0] is not Kind.FLOAT:
         return x
     whole = writer.name(_WHOLE[expr.function].replace("math.", "np.").format(x.code))
-    return _guarded(f"int({whole})", null, f"whole_faults({whole})", writer)
+    return guard(f"int({whole})", null, f"whole_faults({whole})", writer)
 
 
 def _where(compute: str, null: str, exists: str, writer: Writer) -> Value:
-    """Compute where a value exists; elsewhere it is null, which is no fault."""
+    """Write a computation where its value exists; elsewhere the value is null, without a fault."""
     result, missing = writer.name("0.0 + 0.0"), writer.name(f"{null} or not ({exists})")
     with writer.block(f"if not {missing}:"):
         writer.line(f"{result} = {compute}")
@@ -338,5 +338,5 @@ def _cast(expr: Cast, scope: Scope, writer: Writer) -> Value:
     if expr.kind is Kind.FLOAT:
         return _as_float(found, source, writer)
     if source is Kind.FLOAT:
-        return _guarded(f"int({found.code})", found.null, f"whole_faults({found.code})", writer)
+        return guard(f"int({found.code})", found.null, f"whole_faults({found.code})", writer)
     return found

@@ -1,8 +1,8 @@
 """Records: memory that kernels and Python read and write by name.
 
-A subclass of `Record` names the words (of 64 bits) at an address. In a kernel a record *is* its address, so
-reading a field costs one load and writing it one store; nothing is copied, and no index is checked. In
-Python, and with the JIT off, the same class is a view of the same memory.
+A subclass of `Record` names the 64-bit words at an address. In a kernel a record *is* its address: reading a
+field costs one load, writing it one store, nothing is copied and no index is checked. In Python, and with the
+JIT off, the same class is a view of the same memory.
 
     class Run(Record):
         deadline: int
@@ -10,28 +10,28 @@ Python, and with the JIT off, the same class is a view of the same memory.
 
     class Machine(Record):
         live: int
-        masks: Words  # one word: where integers lie
-        edges: Rows[Edge]  # one word: where records lie, one after another
-        runs: Table[Run]  # three words: where records lie, the bytes of each, how many there is room for
+        masks: Words  # one word: the address of integers
+        edges: Rows[Edge]  # one word: the address of records, one after another
+        runs: Table[Run]  # three words: the address of records, the bytes of each, how many fit
 
     @kernel(int64(int64, int64, int64))
     def latest(machine: int, q: int, r: int) -> int:
         m = Machine(machine)
-        one, other = m.runs[q], m.runs[r]
-        one.deadline = max(one.deadline, other.deadline)
-        one[word] = m.masks[0]  # the word of a number
-        return one.deadline
+        run, later = m.runs[q], m.runs[r]
+        run.deadline = max(run.deadline, later.deadline)
+        run[word] = m.masks[0]  # a word by its number
+        return run.deadline
 
-A field that is a `Record` class is the address of such a record; `int(record)` is an address. `rows[i:]` are
-the rows from i on. Of the class, a name is the number of its word, as in `array[:, Run.deadline]`, and
-`Run.WORDS` counts the words with a name. A kernel that Python calls takes an address, since an integer is
-the quickest argument, and makes a record of it in the first line.
+A field whose type is a `Record` class holds the address of such a record; `int(record)` is the address of a
+record. `rows[i:]` are the rows from i on. On the class, a name is the number of its word, as in
+`array[:, Run.deadline]`, and `Run.WORDS` counts the named words. A kernel that Python calls takes an address,
+because an integer is the cheapest argument, and makes a record of it in its first line.
 
-In a loop, name `rows = m.edges` before it: the address is loaded where it is named. Two meanings of the same
-words are two records: `Join(m.nodes[n])`.
+Name `rows = m.edges` before a loop: the address is loaded where it is named. Two meanings of the same words
+are two records: `Join(m.nodes[n])`.
 
-Numba is not imported here, so that whoever writes code for kernels can name words without it
-(`kernels.record_types` makes types of records).
+This module does not import numba, so that code generators can number words without it
+(`kernels.record_types` makes numba types of records).
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ def store_float(address: int, value: float) -> None:
 
 
 def ask(edge: Callable[..., int], *args: SupportsInt) -> int:
-    """Call the formulas of a query."""
+    """Call the compiled formulas of a query."""
     return edge(*map(int, args))
 
 
 # ---- records
 
 DECLARED: list[type[Record]] = []
-TOLD: list[Callable[[type[Record]], None]] = []  # called with each class from then on
+LISTENERS: list[Callable[[type[Record]], None]] = []  # called with each class declared later
 
 
 class Record:
@@ -94,7 +94,7 @@ class Record:
 
     WORDS: ClassVar[int] = 0
     FIELDS: ClassVar[dict[str, tuple[int, Any]]] = {}  # the number of its first word, and its type
-    KIND: ClassVar[Any] = None  # its type in kernels, where numba is imported
+    KIND: ClassVar[Any] = None  # its type in kernels, once `record_types` is imported
     __slots__ = ("_address",)
 
     def __init__(self, address: int | Record) -> None:
@@ -113,8 +113,8 @@ class Record:
             words += 3 if get_origin(hint) is Table else 1
         cls.WORDS = words
         DECLARED.append(cls)
-        for tell in TOLD:
-            tell(cls)
+        for listen in LISTENERS:
+            listen(cls)
 
     def __int__(self) -> int:
         return self._address
@@ -127,7 +127,7 @@ class Record:
 
 
 class Words(Record):
-    """Integers one after another; `words[i:]` are those from i on."""
+    """Integers one after another; `words[i:]` are the words from i on."""
 
     @overload
     def __getitem__(self, word: int) -> int: ...
@@ -140,7 +140,7 @@ class Words(Record):
 
 
 class Rows(Generic[R]):
-    """Records one after another; `rows[i:]` are those from i on."""
+    """Records one after another; `rows[i:]` are the rows from i on."""
 
     def __init__(self, item: type[R], address: int) -> None:
         self._item, self._address = item, address
@@ -160,7 +160,7 @@ class Rows(Generic[R]):
 
 
 class Table(Generic[R]):
-    """Records that may have words without a name: where they lie, the bytes of each, how many fit."""
+    """Records that may end in unnamed words: their address, the bytes of each, how many fit."""
 
     start: int
     width: int
@@ -177,7 +177,7 @@ class Table(Generic[R]):
 
 
 class _Field:
-    """A named word in Python: its number of the class, its value of a record."""
+    """A named word in Python: on the class its number, on a record its value."""
 
     def __init__(self, number: int, hint: Any) -> None:
         self.number, self.of, self.item = number, get_origin(hint) or hint, get_args(hint)

@@ -1,7 +1,7 @@
-"""Columns of strings as numbers: codes of the strings of a query, or numbers in the order of first sight.
+"""Columns of strings as numbers: the codes of a query's own strings, or numbers in the order of first sight.
 
-`Literals` knows its strings beforehand and finds each by a hash without collisions; `Interned` learns them,
-for columns of few distinct strings.
+`Literals` knows its strings beforehand and finds each by a perfect hash; `InternedStrings` learns its
+strings, for columns of few distinct strings.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ TRIES = 64  # multipliers that are tried
 KEPT = 256  # hashes that stay in memory
 
 
-class Literal(Record):
-    """A string of a query: its first eight bytes, its length, where its bytes begin, its code."""
+class LiteralEntry(Record):
+    """A string of a query: its first eight bytes, its length, the start of its bytes, its code."""
 
     word: int
     length: int
     start: int
     code: int
-    next: int  # the next literal that begins alike: bytes from the first
+    next: int  # byte offset of the next literal with the same beginning and length
 
 
 class LiteralTable(Record):
-    """Where the bytes of a column lie and where they end; the literals, and the hash that finds them."""
+    """The bytes of a column, the literals, and the hash that finds a literal."""
 
-    data: int
-    end: int
-    slots: Words  # from hash to literal: bytes from the first, which save a multiplication; 0: none
+    data: int  # the address of the column's bytes
+    end: int  # how many bytes the column has
+    slots: Words  # from hash to the byte offset of a literal, which saves a multiplication; 0: none
     bits: int  # of the hash
     multiplier: int
-    literals: int  # where they lie; the first stands for none
-    texts: int  # where their bytes lie
+    literals: int  # their address; literal 0 stands for "none"
+    texts: int  # the address of their bytes
 
 
 @kernel()
 def first_word(data: int, end: int, start: int, length: int) -> int:
-    """Return the first eight bytes of a string as one number; bytes that it does not have are 0."""
+    """Return the first eight bytes of a string as one number; bytes beyond its end are 0."""
     if start + 8 <= end:
         word = load(data + start)
-    else:  # never read behind the last byte
+    else:  # never read beyond the last byte
         late = 8 * min(start + 8 - end, 7)
         word = (load(data + end - 8) >> late) & ((1 << (64 - late)) - 1)
     return word & ((1 << (8 * length)) - 1) if length < 8 else word
@@ -58,18 +58,18 @@ def first_word(data: int, end: int, start: int, length: int) -> int:
 
 @kernel()
 def slot_of(word: int, length: int, multiplier: int, bits: int) -> int:
-    """Return where the table of a hash looks for a string."""
+    """Return the slot in which the hash table looks for a string."""
     folded = ((word ^ (word >> 29)) + length * 0x9E37) & LOW
     return ((folded * multiplier) & LOW) >> (32 - bits)
 
 
 @kernel()
-def same_rest(one: int, other: int, length: int) -> bool:
-    """Whether two strings of one length, longer than eight bytes, end alike."""
+def same_rest(left: int, right: int, length: int) -> bool:
+    """Whether two strings of one length above eight are equal after their first eight bytes."""
     for at in range(8, length - 7, 8):
-        if load(one + at) != load(other + at):
+        if load(left + at) != load(right + at):
             return False
-    return load(one + length - 8) == load(other + length - 8)
+    return load(left + length - 8) == load(right + length - 8)
 
 
 @kernel(void(int64, int64, int64, int64))
@@ -77,10 +77,10 @@ def code_strings(table: int, offsets: int, count: int, out: int) -> None:
     """Write for each string the code of the literal that it equals, or -1.
 
     Args:
-        table: the literals and the column, a `LiteralTable`.
-        offsets: where it is said where each string begins, in words of 32 bits; the end of the last follows.
-        count: how many strings.
-        out: room for the answer.
+        table: the address of a `LiteralTable`: the literals and the column.
+        offsets: the address of the strings' offsets, 32 bits each; the end of the last string follows.
+        count: how many strings the column has.
+        out: room for the codes.
     """
     m, codes = LiteralTable(table), Words(out)
     data, end, slots, bits = m.data, m.end, m.slots, m.bits
@@ -91,30 +91,30 @@ def code_strings(table: int, offsets: int, count: int, out: int) -> None:
         length = ((both >> 32) & LOW) - start
         word = first_word(data, end, start, length)
         at = slots[slot_of(word, length, multiplier, bits)]
-        literal = Literal(literals + at)
+        literal = LiteralEntry(literals + at)
         differs = (literal.word ^ word) | (literal.length ^ length)
-        at &= ((differs | -differs) >> 63) ^ -1  # literal 0 where it differs; a branch could not be foreseen
+        at &= ((differs | -differs) >> 63) ^ -1  # literal 0 where it differs; a branch would mispredict
         if length > 8:
-            while at > 0 and not same_rest(data + start, texts + Literal(literals + at).start, length):
-                at = Literal(literals + at).next
-        codes[i] = Literal(literals + at).code
+            while at > 0 and not same_rest(data + start, texts + LiteralEntry(literals + at).start, length):
+                at = LiteralEntry(literals + at).next
+        codes[i] = LiteralEntry(literals + at).code
 
 
 class Literals:
-    """The strings of a query, to be found in columns."""
+    """The strings of a query, and the hash that finds them in columns."""
 
     def __init__(self, words: Sequence[bytes]) -> None:
         self._texts = np.frombuffer(b"".join(words) + bytes(8), np.uint8)
-        self._rows = np.zeros((len(words) + 1, Literal.WORDS), np.int64)
-        self._rows[0, Literal.length] = self._rows[0, Literal.code] = -1
+        self._rows = np.zeros((len(words) + 1, LiteralEntry.WORDS), np.int64)
+        self._rows[0, LiteralEntry.length] = self._rows[0, LiteralEntry.code] = -1
         starts = np.cumsum([0, *(len(word) for word in words)])
-        heads: dict[tuple[int, int], int] = {}  # the first literal of each beginning and length
+        heads: dict[tuple[int, int], int] = {}  # the last literal of each beginning and length
         for number, word in enumerate(words, 1):
             first = int.from_bytes(word[:8], "little", signed=len(word) >= 8)
             before = heads.get((first, len(word)), 0)
-            self._rows[number] = first, len(word), starts[number - 1], -1, BYTES * Literal.WORDS * before
+            self._rows[number] = first, len(word), starts[number - 1], -1, BYTES * LiteralEntry.WORDS * before
             heads[first, len(word)] = number
-        self._slots, bits, multiplier = _without_collisions(tuple(heads.items()))
+        self._slots, bits, multiplier = _find_hash(tuple(heads.items()))
         self._words = np.zeros(LiteralTable.WORDS, np.int64)
         self._table = LiteralTable(self._words.ctypes.data)
         self._table.slots, self._table.bits = Words(self._slots.ctypes.data), bits
@@ -123,19 +123,19 @@ class Literals:
 
     @property
     def found(self) -> bool:
-        """Whether there is a hash without collisions for these strings."""
+        """Whether these strings have a hash without collisions."""
         return bool(self._table.bits)
 
     def codes(self, column: pa.Array, start: int, codes: Ints, out: Ints) -> None:
-        """Write the codes of as many strings from `start` on as there is room for; -1 for unknown ones.
+        """Write the codes of the strings from `start` on, until `out` is full; -1 for unknown strings.
 
         Args:
             column: the strings.
-            start: the first of them.
+            start: the row of the first string to code.
             codes: the code of each literal.
-            out: room for the answer.
+            out: room for the codes.
         """
-        self._rows[1:, Literal.code] = codes
+        self._rows[1:, LiteralEntry.code] = codes
         _, offsets, data = column.buffers()
         if data is None or data.size < 8:
             data = pa.py_buffer((b"" if data is None else data.to_pybytes()).ljust(8, b"\0"))
@@ -145,11 +145,11 @@ class Literals:
 
 
 @lru_cache(maxsize=KEPT)
-def _without_collisions(heads: tuple[tuple[tuple[int, int], int], ...]) -> tuple[Ints, int, int]:
-    """Return a table from hash to row, the length of the hash and its multiplier; length 0: there is none.
+def _find_hash(heads: tuple[tuple[tuple[int, int], int], ...]) -> tuple[Ints, int, int]:
+    """Search a hash without collisions: its table of literals, its bits (0: none was found), its multiplier.
 
     Args:
-        heads: the beginning and length of literals, with the first literal that has them.
+        heads: the beginning and length of literals, each with the last literal that has them.
     """
     for bits in range(max(4, (4 * len(heads)).bit_length()), 15):
         rng = np.random.default_rng(bits)
@@ -157,7 +157,7 @@ def _without_collisions(heads: tuple[tuple[tuple[int, int], int], ...]) -> tuple
             slots = [_slot(word, length, multiplier, bits) for (word, length), _ in heads]
             if len(set(slots)) == len(slots):
                 table = np.zeros(1 << bits, np.int64)
-                table[slots] = [BYTES * Literal.WORDS * number for _, number in heads]
+                table[slots] = [BYTES * LiteralEntry.WORDS * number for _, number in heads]
                 return table, bits, multiplier
     return np.zeros(1, np.int64), 0, 0
 
@@ -166,13 +166,13 @@ def _slot(*args: Any) -> int:
     return int(slot_of(*args))
 
 
-# ---- strings that are numbered as they are seen
+# ---- strings numbered in the order of first sight
 
 FACTOR, MASK = 0x2545F4914F6CDD1D, (1 << 63) - 1
 
 
 class Entry(Record):
-    """A string that was seen: its first eight bytes, its length, where it lies, its number (0: none)."""
+    """A known string: its first eight bytes, its length, its address, its number (0: the entry is free)."""
 
     word: int
     length: int
@@ -181,15 +181,15 @@ class Entry(Record):
 
 
 class InternTable(Record):
-    """Where the bytes of a column lie and where they end; the entries, and the strings known so far."""
+    """The bytes of a column, and the hash table of the strings known so far."""
 
-    data: int
-    end: int
+    data: int  # the address of the column's bytes
+    end: int  # how many bytes the column has
     entries: Rows[Entry]
-    bits: int  # of the number of entries
-    known: int
+    bits: int  # log2 of the number of entries
+    known: int  # how many strings have a number
     rows: Words  # for each new string, its row in the column
-    before: int  # strings that were known before the column
+    before: int  # how many strings were known before the column
 
 
 ENTRY = Entry.WORDS
@@ -197,7 +197,7 @@ ENTRY = Entry.WORDS
 
 @kernel()
 def hash_of(word: int, data: int, length: int) -> int:
-    """Return a number for a string, with its first eight bytes."""
+    """Return the hash of a string; `word` is its first eight bytes."""
     hashed = ((word ^ length) * FACTOR) & MASK
     if length > 8:
         for at in range(8, length - 7, 8):
@@ -208,13 +208,13 @@ def hash_of(word: int, data: int, length: int) -> int:
 
 @kernel(int64(int64, int64, int64, int64))
 def number_strings(table: int, offsets: int, count: int, out: int) -> int:
-    """Write the number of each string; return how many have one: fewer where the table is full.
+    """Write the number of each string; return how many strings have one: fewer if the table is full.
 
     Args:
-        table: the strings known and the column, an `InternTable`.
-        offsets: where it is said where each string begins, in words of 32 bits; the end of the last follows.
-        count: how many strings.
-        out: room for the answer.
+        table: the address of an `InternTable`: the known strings and the column.
+        offsets: the address of the strings' offsets, 32 bits each; the end of the last string follows.
+        count: how many strings the column has.
+        out: room for the numbers.
     """
     m, numbers = InternTable(table), Words(out)
     data, end, entries, bits = m.data, m.end, m.entries, m.bits
@@ -272,8 +272,8 @@ def _bits_for(strings: int) -> int:
     return (2 * strings - 1).bit_length()
 
 
-class Interned:
-    """The strings that a column has, with their numbers from 1.
+class InternedStrings:
+    """The distinct strings of a column, numbered from 1 in the order of first sight.
 
     Args:
         rows: how many rows the column has.
@@ -286,18 +286,18 @@ class Interned:
         self._words = np.zeros(InternTable.WORDS, np.int64)
         self._table = InternTable(self._words.ctypes.data)
         self._entries = np.zeros((0, Entry.WORDS), np.int64)
-        self._kept: list[pa.Buffer] = []  # what entries point into
-        self.words: list[pa.Array] = []  # some at a time, in the order of their numbers
+        self._kept: list[pa.Buffer] = []  # the buffers that entries point into
+        self.words: list[pa.Array] = []  # the strings in the order of their numbers, in chunks
         self._grow(min(_bits_for(first), self._most_bits, (2 * rows + 1).bit_length()))
 
     def numbers(self, column: pa.Array, out: Ints) -> bool:
-        """Write the numbers of the strings of a column, 0 where there is none; say whether there was room."""
-        if column.null_count:  # there are bytes for nulls too
+        """Write the numbers of the strings of a column, 0 for nulls; False: the table cannot hold them."""
+        if column.null_count:  # a null may have bytes too
             out[:] = 0
-            there = np.flatnonzero(column.is_valid())
-            known: Ints = np.empty(len(there), np.int64)
+            valid = np.flatnonzero(column.is_valid())
+            known: Ints = np.empty(len(valid), np.int64)
             has_room = self.numbers(column.drop_null(), known)
-            out[there] = known
+            out[valid] = known
             return has_room
         _, offsets, data = column.buffers()
         if data is None or data.size < 8:
@@ -307,13 +307,13 @@ class Interned:
         done = 0
         while done < len(column):
             where = offsets.address + 4 * (column.offset + done)
-            done += self._numbered(column, done, where, out[done:])
+            done += self._number(column, done, where, out[done:])
             if done < len(column) and not self._grow(self._table.bits + 2):
                 return False
         return True
 
-    def _numbered(self, column: pa.Array, start: int, where: int, out: Ints) -> int:
-        """Number strings until the table is full, and take those that are new."""
+    def _number(self, column: pa.Array, start: int, where: int, out: Ints) -> int:
+        """Number strings until the table is full, and add the new strings to `words`."""
         known = self._table.known
         rows = np.empty(len(self._entries), np.int64)
         self._table.rows, self._table.before = Words(rows.ctypes.data), known
@@ -323,7 +323,7 @@ class Interned:
         return done
 
     def _grow(self, bits: int) -> bool:
-        """Make the table larger, unless it is as large as it may be."""
+        """Enlarge the table; return False if it would pass its largest size."""
         if bits > self._most_bits:
             return False
         old, self._entries = self._entries, np.zeros((1 << bits, Entry.WORDS), np.int64)

@@ -1,4 +1,4 @@
-"""The inner loops of filtering: one pass over events or times for each, quick where these ascend."""
+"""The inner loops of filtering: each is one pass over events or times, fast where these ascend."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ LEAST, MOST = -(2**63), 2**63 - 1
 
 @kernel()
 def place_of(numbers: Words, count: int, low: int, number: int, after: bool) -> int:
-    """Return where a number comes among sorted ones, before its equals or after; from `low` on if it can."""
+    """Return the position of a number among sorted numbers, before or after its equals.
+
+    The search gallops from `low`, so ascending numbers cost O(1) each where they are close.
+    """
     if low > 0:
         last = numbers[low - 1]
         if last > number or (last == number and not after):
-            low = 0  # they do not ascend
+            low = 0  # the numbers searched for do not ascend: start over
     high, step = low, 1
     while high < count:
         found = numbers[high]
@@ -38,14 +41,14 @@ def place_of(numbers: Words, count: int, low: int, number: int, after: bool) -> 
 
 @kernel(void(int64, int64, int64, boolean, Ints))
 def find_places(numbers: int, count: int, wanted: int, after: bool, places: Any) -> None:
-    """Find where wanted numbers come among sorted ones.
+    """Find the positions of wanted numbers among sorted numbers.
 
     Args:
-        numbers: where the sorted numbers lie.
-        count: how many they are.
-        wanted: where the wanted numbers lie, as many as there are places.
-        after: whether the place is that of the first number above, not of the first as large.
-        places: room for the places.
+        numbers: the address of the sorted numbers.
+        count: how many sorted numbers there are.
+        wanted: the address of the wanted numbers, as many as `places` has room for.
+        after: whether to find the first number above the wanted one, not the first at least as large.
+        places: room for the positions.
     """
     low = 0
     for i in range(len(places)):
@@ -55,13 +58,13 @@ def find_places(numbers: int, count: int, wanted: int, after: bool, places: Any)
 
 @kernel(void(int64, int64, int64, int64, Marks))
 def mark_inside(starts: int, ends: int, count: int, times: int, inside: Any) -> None:
-    """Tell of each time whether an interval holds it.
+    """Mark each time that lies in an interval.
 
     Args:
-        starts: where the starts of the intervals lie, which are sorted and apart.
-        ends: where their last moments lie.
-        count: how many they are.
-        times: where the times lie, as many as there are marks.
+        starts: the address of the intervals' starts; intervals are sorted and disjoint.
+        ends: the address of the intervals' last moments.
+        count: how many intervals there are.
+        times: the address of the times, as many as there are marks.
         inside: room for the marks.
     """
     low = 0
@@ -75,18 +78,18 @@ def mark_inside(starts: int, ends: int, count: int, times: int, inside: Any) -> 
 def find_neighbours(
     times: int, places: int, count: int, back: bool, beyond: int, when: Any, who: Any, found: Any
 ) -> None:
-    """Replace events by the nearest others that are not before them, or not after them.
+    """Replace each event by its nearest neighbour among other events: the next one, or the previous one.
 
     Args:
-        times: where the times of the others lie, in order.
-        places: where it lies who they are.
-        count: how many they are.
-        back: whether others are looked for that are not after; those not before otherwise.
-        beyond: the time to write where there is none.
-        when: the times of the events.
-        who: who they are. Of several others of one time any may be meant: then this becomes -1, so that the
-            one found is free for what follows.
-        found: whether there is such an event; becomes whether there is another, too.
+        times: the address of the other events' times, in order.
+        places: the address of the other events' identities.
+        count: how many other events there are.
+        back: whether to find the nearest event that is not later; otherwise the nearest that is not earlier.
+        beyond: the time to write for an event without neighbour.
+        when: the times of the events; becomes the times of the neighbours.
+        who: the identities of the events; becomes those of the neighbours, or -1 where several events share
+            the neighbour's time: any of them may be the neighbour, so a later step may use each of them.
+        found: whether each event exists; becomes whether its neighbour exists, too.
     """
     low = 0
     for i in range(len(when)):
@@ -105,8 +108,8 @@ def find_neighbours(
 
 
 @kernel()
-def moved(time: int, by: int) -> int:
-    """Return a time moved, but not beyond the least and the greatest."""
+def shift_time(time: int, by: int) -> int:
+    """Return a time moved by a duration, clamped to the least and the greatest time."""
     if by >= 0:
         return MOST if time > MOST - by else time + by
     return LEAST if time < LEAST - by else time + by
@@ -116,31 +119,31 @@ def moved(time: int, by: int) -> int:
 def enclose(
     first: int, last: int, there: Any, window: int, before: int, after: int, starts: Any, ends: Any
 ) -> int:
-    """Write where the matches around anchors lie; return for how many anchors there may be one.
+    """Write the interval of possible matches around each anchor; return how many anchors have one.
 
     Args:
-        first: where the latest start of a match around each anchor lies.
-        last: where its earliest end lies.
-        there: whether all else is there.
-        window: how much time a match spans at most.
-        before: how much before `last` a match may start; negative: not before `first`.
-        after: how much after `first` it may end; negative: not after `last`.
-        starts: room for the starts.
-        ends: room for the ends.
+        first: the address of the latest possible start of a match around each anchor.
+        last: the address of the earliest possible end of a match around each anchor.
+        there: whether each anchor has all other events that a match needs.
+        window: the longest time that a match may span.
+        before: how long before `last` a match may start; negative: not before `first`.
+        after: how long after `first` a match may end; negative: not after `last`.
+        starts: room for the starts of the intervals.
+        ends: room for the ends of the intervals.
     """
     count = 0
     for i in range(len(there)):
         start, end = Words(first)[i], Words(last)[i]
-        if there[i] and end <= moved(start, window):
-            starts[count] = start if before < 0 else moved(end, -before)
-            ends[count] = end if after < 0 else moved(start, after)
+        if there[i] and end <= shift_time(start, window):
+            starts[count] = start if before < 0 else shift_time(end, -before)
+            ends[count] = end if after < 0 else shift_time(start, after)
             count += 1
     return count
 
 
 @kernel(int64(Ints, Ints))
 def merge(starts: Any, ends: Any) -> int:
-    """Replace stretches of time, in the order of their starts, by what they cover; return how many it is."""
+    """Merge overlapping intervals, sorted by their starts, in place; return how many remain."""
     count = 0
     for i in range(len(starts)):
         if count > 0 and starts[i] <= ends[count - 1]:

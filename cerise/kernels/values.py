@@ -1,8 +1,8 @@
-"""What operators and functions compute inside formulas: the twins of `pattern.values`, for machine numbers.
+"""Operators and functions inside formulas: the twins of `pattern.values`, for machine numbers.
 
-`machine_code` compiles what is called; as Python they are what they look like.
+`machine_code` compiles the functions that a query calls; with the JIT off, Python runs them.
 
-What cannot be computed is asked for first (`add_faults`), so that no function here has two answers.
+A formula first asks whether an operation faults (`add_faults`), so every function here has one result.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ def remainder_int(x: int, y: int) -> int:
     return rest
 
 
-# ---- doubles: NaN equals itself and is above all else
+# ---- doubles: NaN equals itself and is above every other double
 
 
 def equal(x: float, y: float) -> bool:
-    """Whether two doubles are equal as Spark has it."""
+    """Whether two doubles are equal, as Spark compares them."""
     return x == y or (x != x and y != y)
 
 
@@ -88,7 +88,7 @@ def whole_faults(x: float) -> bool:
 
 
 def exponential(x: float) -> float:
-    """Return e to the power of x, infinite where it is too large."""
+    """Return e to the power of x, infinite where the result is too large."""
     return float(np.exp(x))
 
 
@@ -128,7 +128,7 @@ def sum_value(high: int, low: int) -> int:
 # ---- hashes
 
 
-def mixed(x: int, factor: int) -> int:
+def mix(x: int, factor: int) -> int:
     """Return a pseudo-random number of 46 bits for a row; no product overflows with a factor below 2^30."""
     z = ((x + 1) & (HALF - 1)) * factor
     z = ((z & 2147483647) + (z >> 31)) * 668265263

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from cerise.engines.base import Options
-from cerise.engines.threads import ALONE, Threads, Watch, drawn, start_threads
+from cerise.engines.threads import ALONE, Threads, Watch, draw_progress, start_threads
 from cerise.errors import out_of_memory
 from cerise.kernels.first_use import FIRST_USE
 from cerise.plan.needs import Needs
@@ -273,7 +273,7 @@ class Here:
         if count == 1 and plan.asked.needs.roles is not None:  # an engine for events runs in one thread
             many = [tables(0)]
         else:
-            with drawn("matching") as bar, _start_threads(plan, Watch(tell=bar)) as threads:
+            with draw_progress("matching") as bar, _start_threads(plan, Watch(tell=bar)) as threads:
                 many = threads.each(tables, range(count)) if count > 1 else [tables(0, threads)]
         touched = {name: value - before.get(name, 0) for name, value in plan.access.counters().items()}
         add(notes["match", 0], touched)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cerise.engines.base import Bools, Ints, Options, RowMatches, joined
+from cerise.engines.base import Bools, Ints, Options, RowMatches, concat_matches
 from cerise.engines.limits import Limits
 from cerise.engines.rows import engine, program
 from cerise.engines.rows.order import Ordered
@@ -121,11 +121,13 @@ class Rows(Alone):
 
     @cached_property
     def result(self) -> pa.Schema:
-        return shown(self.bound, self._nothing(), joined([])).schema
+        return shown(self.bound, self._nothing(), concat_matches([])).schema
 
     @cached_property
     def partial(self) -> pa.Schema:
-        return shown_atoms(self.bound, self._nothing(), joined([])).schema if self.atoms else self.result
+        return (
+            shown_atoms(self.bound, self._nothing(), concat_matches([])).schema if self.atoms else self.result
+        )
 
     def _nothing(self) -> Ordered:
         empty = prepare(self.bound, self.needs.columns.empty_table())

@@ -154,7 +154,7 @@ class SaseSearch:
         if self._ledger is not None:
             yield self._ledger.partial()
         log.info("%s", self._matcher.report)
-        add(self._work.note, self._matcher.report.told())
+        add(self._work.note, self._matcher.report.summarize())
 
     def _tables(self, found: Iterable[Finding]) -> Iterator[pa.Table]:
         for each in found:

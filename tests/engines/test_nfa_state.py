@@ -61,14 +61,14 @@ def loaded(engine: str, bound: Bound, state: bytes) -> Matcher:
     "junk", [b"", b"x", b"cerise.nfa", b"\0" * 500, b"cerise.reference.1\n" + b"\0" * 99]
 )
 def test_bytes_that_are_no_state_are_refused(engine: str, junk: bytes) -> None:
-    with pytest.raises(DataError, match="no saved state of this engine") as caught:
+    with pytest.raises(DataError, match="not a saved state of this engine") as caught:
         loaded(engine, bound_of(KLEENE), junk)
     assert caught.value.hint
 
 
 @engines
 def test_a_state_of_another_engine_is_refused(engine: str) -> None:
-    with pytest.raises(DataError, match="no saved state of this engine"):
+    with pytest.raises(DataError, match="not a saved state of this engine"):
         loaded(engine, bound_of(KLEENE), saved("reference", bound_of(KLEENE)))
 
 
@@ -92,7 +92,7 @@ def test_a_damaged_byte_is_noticed_wherever_it_is(engine: str) -> None:
 def test_a_state_that_was_cut_off_is_refused(engine: str, left: float) -> None:
     bound = bound_of(KLEENE)
     good = saved(engine, bound)
-    with pytest.raises(DataError, match=r"damaged|no saved state"):
+    with pytest.raises(DataError, match=r"damaged|not a saved state"):
         loaded(engine, bound, good[: int(left * len(good))])
     with pytest.raises(DataError, match="damaged"):
         loaded(engine, bound, good[:-1])

@@ -43,7 +43,7 @@ def events(types: str, size: int) -> EventBatch:
 SOON = Limits(raced_events=40, first_race=4)
 
 
-TRY = TrialMatcher._tried
+TRY = TrialMatcher._race
 
 
 def favour(winner: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +53,7 @@ def favour(winner: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert TRY(matcher, engine, batch, [])
         return [float(engine.name != winner)]
 
-    monkeypatch.setattr(TrialMatcher, "_tried", tried)
+    monkeypatch.setattr(TrialMatcher, "_race", tried)
 
 
 # ---- which queries
@@ -236,7 +236,7 @@ def test_saved_after_the_choice_it_goes_on_with_the_same_engine(
 
 @pytest.mark.parametrize("state", [b"", b"x", b"reference\n", b"cerise.nfa\n" + b"\0" * 99, b"rcep\n"])
 def test_bytes_that_are_no_state_are_refused(state: bytes) -> None:
-    with pytest.raises(DataError, match="no saved state") as caught:
+    with pytest.raises(DataError, match="not a saved state") as caught:
         start(bound_of(RISING)).load(state)
     assert caught.value.hint == "start the query afresh"
 

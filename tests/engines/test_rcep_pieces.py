@@ -183,7 +183,7 @@ def test_to_flush_is_to_forget() -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "problem"), [("nfa", "another query or engine"), ("reference", "no saved state of this")]
+    ("engine", "problem"), [("nfa", "another query or engine"), ("reference", "not a saved state of this")]
 )
 def test_a_state_of_another_engine_is_refused(engine: str, problem: str) -> None:
     bound = bound_of(QUERIES["rising"])
@@ -217,7 +217,7 @@ def test_bytes_that_are_no_state_are_refused_and_change_nothing(junk: bytes) -> 
     bound, batch = bound_of(QUERIES["rising"]), stream(4, 60)
     matcher = start(bound)
     before = found(matcher.feed(batch.slice(0, 30)), bound)
-    with pytest.raises(DataError, match="no saved state"):
+    with pytest.raises(DataError, match="not a saved state"):
         matcher.load(junk)
     after = found(chain(matcher.feed(batch.slice(30, 60)), matcher.flush()), bound)
     assert before + after == answer(bound, batch)

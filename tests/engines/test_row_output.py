@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cerise.engines.base import Ints, RowMatches, unmatched_rows
+from cerise.engines.base import Ints, RowMatches, find_rows_outside
 from cerise.engines.reference.rows_values import Scope, value_of
 from cerise.engines.results.value_codes import partitions
 from cerise.engines.rows.output import atom_columns, to_table
@@ -145,7 +145,7 @@ def test_every_atom_has_the_value_of_its_plain_twin(seed: int, show: Show) -> No
     offsets = partitions(bound, prepared)
     matches = some_matches(random, offsets)
     if show is Show.UNMATCHED:
-        matches = replace(matches, unmatched=unmatched_rows(matches, table.num_rows))
+        matches = replace(matches, unmatched=find_rows_outside(matches, table.num_rows))
     found, rows = atom_columns(bound, prepared, offsets, matches)
     assert found.column_names == list(ATOMS)
     for name in ATOMS:

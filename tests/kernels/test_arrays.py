@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cerise.engines.automaton.memory import number_used
+from cerise.engines.automaton.memory import number_distinct
 from cerise.kernels.arrays import group
 from cerise.kinds import INT64_MAX
 from cerise.plan.intervals import places_among
@@ -16,7 +16,7 @@ def test_numbers_become_places_among_the_distinct_ones() -> None:
     numbers = np.array([[7 + 3 * (i % 300), -1] for i in range(900)], np.int64)
     marks, places = np.zeros(900, np.uint8), np.zeros(900, np.int64)
     used = np.zeros(901, np.int64)
-    assert number_used(numbers, np.ones(900, np.int64), 7, marks, places, used) == 300
+    assert number_distinct(numbers, np.ones(900, np.int64), 7, marks, places, used) == 300
     assert used[:300].tolist() == list(range(7, 907, 3))
     assert numbers[:, 0].tolist() == [i % 300 for i in range(900)]
 

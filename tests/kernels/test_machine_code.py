@@ -118,7 +118,7 @@ def _exact(high: int, low: int) -> int:
     return high * 2**32 + low
 
 
-def _mixed(x: int, factor: int) -> int:
+def _mix(x: int, factor: int) -> int:
     z = (x + 1) % 2**32 * factor
     for multiplier in (668265263, 374761393):
         z = sum(reversed(divmod(z, 2**31))) * multiplier
@@ -145,14 +145,14 @@ LAWS: dict[str, Callable[..., Any]] = {
     "logarithm": law.STRICT_FUNCTIONS["ln"],
     "sum_faults": lambda high, low: faults(law.fit, _exact(high, low)),
     "sum_value": _exact,
-    "mixed": _mixed,
+    "mix": _mix,
 }
 HALVES = ((0, 2**31, -(2**31), 2**31 - 1, -(2**31) - 1, 5, -5, 2**40), (0, 1, 2**32 - 1, 2**32, 2**40, 2**62))
 ASKED: dict[str, Callable[..., bool]] = {  # what the generated code asks before it calls
     "remainder_int": lambda x, y: y != 0,
     "remainder_float": lambda x, y: y != 0,
     "logarithm": lambda x: x > 0 or x != x,
-    "mixed": lambda x, factor: 0 < factor < 2**30,
+    "mix": lambda x, factor: 0 < factor < 2**30,
     "sum_value": lambda high, low: -(2**63) <= _exact(high, low) < 2**63,
 }
 ROUNDED = {"exponential", "power", "logarithm"}  # the last bit is the C library's affair

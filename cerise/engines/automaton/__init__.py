@@ -1,1 +1,1 @@
-"""The compiler that all engines share, and the memory, events and state that they run on."""
+"""The compiler that all engines share, and the memory, events and saved state that they use."""

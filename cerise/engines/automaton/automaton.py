@@ -1,9 +1,9 @@
 """A branch of a query as an NFA^b: states, edges and the formulas on them [SASE08 §3.2].
 
-A state is the set of variables that have begun: with it, and with how many events each Kleene variable
-has, everything is said about where a run stands. So SEQ gives a line of states, AND the product of its
-members (S3.5), and the pair p[1], p[i] of 004 is the edge that begins p and the state that p has begun.
-A proceed edge is never walked on its own (step 6): it is part of the edge that begins what comes next.
+A state is the set of variables that have begun: this set, and the number of events of each Kleene variable,
+determine where a run stands. So SEQ gives a line of states, AND the product of its members (S3.5), and the
+pair p[1], p[i] of 004 is the edge that begins p and the state that p has begun. A run never follows a proceed
+edge on its own (step 6): it is part of the edge that begins the next variable.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ MAX_STATES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A conjunct, and what must be bound before it can be judged (S4.1, S4.3).
+    """A conjunct, and the bindings it needs before it can be judged (S4.1, S4.3).
 
     Attributes:
         expr: the predicate.
         needs: the variables that must have an event.
-        finals: the Kleene variables that must have been left.
+        finals: the Kleene variables that the run must have left.
         indexed: the (variable, k) of every b[k].
-        runs_over: for each Kleene variable that it speaks of one by one, the first number it speaks of.
+        runs_over: the Kleene variables whose events it tests one by one, each with the number of the first
+            event it tests.
     """
 
     expr: Expr
@@ -57,12 +58,12 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A test on an edge, and for which events it is made there.
+    """A test on an edge, and the events that decide whether the edge makes it.
 
     Attributes:
-        test: what is judged.
-        before: the b[k] that must be there for the test to have been judged before; None: it was not.
-        after: the b[k] that must be there for it to be judged now.
+        test: the test.
+        before: the b[k] that a run has if an earlier edge has made the test; None: no earlier edge makes it.
+        after: the b[k] that a run must have for the test to be made now.
     """
 
     test: Test
@@ -79,9 +80,10 @@ class Edge:
         target: the state it leads to.
         var: the variable that binds the event.
         least: how many events the Kleene variables that it leaves must have.
-        below: how many events its own Kleene variable must still be below; None: no limit.
-        opens: the Kleene variables that it leaves though they could take more; None: always.
-        checks: what is judged.
+        below: the number of events that its own Kleene variable must be below; None: no limit.
+        opens: the Kleene variables that it leaves although they could take more events, each with the
+            largest number of events it can take; None: no limit.
+        checks: the tests that it makes.
     """
 
     source: int
@@ -95,12 +97,12 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A place in the pattern.
+    """A position in the pattern.
 
     Attributes:
         started: the variables that have begun.
         accepts: how many events Kleene variables must have for a match here; None: no match here.
-        open_tests: what is judged only when a match is made here.
+        open_tests: the tests that only a match here makes.
     """
 
     started: Started
@@ -120,8 +122,8 @@ class Automaton:
     possible: bool = True
     too_large: bool = field(default=False)
 
-    def leaving(self, state: int) -> tuple[Edge, ...]:
-        """Return the edges that leave a state; edges are in the order of these."""
+    def edges_from(self, state: int) -> tuple[Edge, ...]:
+        """Return the edges that leave a state; `edges` is sorted by source."""
         first, last = (bisect_left(self.edges, n, key=lambda edge: edge.source) for n in (state, state + 1))
         return self.edges[first:last]
 
@@ -137,26 +139,28 @@ def build(branch: Branch, kleene: frozenset[str], absent: frozenset[str]) -> Aut
     Args:
         branch: an OR-free query.
         kleene: the Kleene variables.
-        absent: the variables that other branches have and this one has not.
+        absent: the variables of other branches that this branch lacks.
     """
     tests = tuple(Test.of(c, kleene) for c in branch.conjuncts if not c.filters)
     judge = _Judge(tests, branch.pattern, absent)
     found: dict[Started, int] = {frozenset(): 0}
     edges: list[Edge] = []
     queue: list[Started] = [frozenset()]
-    for started in queue:  # grows while it is walked
+    for started in queue:  # grows during the loop
         if len(found) > MAX_STATES:
             return Automaton(branch, (), (), {}, (), too_large=True)
-        for way in _ways(branch.pattern, started):
-            after = started | {way.var}
+        for edge in _find_edges(branch.pattern, started):
+            after = started | {edge.var}
             if after not in found:
                 found[after] = len(found)
                 queue.append(after)
-            checks = judge.on_edge(started, after, way.var)
-            edges.append(Edge(found[started], found[after], way.var, way.least, way.below, way.opens, checks))
+            checks = judge.on_edge(started, after, edge.var)
+            edges.append(
+                Edge(found[started], found[after], edge.var, edge.least, edge.below, edge.opens, checks)
+            )
     states = tuple(
         State(
-            s, complete := _completes(branch.pattern, s), judge.left_open(s) if complete is not None else ()
+            s, complete := _completes(branch.pattern, s), judge.find_open(s) if complete is not None else ()
         )
         for s in found
     )
@@ -170,7 +174,7 @@ def build(branch: Branch, kleene: frozenset[str], absent: frozenset[str]) -> Aut
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _BareEdge:
     """An edge before its formula is known."""
 
     var: str
@@ -179,39 +183,39 @@ class _Way:
     opens: tuple[tuple[str, int | None], ...] = ()
 
 
-def _ways(node: Node, started: Started) -> list[_Way]:
+def _find_edges(node: Node, started: Started) -> list[_BareEdge]:
     """Return the begin and take edges that lead on (S3.3, S3.5)."""
     match node:
         case Var(name):
-            return [] if name in started else [_Way(name)]
+            return [] if name in started else [_BareEdge(name)]
         case Kleene(var, _, high):
             if var.name in started:
-                return [] if high == 1 else [_Way(var.name, below=high)]
-            return [_Way(var.name)]
+                return [] if high == 1 else [_BareEdge(var.name, below=high)]
+            return [_BareEdge(var.name)]
         case And(items):
-            return [way for item in items for way in _ways(item, started)]
+            return [edge for item in items for edge in _find_edges(item, started)]
         case Seq(items):
             now = _current(items, started)
-            ways = _ways(items[now], started)
+            edges_on = _find_edges(items[now], started)
             least = _completes(items[now], started)
             if least is not None and now + 1 < len(items):
                 opens = _opens(items[now])
-                ways += [
-                    _Way(way.var, least + way.least, way.below, opens + way.opens)
-                    for way in _ways(items[now + 1], started)
+                edges_on += [
+                    _BareEdge(edge.var, least + edge.least, edge.below, opens + edge.opens)
+                    for edge in _find_edges(items[now + 1], started)
                 ]
-            return ways
+            return edges_on
     raise AssertionError(node)
 
 
 def _current(items: tuple[Node, ...], started: Started) -> int:
-    """Return the item of a SEQ that a run is at: the last one that has an event."""
+    """Return the item of a SEQ at which a run stands: the last item that has an event."""
     begun = (i for i, item in enumerate(items) if any(var.name in started for var in variables(item)))
     return max(begun, default=0)
 
 
 def _completes(node: Node, started: Started) -> Bounds | None:
-    """Return how many events Kleene variables must have for a node to be complete; None: it cannot be."""
+    """Return how many events Kleene variables need for a node to be complete; None: it is not complete."""
     match node:
         case Var(name):
             return () if name in started else None
@@ -241,15 +245,15 @@ def _opens(node: Node) -> tuple[tuple[str, int | None], ...]:
     return ()
 
 
-def _left(node: Node, started: Started) -> frozenset[str]:
+def _find_final(node: Node, started: Started) -> frozenset[str]:
     """Return the variables that a run has left for good, so that their final values are known."""
     match node:
         case And(items):
-            return frozenset().union(*(_left(item, started) for item in items))
+            return frozenset().union(*(_find_final(item, started) for item in items))
         case Seq(items):
             now = _current(items, started)
             passed = (var.name for item in items[:now] for var in variables(item))
-            return _left(items[now], started).union(passed)
+            return _find_final(items[now], started).union(passed)
     return frozenset()
 
 
@@ -263,10 +267,10 @@ class _Judge:
     absent: frozenset[str]
 
     def on_edge(self, before: Started, after: Started, var: str) -> tuple[Check, ...]:
-        """Return what binding one more event makes judgeable."""
+        """Return the tests that can be judged once an edge has bound one more event."""
         checks = []
         for test in self.tests:
-            now, then = self._determined(test, after), self._determined(test, before)
+            now, then = self._find_bounds(test, after), self._find_bounds(test, before)
             again = var in dict(test.runs_over)
             if now is None or (then == () and not again):
                 continue
@@ -274,22 +278,22 @@ class _Judge:
                 checks.append(Check(test, then, now))
         return tuple(checks)
 
-    def left_open(self, started: Started) -> tuple[Check, ...]:
-        """Return what is judged only when a match is made in a state."""
-        found = [(test, self._determined(test, started)) for test in self.tests]
+    def find_open(self, started: Started) -> tuple[Check, ...]:
+        """Return the tests that only a match in a state makes."""
+        found = [(test, self._find_bounds(test, started)) for test in self.tests]
         return tuple(Check(test, now, ()) for test, now in found if now != ())
 
     def constants_hold(self) -> bool:
-        """Judge what is known before any event: constants, and aggregates of variables not in this branch."""
-        known = [t for t in self.tests if self._determined(t, frozenset()) == () and not t.runs_over]
+        """Judge the tests that need no event: constants, and aggregates of variables not in this branch."""
+        known = [t for t in self.tests if self._find_bounds(t, frozenset()) == () and not t.runs_over]
         return all(compiled(test.expr, _ignore)({}, {}, {}) is True for test in known)
 
-    def _determined(self, test: Test, started: Started) -> Bounds | None:
-        """Return the b[k] that must be there for a test to be judged; None where it cannot be."""
-        gone = _left(self.pattern, started) | self.absent
-        if not (test.needs <= started and test.finals <= gone):
+    def _find_bounds(self, test: Test, started: Started) -> Bounds | None:
+        """Return the b[k] that a run must have for a test to be judged; None: it cannot be judged yet."""
+        final = _find_final(self.pattern, started) | self.absent
+        if not (test.needs <= started and test.finals <= final):
             return None
-        return tuple((var, k) for var, k in test.indexed if var not in gone and k > 1)
+        return tuple((var, k) for var, k in test.indexed if var not in final and k > 1)
 
 
 def _ignore(_fault: Fault) -> None:

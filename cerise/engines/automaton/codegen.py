@@ -1,4 +1,4 @@
-"""The generated module of a query, and the rows that go with it."""
+"""Generates the module of a query, and the tables of its automata."""
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ from cerise.engines.automaton.formulas import (
     write_negation,
     write_update,
 )
-from cerise.engines.automaton.layout import ANYWHERE, BETWEEN, LEADING, TRAILING, Key, Layout, Rows, Slot
+from cerise.engines.automaton.layout import (
+    ANYWHERE,
+    BETWEEN,
+    LEADING,
+    TRAILING,
+    Layout,
+    Slot,
+    TableRows,
+    ValueKey,
+)
 from cerise.kernels.predicates import Writer, truth
 from cerise.kinds import Kind
 from cerise.pattern.bound import Bound
@@ -32,7 +41,7 @@ def edge(k, r, d, e, cols, nodes):
 
 
 class ModuleWriter:
-    """Writes the code of a query; all formulas of all branches are cases of one function."""
+    """Writes the code of a query: all formulas of all branches are cases of one function."""
 
     def __init__(self, bound: Bound, automata: list[Automaton], layout: Layout) -> None:
         self.bound = bound
@@ -41,12 +50,12 @@ class ModuleWriter:
         self.numbers = {var.name: i for i, var in enumerate(bound.variables)}
         self.history = False
         self._cases: dict[str, int] = {}
-        self.rows = Rows()
+        self.rows = TableRows()
 
     def source(self) -> str:
         """Write everything and return the module's text."""
-        parts = [Part(self, number, automaton) for number, automaton in enumerate(self.automata)]
-        negated = self._number_negated()
+        parts = [BranchWriter(self, number, automaton) for number, automaton in enumerate(self.automata)]
+        negated = self._number_negations()
         for part in parts:
             part.write_formulas(negated)
         for part in parts:
@@ -74,25 +83,24 @@ class ModuleWriter:
         return self._cases.setdefault("\n".join(writer.lines), len(self._cases))
 
     def scope(self, automaton: Automaton) -> Scope:
-        """Return where the formulas of a branch find their values."""
-        here = {var.name for var in automaton.branch.variables}
-        absent = frozenset(self.numbers) - here
+        """Return the scope of the formulas of a branch."""
+        absent = frozenset(self.numbers) - {var.name for var in automaton.branch.variables}
         return Scope(self.layout, self.bound.kleene, self.numbers, absent)
 
-    def _number_negated(self) -> dict[str, int]:
+    def _number_negations(self) -> dict[str, int]:
         names = [n.absence.var.name for a in self.automata for n in a.branch.negations]
         return {name: i for i, name in enumerate(dict.fromkeys(names))}
 
-    def _number_states(self, parts: list[Part]) -> None:
-        """Number the states of all branches, later ones first: an event moves no run twice."""
-        listed = [(-len(s.started), part.number, i) for part in parts for i, s in part.listed()]
+    def _number_states(self, parts: list[BranchWriter]) -> None:
+        """Number the states of all branches, later states first, so that an event moves no run twice."""
+        listed = [(-len(s.started), part.number, i) for part in parts for i, s in part.list_states()]
         order = {(number, i): n for n, (_, number, i) in enumerate(sorted(listed))}
         for part in parts:
-            part.order = {i: order[part.number, i] for i, _ in part.listed()}
+            part.order = {i: order[part.number, i] for i, _ in part.list_states()}
         waiting = [part for part in parts if part.waits]
         for n, part in enumerate(waiting):
             part.wait_state = len(order) + n
-        self.rows.states = [[0] * at.State.WORDS for _ in range(len(order) + len(waiting))]
+        self.rows.states = [[0] * at.StateRecord.WORDS for _ in range(len(order) + len(waiting))]
 
     def _write_candidates(self, negated: dict[str, int]) -> None:
         for name, number in negated.items():
@@ -102,14 +110,14 @@ class ModuleWriter:
             writer = _new_writer()
             write_candidate(name, self.scope(automaton), writer)
             past = any(
-                row[at.Negation.number] == number and row[at.Negation.range] != TRAILING
+                row[at.NegationRecord.number] == number and row[at.NegationRecord.range] != TRAILING
                 for row in self.rows.negations
             )
             self.rows.negated.append([1 << self.numbers[name], self.case(writer), int(past)])
 
 
-class Part:
-    """The code and the rows of one branch."""
+class BranchWriter:
+    """Writes the code and the table rows of one branch."""
 
     def __init__(self, program: ModuleWriter, number: int, automaton: Automaton) -> None:
         self.program = program
@@ -124,14 +132,14 @@ class Part:
         self._walks: dict[int, set[str]] = {i: set() for i in range(len(automaton.states))}
         self._negations: list[list[int]] = []
 
-    def listed(self) -> list[tuple[int, State]]:
+    def list_states(self) -> list[tuple[int, State]]:
         """Return the states in which runs wait: all but the start."""
         return [(i, state) for i, state in enumerate(self.automaton.states) if i]
 
     # ---- formulas
 
     def write_formulas(self, negated: dict[str, int]) -> None:
-        """Write what edges, matches and negations ask; note which values of V they use."""
+        """Write the formulas of edges, matches and negations; note which values of V they use."""
         for edge in self.automaton.edges:
             self._tests[edge] = self._write_edge(edge)
         for i, state in enumerate(self.automaton.states):
@@ -177,7 +185,7 @@ class Part:
             else BETWEEN
         )  # fmt: skip
         words = {
-            what: scope.slot(Key("", what, path), Kind.INT).word
+            what: scope.slot(ValueKey("", what, path), Kind.INT).word
             for what, path in (
                 ("after", absence.after), ("before", absence.before), ("first_seq", ()), ("first_point", ()),
             )
@@ -192,7 +200,7 @@ class Part:
     # ---- which values of V matter from a state on [SASE08 §5.2.2: the masks M]
 
     def find_relevant(self) -> None:
-        """Let every state know what the states after it use."""
+        """Add to the values that each state uses those that later states use."""
         for edge in reversed(self.automaton.edges):  # edges lead from earlier states to later ones
             self._uses[edge.source] |= self._uses[edge.target]
             self._walks[edge.source] |= self._walks[edge.target]
@@ -207,38 +215,38 @@ class Part:
             if not i:
                 continue
             row = program.rows.states[self.order[i]]
-            row[at.State.first] = len(program.rows.edges)
-            for edge in self.automaton.leaving(i):
+            row[at.StateRecord.first] = len(program.rows.edges)
+            for edge in self.automaton.edges_from(i):
                 program.rows.edges.append(self._edge_row(edge))
-                row[at.State.mask] |= 1 << program.numbers[edge.var]
-            row[at.State.last] = len(program.rows.edges)
+                row[at.StateRecord.mask] |= 1 << program.numbers[edge.var]
+            row[at.StateRecord.last] = len(program.rows.edges)
             relevant = sorted(
                 (s for s in self._uses[i] if not s.key.var or s.key.var in state.started),
                 key=lambda s: s.number,
             )
-            row[at.State.slots] = len(program.rows.slots)
+            row[at.StateRecord.slots] = len(program.rows.slots)
             program.rows.slots += [slot.word for slot in relevant]
-            row[at.State.slots_end] = len(program.rows.slots)
-            row[at.State.nulls] = sum(1 << slot.number for slot in relevant)
-            row[at.State.merges] = int(not self._walks[i] & state.started)
-            row[at.State.branch] = self.number
+            row[at.StateRecord.slots_end] = len(program.rows.slots)
+            row[at.StateRecord.nulls] = sum(1 << slot.number for slot in relevant)
+            row[at.StateRecord.merges] = int(not self._walks[i] & state.started)
+            row[at.StateRecord.branch] = self.number
         if self.waits:
             row = program.rows.states[self.wait_state]
-            row[at.State.branch] = self.number
-            row[at.State.mask] = sum(
+            row[at.StateRecord.branch] = self.number
+            row[at.StateRecord.mask] = sum(
                 1 << program.numbers[n.absence.var.name]
                 for n in self.automaton.branch.negations
                 if n.absence.anywhere or not n.absence.before
             )
 
     def write_starts(self) -> None:
-        self.program.rows.edges += [self._edge_row(edge) for edge in self.automaton.leaving(0)]
+        self.program.rows.edges += [self._edge_row(edge) for edge in self.automaton.edges_from(0)]
 
     def _edge_row(self, edge: Edge) -> list[int]:
         program = self.program
         states = self.automaton.states
         accepts = states[edge.target].accepts is not None
-        terminal = not self.automaton.leaving(edge.target)
+        terminal = not self.automaton.edges_from(edge.target)
         static = 1 if any(high is None for _, high in edge.opens) else 2
         update = -1
         relevant = self._uses[edge.target]
@@ -255,9 +263,9 @@ class Part:
         program = self.program
         rows = program.rows.negations
         past = len(rows)
-        rows += [row for row in self._negations if row[at.Negation.range] != TRAILING]
+        rows += [row for row in self._negations if row[at.NegationRecord.range] != TRAILING]
         ahead = len(rows)
-        rows += [row for row in self._negations if row[at.Negation.range] in (TRAILING, ANYWHERE)]
+        rows += [row for row in self._negations if row[at.NegationRecord.range] in (TRAILING, ANYWHERE)]
         program.rows.branches.append(
             [self.wait_state, past, ahead, ahead, len(rows), int(bool(self._negations))]
         )
@@ -267,17 +275,17 @@ def _new_writer() -> Writer:
     return Writer(depth=2)
 
 
-FLAT = 24  # predicates of all variables together that are asked of every event
+FLAT = 24  # the most predicates, over all variables, that every event evaluates without branches
 
 
 def write_fits(
     automata: Iterable[Automaton], numbers: Mapping[str, int], scope_of: Callable[[Automaton], Scope]
 ) -> str:
-    """Write the function that fills in the variables that each event of a chunk could be, one bit each.
+    """Write the function that finds the variables that each event of a chunk fits, one bit each.
 
-    This runs over every event, so it branches as little as it can: a wrong guess of the processor costs more
-    than some comparisons. A predicate that can fail, or that would make the flat part long, is asked only
-    where all before it hold.
+    It runs over every event, so it branches as little as it can: a mispredicted branch costs more than some
+    comparisons. A predicate that can fault, or that would make the branch-free part too long, is evaluated
+    only where the predicates before it hold.
     """
     filters: dict[str, tuple[Scope, tuple[Expr, ...]]] = {}
     for automaton in automata:

@@ -1,7 +1,7 @@
-"""Events as words of memory: what the kernels read of a batch.
+"""The columns of a batch as the kernels read them: words of memory.
 
-Numbers are read where Arrow keeps them. Strings become codes of one table, which outlives the batch, so
-that codes kept in runs stay good; where the query compares strings by order, codes are in that order.
+Kernels read numbers where Arrow keeps them. Strings become codes of one table, which outlives the batch, so
+that codes kept in runs stay valid; if the query compares strings by order, codes are in that order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cerise.pattern.values import Fault
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.integer[Any]]
-Renumber = Callable[[Ints], None]  # told the new code of each old one
+Renumber = Callable[[Ints], None]  # called with the new code of each old code
 
 
 class Texts:
@@ -41,7 +41,7 @@ class Texts:
             self.add(self.literals, lambda _: None)
 
     def add(self, new: pa.Array, renumber: Renumber) -> None:
-        """Take in strings; where that moves codes, say where to."""
+        """Add strings to the table; if codes change, call `renumber` with the new ones."""
         missing = pc.filter(new, pc.invert(pc.is_in(new, value_set=self.table)))
         if len(missing) == 0 and not self.ordered:
             return
@@ -55,7 +55,7 @@ class Texts:
         self.codes = self.codes_of(self.literals, table)
 
     def keep(self, used: Ints, renumber: Renumber) -> None:
-        """Forget all strings but the query's own and those whose codes are used."""
+        """Drop all strings except the query's own and the strings of used codes."""
         before = self.table
         if len(before) == len(self.literals):
             return
@@ -73,12 +73,12 @@ class Texts:
 
     @staticmethod
     def codes_of(strings: pa.Array, table: pa.Array) -> Ints:
-        """Return the code of each string; 0 where it has none."""
+        """Return the code of each string; 0 for a string that is not in the table."""
         return np.asarray(pc.index_in(strings, value_set=table).fill_null(0), dtype=np.int64)
 
 
 class Columns:
-    """The attributes of one batch after another, where the kernels find them."""
+    """The attributes of the current batch, at the addresses that the kernels read."""
 
     def __init__(self, program: Program, on_fault: Callable[[Fault], None], chunk: int | None = None) -> None:
         """Make room for the columns of a program, for chunks of a given size or for whole batches."""
@@ -96,13 +96,13 @@ class Columns:
 
     @property
     def address(self) -> int:
-        """Where generated code finds everything."""
+        """The address of the `Chunk` that generated code reads."""
         return int(self.words.ctypes.data)
 
     def read(self, events: EventBatch, renumber: Renumber) -> None:
-        """Make a batch known."""
+        """Read the columns of a batch."""
         raw = [self._column(events, path) for path, _ in self.paths]
-        coded = [self._coded(column, *path) for column, path in zip(raw, self.paths, strict=True)]
+        coded = [self._encode_strings(column, *path) for column, path in zip(raw, self.paths, strict=True)]
         for column in coded:
             if pa.types.is_dictionary(column.type):
                 self.texts.add(column.dictionary.cast(pa.string()).drop_null(), renumber)
@@ -117,7 +117,7 @@ class Columns:
             self._zeros = np.zeros(len(events), np.int64)
 
     def at(self, start: int, seq: int, points: Ints) -> None:
-        """Point at the chunk that starts with an event of the batch; `points` are those of the chunk."""
+        """Point at the chunk that starts at an event of the batch; `points` are its times or positions."""
         shift = 8 * start
         chunk = self.chunk
         chunk.nulls = self._zeros.ctypes.data if self._nulls is None else self._nulls.ctypes.data + shift
@@ -142,8 +142,8 @@ class Columns:
                 return column
         return events.column(path)
 
-    def _coded(self, column: pa.Array, path: Path, kind: Kind) -> pa.Array:
-        """Return strings as codes of a dictionary, unless they are only compared with the query's own."""
+    def _encode_strings(self, column: pa.Array, path: Path, kind: Kind) -> pa.Array:
+        """Dictionary-encode a column of strings, unless it is only compared with the query's own strings."""
         if kind is not Kind.STRING or pa.types.is_dictionary(column.type):
             return column
         alone = path in self.program.literal_only and self._literals.found
@@ -157,7 +157,7 @@ class Columns:
 
 @dataclass(slots=True)
 class _Strings:
-    """A column of strings that are only compared with the query's own: coded a chunk at a time."""
+    """A column that is only compared with the query's own strings: coded one chunk at a time."""
 
     column: pa.Array
     codes: Ints
@@ -172,24 +172,24 @@ class Partitions:
         self.paths = bound.partition
         self.required = [path in bound.not_null for path in bound.partition]
         self.numbers: dict[tuple[Any, ...], int] = {} if self.paths else {(): 0}
-        self._values: pa.Array | None = None  # those of one column, in the order of their numbers
+        self._values: pa.Array | None = None  # the keys of a single column, in the order of their numbers
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def of(self, events: EventBatch) -> Ints | None:
-        """Return the partition of each event, -1 where it belongs to none; None where all are in one."""
+        """Return the partition of each event, -1 for an event without partition; None: all share one."""
         if not self.paths:
             return None
         if self._by_one(events):
             return self._of_one(events.column(self.paths[0]).dictionary_encode(null_encoding="encode"))
-        codes, keys = _combined([_encoded(events.column(path)) for path in self.paths])
+        codes, keys = _combine([_encode(events.column(path)) for path in self.paths])
         known = np.array([self._number(key) for key in keys] or [0], np.int64)
         part: Ints = np.take(known, codes)
         return part
 
     def among(self, events: EventBatch) -> tuple[Ints | None, int]:
-        """Return the same in numbers that are good for these events only, and how many there are."""
+        """Number the partitions of these events alone; return the numbers, and how many there are."""
         if not self._by_one(events):
             alone = Partitions(self.program)
             return alone.of(events), len(alone)
@@ -203,7 +203,7 @@ class Partitions:
         return len(self.paths) == 1 and not pa.types.is_floating(events.schema.type_of(self.paths[0]))
 
     def _of_one(self, column: pa.DictionaryArray) -> Ints:
-        """Return partitions by one column: its values are looked up all at once, new ones one by one."""
+        """Return partitions by a single column: known values are looked up at once, new values one by one."""
         values = column.dictionary
         if self._values is None:
             self._values = pa.array([key[0] for key in self.numbers], values.type)
@@ -221,7 +221,7 @@ class Partitions:
         self._values = None
 
     def keep(self, which: npt.NDArray[np.bool_]) -> None:
-        """Forget all partitions but some, which are numbered anew in their order."""
+        """Drop all partitions except the marked ones, which get new numbers in the same order."""
         self.restore([key for key, kept in zip(self.numbers, which, strict=False) if kept])
 
     def _number(self, key: tuple[Any, ...]) -> int:
@@ -231,16 +231,16 @@ class Partitions:
         return self.numbers.setdefault(key, len(self.numbers))
 
 
-def _encoded(column: pa.Array) -> tuple[Codes, list[Any]]:
-    """Return a column as numbers of its distinct values, null among them."""
+def _encode(column: pa.Array) -> tuple[Codes, list[Any]]:
+    """Return a column as codes of its distinct values, null included, and these values."""
     if pa.types.is_floating(column.type):
         column = pc.add(column, 0.0)  # -0.0 is 0.0
     coded = column.dictionary_encode(null_encoding="encode")
     return np.asarray(coded.indices), coded.dictionary.to_pylist()
 
 
-def _combined(columns: list[tuple[Codes, list[Any]]]) -> tuple[Codes, list[tuple[Any, ...]]]:
-    """Return several columns as one: numbers of the distinct rows, and these rows."""
+def _combine(columns: list[tuple[Codes, list[Any]]]) -> tuple[Codes, list[tuple[Any, ...]]]:
+    """Combine encoded columns into one: codes of the distinct rows, and these rows."""
     codes, values = columns[0]
     keys = [(value,) for value in values]
     for more, values in columns[1:]:
@@ -249,7 +249,7 @@ def _combined(columns: list[tuple[Codes, list[Any]]]) -> tuple[Codes, list[tuple
     return codes, keys
 
 
-# ---- windows: which points, times or positions, one window holds (S5, S6)
+# ---- windows: the points (times or positions) that one window holds (S5, S6)
 
 MAX = 2**63 - 1
 NEVER = -(2**63)
@@ -274,7 +274,7 @@ def reaches(m: Machine, point: int, later: int) -> bool:
     """Whether one window holds a point and a later one, or the same: SLIDE may leave gaps (S5.3)."""
     slide = m.slide
     if slide > 0 and point % slide >= m.within:
-        return False  # the least of all times may be in a gap, and NEVER is not before it
+        return False  # NEVER equals the least time, which may lie in a gap
     return deadline_of(m, point) >= later
 
 
@@ -294,7 +294,7 @@ def since_when(m: Machine, point: int) -> int:
 
 @jit.kernel(jit.void(jit.Ints, jit.Ints, jit.Ints))
 def number_in_partition(part: Any, points: Any, counts: Any) -> None:
-    """Write the position of each event in its partition, and count on."""
+    """Write the position of each event in its partition, and advance the counts."""
     for e in range(len(part)):
         if part[e] >= 0:
             points[e] = counts[part[e]]

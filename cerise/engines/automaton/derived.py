@@ -1,7 +1,7 @@
-"""Columns that are computed before matching, so that kernels see numbers only.
+"""Columns computed before matching, so that kernels compute with numbers only.
 
-Text functions, casts from and to text, LIKE and long IN lists of one event become a column of their own,
-computed once for each distinct value by the plain twin in `pattern.evaluate`.
+Text functions, casts from and to text, LIKE and long IN lists over one event become a column of their own,
+computed once for each distinct value by `pattern.evaluate`.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ CANONICAL = {Kind.FLOAT: pa.float64(), Kind.STRING: pa.string(), Kind.BOOL: pa.b
 
 
 class Mixed(Exception):
-    """A text function of several events at once; the message says which."""
+    """Raised for a text function over several events; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Derived:
-    """An expression over one event, as a column."""
+class DerivedColumn:
+    """An expression over one event, computed as a column."""
 
     expr: Expr
     kind: Kind
 
     def column(self, events: EventBatch, on_fault: Callable[[Fault], None]) -> pa.Array:
-        """Return its values in canonical form."""
+        """Compute the column for a batch, in the canonical type of its kind."""
         function = compiled(self.expr, on_fault)
         paths = list(dict.fromkeys(each.path for each in attributes(self.expr)))
         arrays = [events.column(path) for path in paths]
@@ -68,11 +68,11 @@ class Derived:
         return pa.array([function(columns, {"": (i,)}, {}) for i in range(len(events))], type_)
 
 
-def plain(expr: Expr, derived: dict[Path, Derived]) -> Expr:
-    """Return an expression in which no text is computed; what it needs is added to `derived`.
+def plain(expr: Expr, derived: dict[Path, DerivedColumn]) -> Expr:
+    """Replace text computations in an expression by derived columns, which are added to `derived`.
 
     Raises:
-        Mixed: where a text function joins several events.
+        Mixed: a text function reads several events.
     """
     if not computes_text(expr):
         return rebuild(expr, lambda each: plain(each, derived))
@@ -84,14 +84,14 @@ def plain(expr: Expr, derived: dict[Path, Derived]) -> Expr:
         value = compiled(expr, _null)({}, {}, {})
         return Literal(value, kind_of(expr))
     kind = kind_of(expr)
-    one = _of_any_event(expr)
-    path = ("", show_expr(one))
-    derived[path] = Derived(one, kind)
+    general = _of_any_event(expr)
+    path = ("", show_expr(general))
+    derived[path] = DerivedColumn(general, kind)
     return Attr(inner[0].var, path, inner[0].at, kind)
 
 
 def computes_text(expr: Expr) -> bool:
-    """Whether an expression is beyond kernels, which compute with numbers only."""
+    """Whether an expression computes with text, which kernels cannot."""
     match expr:
         case Like():
             return True
@@ -126,12 +126,12 @@ def _predicates(branches: Iterable[Branch]) -> list[Expr]:
 
 
 def only_literals(branches: Iterable[Branch]) -> frozenset[Path]:
-    """Return the string attributes that are only ever compared with strings of the query."""
-    return compared_with_literals(_predicates(branches))
+    """Return the string attributes that a query compares only with its own strings."""
+    return find_literal_only(_predicates(branches))
 
 
-def compared_with_literals(exprs: Iterable[Expr]) -> frozenset[Path]:
-    """Return the attributes that some predicates only ever ask to equal constants."""
+def find_literal_only(exprs: Iterable[Expr]) -> frozenset[Path]:
+    """Return the attributes that predicates only compare with constants, by =, != or IN."""
     found: set[Path] = set()
     others: set[Path] = set()
 

@@ -1,4 +1,4 @@
-"""The formulas of an automaton as source text: what each edge asks, and what binding an event writes to V."""
+"""Writes the formulas of an automaton as source text: the tests of each edge, and its updates of V."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from cerise.engines.automaton.automaton import Bounds, Check, Edge, Test
-from cerise.engines.automaton.layout import Field, Key, Layout, Slot
+from cerise.engines.automaton.layout import Field, Layout, Slot, ValueKey
 from cerise.engines.automaton.records import Candidate, Chunk, Node, Run
-from cerise.kernels.predicates import NEVER, Value, Writer, _guarded, better, either, truth, value
+from cerise.kernels.predicates import NEVER, Value, Writer, better, either, guard, truth, value
 from cerise.kinds import Kind
 from cerise.pattern.check import kind_of
 from cerise.pattern.expr import Agg, At, Attr, Expr, Literal, attributes, rebuild
@@ -22,28 +22,28 @@ def words(base: str, number: int | str) -> str:
     return f"{base} + 8 * {number}"
 
 
-def loaded(address: str, kind: Kind) -> str:
-    """Return the code that reads a word of some kind."""
+def load_code(address: str, kind: Kind) -> str:
+    """Return the code that reads a word as a value of a kind."""
     return f"{'load_float' if kind is Kind.FLOAT else 'load'}({address})"
 
 
 @dataclass(slots=True)
 class Scope:
-    """Where the identifiers of a formula find their values.
+    """Writes the code of the identifiers in a formula.
 
     Attributes:
-        layout: the places of values.
+        layout: the positions of values in runs, nodes and candidates.
         kleene: the Kleene variables.
         numbers: the number of each variable.
-        absent: the variables that are never bound here.
+        absent: the variables that this branch never binds.
         run: the name of the run whose V is read.
-        newest: the variable that binds the current event; None: none does.
-        fresh: whether that is its first event.
-        walked: for a variable whose events are walked through, the name of the current node.
-        negated: the variable whose candidate is looked at, and the name of the candidate.
-        uses: the values of V that were asked for.
-        history: the variables whose events were walked through.
-        hoisted: names for what is the same for every event of a chunk; None: nothing is named.
+        newest: the variable that binds the current event; None: no variable does.
+        fresh: whether the current event is the first of `newest`.
+        walked: for each variable in whose events a loop is open, the name of the current node.
+        negated: the negated variable under test, and the name of its candidate.
+        uses: the values of V that the formulas read.
+        history: the variables whose events the formulas loop over.
+        hoisted: names for loads that give the same value for all events of a chunk; None: nothing is hoisted.
     """
 
     layout: Layout
@@ -71,28 +71,30 @@ class Scope:
         if var in self.walked and at in (At.EVERY, At.CURRENT, At.PREVIOUS):
             what = "last" if at is At.PREVIOUS else "single"
             if what == "last":
-                self.slot(Key(var, "last", attr.path), kind)
-            return self._kept(var, Key(var, what, attr.path), kind, writer)
+                self.slot(ValueKey(var, "last", attr.path), kind)
+            return self._read_payload(var, ValueKey(var, what, attr.path), kind, writer)
         if at is At.ALL or (var == self.newest and at in (At.EVERY, At.CURRENT, At.RUNNING)):
             return self.event(attr, writer)
         if isinstance(at, int):
             return self._nth(attr, at, writer)
         what = "last" if at in (At.LAST, At.PREVIOUS) else "single"
-        return self.read(self.slot(Key(var, what, attr.path), kind), writer)
+        return self.read(self.slot(ValueKey(var, what, attr.path), kind), writer)
 
     def event(self, attr: Attr, writer: Writer) -> Value:
         """Return the value of an attribute of the current event."""
         assert attr.kind is not None
         number = self.layout.column(attr.path, attr.kind)
-        column = f"{self._fixed(words('cols', Chunk.WORDS + number))} + 8 * e"
-        nulls = f"load({self._fixed(words('cols', Chunk.nulls))} + 8 * e)"
-        return Value(writer.name(loaded(column, attr.kind)), writer.name(f"({nulls} >> {number}) & 1 != 0"))
+        column = f"{self._hoist(words('cols', Chunk.WORDS + number))} + 8 * e"
+        nulls = f"load({self._hoist(words('cols', Chunk.nulls))} + 8 * e)"
+        return Value(
+            writer.name(load_code(column, attr.kind)), writer.name(f"({nulls} >> {number}) & 1 != 0")
+        )
 
     def _nth(self, attr: Attr, k: int, writer: Writer) -> Value:
         assert attr.kind is not None
         if attr.var == self.newest and self.fresh and k == 1:
             return self.event(attr, writer)
-        slot = self.slot(Key(attr.var, "nth", attr.path, k), attr.kind)
+        slot = self.slot(ValueKey(attr.var, "nth", attr.path, k), attr.kind)
         found = self.read(slot, writer)
         counted = self.count(attr.var, writer)
         if attr.var != self.newest:
@@ -105,7 +107,7 @@ class Scope:
         )
 
     def aggregate(self, agg: Agg, writer: Writer) -> Value:
-        """Return the value of an aggregate: of all events so far, or of those before the current one."""
+        """Return the value of an aggregate: of all events so far, or of the events before the current one."""
         first = attributes(agg.arg)[0]
         if first.var in self.absent:
             return Value("0") if agg.function == "count" else value(Literal(None, kind_of(agg)), self, writer)
@@ -113,33 +115,35 @@ class Scope:
             if first.path:
                 self.uses.update(self.layout.slot(key, kind) for key, kind in parts_of(agg))
             else:
-                self.slot(Key(first.var, "count"), Kind.INT)
-            return self._kept(first.var, Key(first.var, "running", agg=agg), kind_of(agg), writer)
+                self.slot(ValueKey(first.var, "count"), Kind.INT)
+            return self._read_payload(
+                first.var, ValueKey(first.var, "running", agg=agg), kind_of(agg), writer
+            )
         return self.summary(agg, writer)
 
     def text(self, literal: str) -> str:
         number = self.layout.texts.setdefault(literal, len(self.layout.texts))
-        return self._fixed(words(self._fixed(words("cols", Chunk.texts)), number))
+        return self._hoist(words(self._hoist(words("cols", Chunk.texts)), number))
 
-    def _fixed(self, address: str) -> str:
-        """Return the code that reads a word which is the same for every event of a chunk."""
+    def _hoist(self, address: str) -> str:
+        """Return the code that reads a word with the same value for every event of a chunk."""
         code = f"load({address})"
         return code if self.hoisted is None else self.hoisted.setdefault(code, f"at{len(self.hoisted)}")
 
     # ---- V
 
-    def slot(self, key: Key, kind: Kind) -> Slot:
+    def slot(self, key: ValueKey, kind: Kind) -> Slot:
         found = self.layout.slot(key, kind)
         self.uses.add(found)
         return found
 
     def read(self, slot: Slot, writer: Writer) -> Value:
-        code = writer.name(loaded(words(self.run, slot.word), slot.kind))
+        code = writer.name(load_code(words(self.run, slot.word), slot.kind))
         null = writer.name(f"(load({words(self.run, Run.nulls)}) >> {slot.number}) & 1 != 0")
         return Value(code, null)
 
     def count(self, var: str, writer: Writer) -> str:
-        return self.read(self.slot(Key(var, "count"), Kind.INT), writer).code
+        return self.read(self.slot(ValueKey(var, "count"), Kind.INT), writer).code
 
     def summary(self, agg: Agg, writer: Writer) -> Value:
         """Return an aggregate from its parts in V."""
@@ -150,7 +154,7 @@ class Scope:
         match agg.function:
             case "sum" if kind_of(agg.arg) is Kind.INT:
                 joined = ", ".join(codes)
-                return _guarded(f"sum_value({joined})", parts[0].null, f"sum_faults({joined})", writer)
+                return guard(f"sum_value({joined})", parts[0].null, f"sum_faults({joined})", writer)
             case "avg":
                 return Value(writer.name(f"{codes[0]} / max({codes[1]}, 1)"), parts[0].null)
             case "stddev":
@@ -160,20 +164,20 @@ class Scope:
                 return Value(codes[0])
         return parts[0]
 
-    # ---- what is kept with nodes and candidates
+    # ---- values kept with nodes and candidates
 
-    def _kept(self, var: str, key: Key, kind: Kind, writer: Writer) -> Value:
-        place = self.layout.kept(var, key, kind)
+    def _read_payload(self, var: str, key: ValueKey, kind: Kind, writer: Writer) -> Value:
+        place = self.layout.node_field(var, key, kind)
         base = self.layout.node_words
         return self._field(self.walked[var], base, base + 1, place, writer)
 
     @staticmethod
     def _field(row: str, nulls: int, first: int, place: Field, writer: Writer) -> Value:
-        code = writer.name(loaded(words(row, first + place.number), place.kind))
+        code = writer.name(load_code(words(row, first + place.number), place.kind))
         return Value(code, writer.name(f"(load({words(row, nulls)}) >> {place.number}) & 1 != 0"))
 
 
-def parts_of(agg: Agg) -> list[tuple[Key, Kind]]:
+def parts_of(agg: Agg) -> list[tuple[ValueKey, Kind]]:
     """Return the values of V that an aggregate is computed from."""
     var = attributes(agg.arg)[0].var
     plain = Agg(agg.function, _all(agg.arg))
@@ -183,11 +187,11 @@ def parts_of(agg: Agg) -> list[tuple[Key, Kind]]:
     if names is None:
         exact = agg.function == "count" or (agg.function == "sum" and kind_of(agg.arg) is Kind.INT)
         names = whole[agg.function] if exact else [agg.function]
-    return [(Key(var, name, agg=plain), kinds.get(name, kind_of(agg))) for name in names]
+    return [(ValueKey(var, name, agg=plain), kinds.get(name, kind_of(agg))) for name in names]
 
 
 def _all(expr: Expr) -> Expr:
-    """Return an aggregate's argument as of all events, so that running and final ones share their parts."""
+    """Return an aggregate's argument over all events: running and final aggregates share their parts."""
     if isinstance(expr, Attr):
         return replace(expr, at=At.ALL, span=None)
     return rebuild(expr, _all)
@@ -197,7 +201,7 @@ def _all(expr: Expr) -> Expr:
 
 
 def write_edge(edge: Edge, started: frozenset[str], scope: Scope, writer: Writer) -> None:
-    """Write the formula of an edge: 0 not enabled, 1 enabled, 2 enabled and the event may not be ignored."""
+    """Write the formula of an edge: 0 disabled, 1 enabled, 2 enabled and the run may not ignore the event."""
     scope.newest, scope.fresh = edge.var, edge.var not in started
     for var, low in edge.least:
         with writer.block(f"if {scope.count(var, writer)} < {low}:"):
@@ -224,12 +228,12 @@ def is_trivial(edge: Edge) -> bool:
 def _write_check(check: Check, var: str, scope: Scope, writer: Writer) -> None:
     runs_over = dict(check.test.runs_over)
     if scope.fresh and runs_over.get(var) == 2:
-        return  # it speaks of the second event on
+        return  # the test begins with the second event
     if check.before == ():
         write_test(check.test, scope, writer, newest_only=True)
         return
     counts = {v: scope.count(v, writer) for v, _ in (*(check.before or ()), *check.after)}
-    now = _reached(check.after, counts, newest=var)
+    now = _test_counts(check.after, counts, newest=var)
     if check.before is None and not check.after:
         write_test(check.test, scope, writer, newest_only=scope.fresh)
         return
@@ -237,7 +241,7 @@ def _write_check(check: Check, var: str, scope: Scope, writer: Writer) -> None:
         with writer.block(f"if {now}:"):
             write_test(check.test, scope, writer, newest_only=False)
         return
-    then = _reached(check.before, counts)
+    then = _test_counts(check.before, counts)
     with writer.block(f"if {then}:"):
         if var in runs_over:
             write_test(check.test, scope, writer, newest_only=True)
@@ -246,20 +250,20 @@ def _write_check(check: Check, var: str, scope: Scope, writer: Writer) -> None:
         write_test(check.test, scope, writer, newest_only=False)
 
 
-def _reached(bounds: Bounds, counts: Mapping[str, str], newest: str | None = None) -> str:
+def _test_counts(bounds: Bounds, counts: Mapping[str, str], newest: str | None = None) -> str:
     tests = [f"{counts[var]} >= {k - 1 if var == newest else k}" for var, k in bounds]
     return " and ".join(tests) or "True"
 
 
 def write_accept(least: Bounds, checks: Iterable[Check], scope: Scope, writer: Writer) -> None:
-    """Write what is judged when a match is made: what no edge has judged before."""
+    """Write the tests of a match: those that no edge has made."""
     for var, low in least:
         with writer.block(f"if {scope.count(var, writer)} < {low}:"):
             writer.line("return 0")
     for check in checks:
         if check.before:
             counts = {v: scope.count(v, writer) for v, _ in check.before}
-            with writer.block(f"if not ({_reached(check.before, counts)}):"):
+            with writer.block(f"if not ({_test_counts(check.before, counts)}):"):
                 write_test(check.test, scope, writer, newest_only=False)
         else:
             write_test(check.test, scope, writer, newest_only=False)
@@ -267,7 +271,7 @@ def write_accept(least: Bounds, checks: Iterable[Check], scope: Scope, writer: W
 
 
 def write_negation(tests: Iterable[Test], scope: Scope, writer: Writer) -> None:
-    """Write what makes a candidate veto a match."""
+    """Write the tests that a candidate passes to veto a match."""
     for test in tests:
         write_test(test, scope, writer, newest_only=False)
     writer.line("return 1")
@@ -276,7 +280,7 @@ def write_negation(tests: Iterable[Test], scope: Scope, writer: Writer) -> None:
 def write_test(test: Test, scope: Scope, writer: Writer, *, newest_only: bool) -> None:
     """Write a test that returns 0 where it fails, for all events that it runs over.
 
-    The newest event of the edge's own variable is the current one; all others are walked through.
+    The newest event of the edge's own variable is the current event; loops go through all others.
     """
     _walk_over(list(test.runs_over), test, scope, writer, newest_only=newest_only)
 
@@ -316,7 +320,7 @@ def _write_walk(
 
 
 _WALKS = count()
-NODE_WIDTH_MARK = 7_000_000_001  # the width of a node is known only when all code is written
+NODE_WIDTH_MARK = 7_000_000_001  # stands for the width of a node, which is known when all code is written
 
 
 # ---- binding an event
@@ -325,7 +329,7 @@ NODE_WIDTH_MARK = 7_000_000_001  # the width of a node is known only when all co
 def write_update(
     edge: Edge, started: frozenset[str], relevant: set[Slot], scope: Scope, writer: Writer
 ) -> bool:
-    """Write what binding the current event to the edge's variable changes, from run r to run d."""
+    """Write how V changes from run r to run d when the edge binds the current event; False: it does not."""
     var = edge.var
     scope.newest = var
     if var in scope.layout.payload:
@@ -373,7 +377,7 @@ def _change(
             here = writer.name(f"{scope.count(key.var, writer)} + 1 == {key.number}")
             code = writer.name(f"{now.code} if {here} else {before.code}")
             return [(slot, Value(code, writer.name(f"{now.null} if {here} else {before.null}")))]
-    return _accumulated(slot, scope, writer)
+    return _accumulate(slot, scope, writer)
 
 
 def _stamp(what: str, writer: Writer) -> Value:
@@ -382,8 +386,8 @@ def _stamp(what: str, writer: Writer) -> Value:
     return Value(writer.name(f"load({words('cols', Chunk.seq)}) + e"))
 
 
-def _accumulated(slot: Slot, scope: Scope, writer: Writer) -> list[tuple[Slot, Value]]:
-    """Return a part of an aggregate with the current event in it; nulls are left out."""
+def _accumulate(slot: Slot, scope: Scope, writer: Writer) -> list[tuple[Slot, Value]]:
+    """Add the current event to a part of an aggregate, unless its value is null."""
     agg = slot.key.agg
     assert agg is not None
     new = value(agg.arg, scope, writer)
@@ -420,7 +424,7 @@ def _unless_null(slot: Slot, new: Value, old: Value, changed: str, writer: Write
 
 
 def _write_payload(var: str, scope: Scope, writer: Writer) -> None:
-    """Write what later walks over this event will ask for into its node, which the kernel has just made."""
+    """Write the values that later loops read of this event into its node, which the kernel has just made."""
     row = writer.name(f"nodes + {8 * NODE_WIDTH_MARK} * load({words('d', Run.node)})")
     base = scope.layout.node_words
     values = []
@@ -429,7 +433,7 @@ def _write_payload(var: str, scope: Scope, writer: Writer) -> None:
             assert key.agg is not None
             found = scope.summary(key.agg, writer)
         elif key.what == "last":
-            found = scope.read(scope.layout.slot(Key(var, "last", key.path), place.kind), writer)
+            found = scope.read(scope.layout.slot(ValueKey(var, "last", key.path), place.kind), writer)
         else:
             found = scope.event(Attr(var, key.path, kind=place.kind), writer)
         values.append((place, found))

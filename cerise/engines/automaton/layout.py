@@ -1,4 +1,4 @@
-"""The layout of one query: its automaton as tables, and the values in the words without a name."""
+"""The layout of one query: its automaton as tables, and the values in the unnamed words of records."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cerise.engines.automaton.records import Branch, Candidate, Edge, Negated, Negation, Node, Run, State
+from cerise.engines.automaton.records import (
+    BranchRecord,
+    Candidate,
+    EdgeRecord,
+    Negated,
+    NegationRecord,
+    Node,
+    Run,
+    StateRecord,
+)
 from cerise.events import Path
 from cerise.kinds import Kind
 from cerise.pattern.expr import Agg
 
-JOIN = -1  # as the variable of a node that is a join
+JOIN = -1  # the variable of a join node
 COUNTING = 2  # in Machine.merges: merge, and count the matches of a node
 NODE_WORDS, MERGED_NODE_WORDS, COUNTED_NODE_WORDS = Node.most, Node.least, Node.WORDS
 
@@ -21,11 +30,11 @@ MAX_BITS = 62
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """What a value of V is: which variable it comes from, and how."""
+class ValueKey:
+    """The meaning of a value of V: the variable it comes from, and how."""
 
     var: str
-    what: str  # "single", "last", "nth", "count", an aggregate's part, or what a NOT needs
+    what: str  # "single", "last", "nth", "count", an aggregate's part, or a bound of a NOT
     path: Path = ()
     number: int = 0
     agg: Agg | None = None
@@ -33,21 +42,21 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A value of V: its number, and whether it is a double or a string."""
+    """A value of V: its number, its meaning and its kind."""
 
     number: int
-    key: Key
+    key: ValueKey
     kind: Kind
 
     @property
     def word(self) -> int:
-        """Where it lies in a run."""
+        """The number of its word in a run."""
         return Run.WORDS + self.number
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A value kept with a node or a candidate: its place among the values there, and its kind."""
+    """A value kept with a node or a candidate: its number among these values, and its kind."""
 
     number: int
     kind: Kind
@@ -63,25 +72,25 @@ class Widths(NamedTuple):
 
 @dataclass(slots=True)
 class Layout:
-    """The values that a program asks for; filled while its code is written."""
+    """The values that a program reads; filled while its code is written."""
 
     node_words: int
     columns: dict[Path, Kind] = field(default_factory=dict)
     texts: dict[str, int] = field(default_factory=dict)
-    slots: dict[Key, Slot] = field(default_factory=dict)
-    payload: dict[str, dict[Key, Field]] = field(default_factory=dict)
+    slots: dict[ValueKey, Slot] = field(default_factory=dict)
+    payload: dict[str, dict[ValueKey, Field]] = field(default_factory=dict)
     candidates: dict[str, dict[Path, Field]] = field(default_factory=dict)
 
     def column(self, path: Path, kind: Kind) -> int:
         self.columns.setdefault(path, kind)
         return list(self.columns).index(path)
 
-    def slot(self, key: Key, kind: Kind) -> Slot:
+    def slot(self, key: ValueKey, kind: Kind) -> Slot:
         if key not in self.slots:
             self.slots[key] = Slot(len(self.slots), key, kind)
         return self.slots[key]
 
-    def kept(self, var: str, key: Key, kind: Kind) -> Field:
+    def node_field(self, var: str, key: ValueKey, kind: Kind) -> Field:
         fields = self.payload.setdefault(var, {})
         return fields.setdefault(key, Field(len(fields), kind))
 
@@ -99,7 +108,7 @@ class Layout:
         )
 
     def too_wide(self) -> str | None:
-        """Say what there is too much of for one word of null bits."""
+        """Say which values exceed one word of null bits; None: none do."""
         counts = {"attributes": len(self.columns), "values to remember": len(self.slots)}
         counts |= {
             f"values of '{v}' to remember": len(f) for v, f in (self.payload | self.candidates).items()
@@ -118,7 +127,7 @@ BETWEEN, LEADING, ANYWHERE, TRAILING = range(4)
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """An automaton as numbers."""
+    """An automaton as arrays of numbers, for the kernels."""
 
     edges: Ints
     states: Ints
@@ -130,7 +139,7 @@ class Tables:
 
 
 @dataclass(slots=True)
-class Rows:
+class TableRows:
     """The tables while they are written."""
 
     edges: list[list[int]] = field(default_factory=list)
@@ -142,11 +151,11 @@ class Rows:
     negated: list[list[int]] = field(default_factory=list)
 
     def tables(self) -> Tables:
-        """Return them as arrays."""
+        """Return the tables as arrays."""
         return Tables(
-            _table(self.edges, Edge.WORDS), _table(self.states, State.WORDS), self.starts,
-            np.array(self.slots, np.int64), _table(self.branches, Branch.WORDS),
-            _table(self.negations, Negation.WORDS), _table(self.negated, Negated.WORDS),
+            _table(self.edges, EdgeRecord.WORDS), _table(self.states, StateRecord.WORDS), self.starts,
+            np.array(self.slots, np.int64), _table(self.branches, BranchRecord.WORDS),
+            _table(self.negations, NegationRecord.WORDS), _table(self.negated, Negated.WORDS),
         )  # fmt: skip
 
 

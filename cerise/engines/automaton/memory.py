@@ -1,4 +1,4 @@
-"""What an automaton holds between batches: its tables in raw memory, and the events that its runs bind."""
+"""The state of an automaton between batches: its tables in raw memory, and the events that its runs bind."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from cerise.engines.automaton.layout import (
 )
 from cerise.engines.automaton.program import Program
 from cerise.engines.automaton.records import (
-    Branch,
+    BranchRecord,
     Candidate,
-    Edge,
+    EdgeRecord,
     Machine,
     Match,
     Negated,
     Run,
     RunList,
-    State,
+    StateRecord,
 )
 from cerise.engines.base import Matches, Options
 from cerise.engines.match_ids import Ties
@@ -37,7 +37,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class Memory:
-    """All tables of one matcher. They move when they grow: the machine is told where to."""
+    """All tables of one matcher. A table that grows moves; the machine then gets its new address."""
 
     def __init__(self, program: Program, options: Options) -> None:
         rows = options.limits.first_rows
@@ -63,7 +63,7 @@ class Memory:
 
     @property
     def address(self) -> int:
-        """Where the machine lies."""
+        """The address of the machine."""
         return int(self.words.ctypes.data)
 
     @property
@@ -71,7 +71,7 @@ class Memory:
         return len(self.heads)
 
     def position(self) -> tuple[bytes, tuple[int, ...]]:
-        """Return where a kernel stands: the registers, and the room of each table."""
+        """Return the state from which a kernel goes on: the registers, and the room of each table."""
         return self.words[: Machine.mode].tobytes(), tuple(
             map(len, (self.runs, self.nodes, self.cands, self.matches))
         )
@@ -94,11 +94,11 @@ class Memory:
         return np.asarray((lists >= 0).any(axis=1) | (cands >= 0).any(axis=1))
 
     def keep_partitions(self, which: npt.NDArray[np.bool_]) -> None:
-        """Forget all partitions but some, which are numbered anew in their order."""
+        """Drop all partitions except the marked ones, which get new numbers in the same order."""
         states, kinds = self.m.state_count, self.m.kinds
         moved = np.cumsum(which) - 1
-        held = self.runs[1 : self.m.run_count, Run.key]
-        held[held >= 0] = moved[held[held >= 0] // states] * states + held[held >= 0] % states
+        keys = self.runs[1 : self.m.run_count, Run.key]
+        keys[keys >= 0] = moved[keys[keys >= 0] // states] * states + keys[keys >= 0] % states
         self.heads = np.ascontiguousarray(
             self.heads.reshape(len(which), -1)[which].reshape(-1, RunList.WORDS)
         )
@@ -107,7 +107,7 @@ class Memory:
         self._tell()
 
     def make_room(self, *, matches: int = 0) -> None:
-        """Make room for the event that a kernel stopped before, or for some matches."""
+        """Make room for the event before which a kernel stopped, and for a number of matches."""
         m, need = self.m, self.m.need
         self.runs = _with_room(self.runs, m.run_count, 2 * need)
         self.nodes = _with_room(self.nodes, m.node_count, 2 * need)
@@ -128,8 +128,8 @@ class Memory:
         self.cands = kept
         self._tell()
 
-    def saved(self) -> dict[str, Ints]:
-        """Return everything that is not known from the query."""
+    def save(self) -> dict[str, Ints]:
+        """Return everything that the query alone does not determine."""
         m = self.m
         return {
             "registers": self.words[: Machine.mode], "runs": self.runs[: m.run_count],
@@ -138,7 +138,7 @@ class Memory:
         }  # fmt: skip
 
     def restore(self, saved: dict[str, Ints]) -> None:
-        """Take what was saved."""
+        """Take over saved tables."""
         self.words[: Machine.mode] = saved["registers"]
         self.runs, self.nodes, self.cands = (saved[name].copy() for name in ("runs", "nodes", "cands"))
         self.heads, self.cand_heads, self.counts = (
@@ -148,7 +148,7 @@ class Memory:
         self._tell()
 
     def strings(self) -> list[Ints]:
-        """Return every place where the code of a string is kept, as views."""
+        """Return views of all words that hold the code of a string."""
         m, layout = self.m, self._layout
         found = [
             self.runs[: m.run_count, slot.word] for slot in layout.slots.values() if slot.kind is Kind.STRING
@@ -162,7 +162,7 @@ class Memory:
         return found
 
     def _tell(self) -> None:
-        """Write where the tables lie, and how much room they have."""
+        """Write the addresses of the tables and their room into the machine."""
         m, tables = self.m, self._tables
         for table, array in ((m.runs, self.runs), (m.nodes, self.nodes), (m.cands, self.cands)):
             table.start, table.width, table.room = array.ctypes.data, 8 * array.shape[1], len(array)
@@ -176,7 +176,7 @@ class Memory:
             self.words[number(word)] = array.ctypes.data
 
     def _settle(self, program: Program, options: Options) -> None:
-        """Write how the query is to be run."""
+        """Write the settings of the query into the machine."""
         m, tables, bound = self.m, program.tables, program.bound
         m.mode = program.mode
         m.within = -1 if bound.within is None else int(str(bound.within.size))
@@ -190,12 +190,12 @@ class Memory:
         m.keeps_nodes = 1 if needed else 2 if program.merging else 0
         m.state_count, m.kinds = len(tables.states), len(tables.negated)
         m.starts, m.starts_end = tables.starts
-        m.start_mask = np.bitwise_or.reduce(tables.edges[slice(*tables.starts), Edge.bit], initial=0)
+        m.start_mask = np.bitwise_or.reduce(tables.edges[slice(*tables.starts), EdgeRecord.bit], initial=0)
         m.negated_mask = np.bitwise_or.reduce(tables.negated[:, Negated.bit], initial=0)
-        widths = tables.states[:, State.last] - tables.states[:, State.first]
+        widths = tables.states[:, StateRecord.last] - tables.states[:, StateRecord.first]
         m.fan = 1 + max(tables.starts[1] - tables.starts[0], int(widths.max(initial=0)))
         m.full = options.limits.matches
-        m.waits = len(tables.states) - int((tables.branches[:, Branch.wait] >= 0).sum())
+        m.waits = len(tables.states) - int((tables.branches[:, BranchRecord.wait] >= 0).sum())
 
 
 def _with_room(rows: Ints, used: int, more: int) -> Ints:
@@ -214,15 +214,15 @@ def _longer(words: Ints, size: int, fill: int) -> Ints:
 
 @dataclass(slots=True)
 class Retained:
-    """Events by number: those kept of former batches, and all of the current one.
+    """Events by number: the events kept of earlier batches, and all events of the current batch.
 
     Attributes:
         bound: the query.
-        kept: events of former batches.
-        numbers: their numbers in the stream, ascending.
+        kept: the events kept of earlier batches.
+        numbers: the numbers of the kept events in the stream, ascending.
         batch: the current batch.
         start: the number of its first event.
-        ties: how often an event equal to one has occurred before.
+        ties: counts how often equal events have occurred before.
     """
 
     bound: Bound
@@ -237,38 +237,38 @@ class Retained:
 
     @classmethod
     def empty(cls, bound: Bound) -> Retained:
-        """Return what is kept before the first event."""
-        nothing = EventBatch.in_order(bound.schema.columns.empty_table(), bound.schema)
-        return cls(bound, nothing)
+        """Return the state before the first event: no event is kept."""
+        none = EventBatch.in_order(bound.schema.columns.empty_table(), bound.schema)
+        return cls(bound, none)
 
     def begin(self, batch: EventBatch) -> None:
         self.batch = batch
 
     def end(self, held: Ints) -> None:
-        """Keep of the current batch the events with these numbers, and let the rest go."""
+        """End the current batch: keep its events with the given numbers, drop the others."""
         assert self.batch is not None
         fresh = held[held >= self.start] - self.start
         if len(fresh):
-            self.kept = _joined(self.kept, self._taken(fresh))
+            self.kept = _concat(self.kept, self._take_batch(fresh))
             self.numbers = np.concatenate([self.numbers, fresh + self.start])
         self.ties.follow(self.batch)
         self.start += len(self.batch)
         self.batch = None
 
     def prune(self, held: Ints) -> None:
-        """Keep of former batches only the events with these numbers."""
+        """Drop the events of earlier batches, except those with the given numbers."""
         left = np.isin(self.numbers, held)
         if not left.all():
             rows = np.flatnonzero(left)
             self.kept, self.numbers = _rows(self.kept, rows), self.numbers[rows]
 
     def matches(self, lengths: Ints, events: Ints, fill: Ints) -> Matches:
-        """Return matches.
+        """Return matches with their events.
 
         Args:
-            lengths: how many events each match has of each variable.
-            events: for each variable the numbers of these events; they are changed.
-            fill: how many these are.
+            lengths: how many events each match binds to each variable.
+            events: for each variable the numbers of its events, over all matches; overwritten.
+            fill: how many numbers each variable has.
         """
         table = self.take(_distinct(events, fill))
         rows = {
@@ -278,16 +278,16 @@ class Retained:
         return Matches(table, rows)
 
     def take(self, used: Ints) -> EventBatch:
-        """Return the events with some numbers, which ascend."""
+        """Return the events with the given numbers, which ascend."""
         old = used < self.start
         parts = []
         if old.any():
             parts.append(_rows(self.kept, np.searchsorted(self.numbers, used[old])))
         if not old.all():
-            parts.append(self._taken(used[~old] - self.start))
-        return parts[0] if len(parts) == 1 else _joined(*parts) if parts else self.kept.slice(0, 0)
+            parts.append(self._take_batch(used[~old] - self.start))
+        return parts[0] if len(parts) == 1 else _concat(*parts) if parts else self.kept.slice(0, 0)
 
-    def _taken(self, rows: Ints) -> EventBatch:
+    def _take_batch(self, rows: Ints) -> EventBatch:
         assert self.batch is not None
         return _rows(self.batch, rows, self.ties.numbers(self.batch, rows))
 
@@ -301,22 +301,22 @@ def _rows(events: EventBatch, rows: Ints, equals: npt.NDArray[np.uint64] | None 
     )
 
 
-def _joined(one: EventBatch, other: EventBatch) -> EventBatch:
-    if not len(one):
-        return other
-    assert one.equals is not None
-    assert other.equals is not None
+def _concat(old: EventBatch, new: EventBatch) -> EventBatch:
+    if not len(old):
+        return new
+    assert old.equals is not None
+    assert new.equals is not None
     return EventBatch(
-        one.schema,
-        pa.concat_tables([one.table, other.table]),
-        np.concatenate([one.times, other.times]),
-        np.concatenate([one.positions, other.positions]),
-        np.concatenate([one.equals, other.equals]),
+        old.schema,
+        pa.concat_tables([old.table, new.table]),
+        np.concatenate([old.times, new.times]),
+        np.concatenate([old.positions, new.positions]),
+        np.concatenate([old.equals, new.equals]),
     )
 
 
 def _distinct(events: Ints, fill: Ints) -> Ints:
-    """Return the distinct numbers in the rows of a table, which become their places among them."""
+    """Return the distinct numbers of a table; each number in it is replaced by its position among them."""
     rows = [row[:count] for row, count in zip(events, fill, strict=True) if count]
     if not rows:
         return np.zeros(0, np.int64)
@@ -328,14 +328,14 @@ def _distinct(events: Ints, fill: Ints) -> Ints:
             row[:] = np.searchsorted(used, row)
         return used
     places, used = np.empty(span, np.int64), np.empty(min(span, int(fill.sum())) + 1, np.int64)
-    count = number_used(events, fill, low, np.zeros(span, np.uint8), places, used)
+    count = number_distinct(events, fill, low, np.zeros(span, np.uint8), places, used)
     return used[:count]
 
 
 def _lists(lengths: Ints, values: Ints) -> pa.ListArray:
-    """Return lists of the given lengths, one after another; those of length 0 are null.
+    """Return lists of the given lengths, one after another; lists of length 0 are null.
 
-    The values are copied: matches outlive the memory that they were written to.
+    The values are copied, because matches outlive the memory that kernels wrote them to.
     """
     values = values.copy()
     if len(values) == len(lengths) and bool((lengths == 1).all()):
@@ -348,14 +348,14 @@ def _lists(lengths: Ints, values: Ints) -> pa.ListArray:
 
 
 @jit.kernel(jit.int64(jit.Table, jit.Ints, jit.int64, jit.Marks, jit.Ints, jit.Ints))
-def number_used(events: Any, fill: Any, low: int, marks: Any, places: Any, used: Any) -> int:
-    """Replace the numbers in each row by their places among the distinct ones; return how many there are.
+def number_distinct(events: Any, fill: Any, low: int, marks: Any, places: Any, used: Any) -> int:
+    """Replace each number by its position among the distinct numbers; return how many are distinct.
 
     Args:
         events: rows of numbers.
-        fill: how many numbers of each row count.
+        fill: how many numbers each row has.
         low: the lowest number.
-        marks: a byte, now 0, for every number from the lowest to the highest.
+        marks: a zero byte for every number from the lowest to the highest.
         places: room for a word for every number from the lowest to the highest.
         used: room for the distinct numbers, and for one more.
     """
@@ -363,7 +363,7 @@ def number_used(events: Any, fill: Any, low: int, marks: Any, places: Any, used:
         for i in range(fill[row]):
             marks[events[row, i] - low] = 1
     count = 0
-    for n in range(len(marks)):  # without branches, which could not be foreseen
+    for n in range(len(marks)):  # without branches, which the processor would mispredict
         places[n] = count
         used[count] = n + low
         count += int(marks[n])

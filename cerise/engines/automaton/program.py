@@ -1,6 +1,6 @@
-"""A bound query as something to run: generated code for its formulas, and tables for the kernels.
+"""Compiles a bound query to a program: source code for its formulas, and tables for the kernels.
 
-Nothing here is compiled yet, and numba is not imported: a program is text and numbers.
+A program is text and numbers: this module makes no machine code and does not import numba.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from cerise.engines.automaton.automaton import Automaton, build, looks_ahead
 from cerise.engines.automaton.codegen import ModuleWriter
-from cerise.engines.automaton.derived import Derived, need_order, only_literals, plain
+from cerise.engines.automaton.derived import DerivedColumn, need_order, only_literals, plain
 from cerise.engines.automaton.layout import (
     COUNTED_NODE_WORDS,
     MERGED_NODE_WORDS,
@@ -30,7 +30,7 @@ WAYS_OUT = "ask for RETURN COUNT(*), use cerise.compressed, shorten WITHIN, add 
 
 
 class Unfit(Exception):
-    """A query that this engine cannot run; the message says why."""
+    """Raised for a query that an engine cannot run; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +41,18 @@ class Program:
         bound: the query.
         automata: the branches that can match at all.
         source: the generated module.
-        layout: the places of values in runs, nodes and candidates.
-        widths: how many words each of them has.
+        layout: the positions of values in runs, nodes and candidates.
+        widths: how many words a run, a node and a candidate have.
         tables: the automata as numbers.
         derived: the columns that are computed before matching.
         ordered: whether strings are compared by order, not only for equality.
-        literal_only: the string attributes that are only ever compared with strings of the query.
-        merging: whether equivalent runs may be merged.
-        why_not_merging: why they may not.
-        history: whether formulas look at the events of a run, one by one.
-        mode: the strategy as the kernels know it: 0 contiguous, 1 next, 2 any.
+        literal_only: the string attributes that are only compared with strings of the query.
+        merging: whether equivalent runs are merged.
+        why_not_merging: why runs cannot be merged; None: they can, or merging is off.
+        history: whether formulas loop over the events of a run.
+        mode: the strategy as a number for the kernels: 0 contiguous, 1 next, 2 any.
         by_position: whether the window counts events.
-        counts_only: whether the matches themselves are never asked for.
+        counts_only: whether the query asks only how many matches there are.
     """
 
     bound: Bound
@@ -61,7 +61,7 @@ class Program:
     layout: Layout
     widths: Widths
     tables: Tables
-    derived: dict[Path, Derived]
+    derived: dict[Path, DerivedColumn]
     ordered: bool
     literal_only: frozenset[Path]
     merging: bool
@@ -84,7 +84,7 @@ def compile_program(bound: Bound, *, merging: bool) -> Program:
     Raises:
         Unfit: the query is beyond this engine.
     """
-    derived: dict[Path, Derived] = {}
+    derived: dict[Path, DerivedColumn] = {}
     branches = [_derive(branch, derived) for branch in bound.branches]
     if len({frozenset(v.name for v in branch.variables) for branch in branches}) < len(branches):
         raise Unfit("two branches of its OR bind the same variables")
@@ -101,7 +101,7 @@ def compile_program(bound: Bound, *, merging: bool) -> Program:
             raise Unfit("its AND has more than a thousand states")
         if automaton.possible:
             automata.append(automaton)
-    why_not = _why_not_merging(bound)
+    why_not = _why_not_merge(bound)
     merges = merging and why_not is None
     counts = bound.query.counts_only
     words = NODE_WORDS if not merges else COUNTED_NODE_WORDS if counts else MERGED_NODE_WORDS
@@ -123,20 +123,20 @@ def _mode(strategy: Strategy) -> int:
     return 0 if strategy.contiguous else 1 if strategy is Strategy.NEXT else 2
 
 
-def _why_not_merging(bound: Bound) -> str | None:
-    """Say why runs with equal futures may not be merged; None where they may."""
+def _why_not_merge(bound: Bound) -> str | None:
+    """Say why runs with equal futures cannot be merged; None: they can."""
     if any(branch.negations for branch in bound.branches):
         return "a NOT looks at what each run has bound"
     return "matches are chosen one by one" if _chooses(bound) else None
 
 
 def _chooses(bound: Bound) -> bool:
-    """Whether not all matches are wanted."""
+    """Whether the query wants a choice of its matches, not all of them."""
     return bound.query.output is Output.NON_OVERLAPPING or bound.query.limit is not None
 
 
-def _derive(branch: Branch, derived: dict[Path, Derived]) -> Branch:
-    """Return a branch whose predicates compute with numbers only."""
+def _derive(branch: Branch, derived: dict[Path, DerivedColumn]) -> Branch:
+    """Replace text computations in a branch by derived columns."""
 
     def change(conjunct: Conjunct) -> Conjunct:
         return replace(conjunct, expr=plain(conjunct.expr, derived))
@@ -149,7 +149,7 @@ def _derive(branch: Branch, derived: dict[Path, Derived]) -> Branch:
 
 
 def too_many_matches(program: Program, count: int, point: int) -> PlanError:
-    """Return the error for an event that completes more matches than one can mean."""
+    """Return the error for an event that completes more matches than the budget allows."""
     unit = "position" if program.by_position else "time"
     return PlanError(
         f"one event, at {unit} {point}, completes more than {count} matches of the query\n"

@@ -1,6 +1,6 @@
-"""The records of a matcher's memory: what its kernels read and write.
+"""The records in a matcher's memory, which its kernels read and write.
 
-Saved state has these words in this order.
+Saved state holds these words in this order.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from cerise.kernels.records import Record, Rows, Table, Words
 
 
 class Run(Record):
-    """The computation state of a run [SASE08 §5.2.1]; the values that later edges ask for follow."""
+    """The computation state of a run [SASE08 §5.2.1]; the values that later edges read follow."""
 
-    next: int  # in its list
+    next: int  # the next run of its list
     deadline: int
-    node: int  # the newest
-    key: int  # its list: its partition and state; -1: it is in none
-    at: int  # the event that it goes on with when it was postponed
+    node: int  # its newest node
+    key: int  # its list, as partition and state; -1: it is in no list
+    at: int  # the event with which a postponed run goes on
     nulls: int  # a bit for each value
 
 
 class Node(Record):
-    """An event bound by a run, and the node before it; values kept of the event may follow.
+    """An event bound by a run, and the node before it; values of the event may follow.
 
     Where runs are not merged, a node ends before `most`; where matches are not counted, before `least`.
     """
@@ -36,7 +36,7 @@ class Node(Record):
 
 
 class Join(Record):
-    """A node that stands for either of two; its variable is `JOIN`."""
+    """A node that stands for either of two nodes; its variable is `JOIN`."""
 
     left: int
     right: int
@@ -48,7 +48,7 @@ class Join(Record):
 
 
 class Match(Record):
-    """A match: its newest node, the event after that (or -1) with its variable, its time and its branch."""
+    """A match: its newest node, its last event if that has no node (or -1), its time and its branch."""
 
     node: int
     seq: int
@@ -66,8 +66,8 @@ class Candidate(Record):
     nulls: int
 
 
-class Edge(Record):
-    """A step from a state to another. Formulas are numbered; -1 is none."""
+class EdgeRecord(Record):
+    """An edge between two states. Formulas are numbered; -1 stands for no formula."""
 
     bit: int
     test: int
@@ -81,8 +81,8 @@ class Edge(Record):
     branch: int
 
 
-class State(Record):
-    """A state: its edges, the variables they wait for, and the values on which a run's future depends."""
+class StateRecord(Record):
+    """A state: its edges, the variables of these edges, and the values on which a run's future depends."""
 
     first: int
     last: int
@@ -94,8 +94,8 @@ class State(Record):
     branch: int
 
 
-class Branch(Record):
-    """An alternative of the pattern: the state that waits for its end, and its negations."""
+class BranchRecord(Record):
+    """A branch of the pattern: the state in which its matches wait for a veto, and its negations."""
 
     wait: int
     past: int
@@ -105,8 +105,8 @@ class Branch(Record):
     negates: int
 
 
-class Negation(Record):
-    """What must not be in the past of a match, or ahead of it."""
+class NegationRecord(Record):
+    """An absence that vetoes a match: before its end, or after it."""
 
     number: int
     range: int
@@ -135,17 +135,17 @@ class RunList(Record):
 class Chunk(Record):
     """The words of a chunk of events that generated code reads; the addresses of its columns follow."""
 
-    nulls: int  # where the null bits of events lie
-    texts: int  # where the codes of the query's strings lie
-    faults: int  # counted
+    nulls: int  # the address of the events' null bits
+    texts: int  # the address of the codes of the query's strings
+    faults: int  # how many values could not be computed
     seq: int  # the number of the first event
-    points: int  # where the times or positions of events lie
+    points: int  # the address of the events' times or positions
 
 
 class Machine(Record):
-    """The state of a matcher: registers, settings, and where its tables lie."""
+    """The state of a matcher: registers, settings, and the addresses of its tables."""
 
-    # registers: where the tables end, and what was counted
+    # registers: the ends of the tables, and counters
     live: int
     free: int
     run_count: int
@@ -197,10 +197,10 @@ class Machine(Record):
     table: Words
     table_mask: int
     stack: Words
-    edges: Rows[Edge]
-    states: Rows[State]
+    edges: Rows[EdgeRecord]
+    states: Rows[StateRecord]
     slots: Words
-    branches: Rows[Branch]
-    negations: Rows[Negation]
+    branches: Rows[BranchRecord]
+    negations: Rows[NegationRecord]
     negated: Rows[Negated]
     cols: Chunk

@@ -1,4 +1,4 @@
-"""The byte form of a matcher's state: what it is of, whether it is whole, and the state itself.
+"""Saved state as bytes, with a header that detects damage, another query and another version.
 
 magic · format version · hash of the plan · hash of the schema · checksum · payload
 """
@@ -27,7 +27,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def write(program: Program, arrays: Arrays, *, engine: str = "") -> bytes:
-    """Return arrays as bytes that say what query, and which engine, they are the state of."""
+    """Return arrays as bytes, with a header for their query and engine."""
     sink = io.BytesIO()
     np.savez(sink, allow_pickle=False, **arrays)
     payload = sink.getvalue()
@@ -41,7 +41,7 @@ def read(program: Program, state: bytes, *, engine: str = "") -> Arrays:
         DataError: the bytes are damaged, of a newer version, or of another query or schema.
     """
     if len(state) < HEAD.size or not state.startswith(MAGIC):
-        raise DataError("these bytes are no saved state of this engine", hint="start the query afresh")
+        raise DataError("these bytes are not a saved state of this engine", hint="start the query afresh")
     _, version, plan, schema, digest = HEAD.unpack_from(state)
     payload = state[HEAD.size :]
     if version != VERSION:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cerise.engines.base import Bools, Ints, Options, RowMatches, joined, unmatched_rows
+from cerise.engines.base import Bools, Ints, Options, RowMatches, concat_matches, find_rows_outside
 from cerise.engines.misses.chosen import CHOSEN
 from cerise.engines.misses.report import (
     Miss,
@@ -69,7 +69,7 @@ def row_misses(bound: BoundRows, table: pa.Table, options: Options, limit: int |
     offsets = partitions(full, prepared)
     if CHOSEN in table.column_names:
         chosen = np.asarray(prepared.column(CHOSEN).to_pylist(), bool)
-    matches = joined(list(found_in(full, prepared, offsets, options)))
+    matches = concat_matches(list(found_in(full, prepared, offsets, options)))
     found = _misses(Tests.of(full, prepared), offsets, matches, chosen, most_steps(options))
     return to_table(bounded(found, limit), *_starts(bound, prepared, offsets))
 
@@ -103,7 +103,7 @@ def _misses(
 ) -> Iterator[Miss]:
     """Yield the misses: of chosen rows those that lie inside matches too."""
     inside = np.ones(int(offsets[-1]), bool)
-    inside[unmatched_rows(_complete(matches), len(inside))] = False
+    inside[find_rows_outside(_complete(matches), len(inside))] = False
     by_start = {each.start: each for each in _row_matches(tests.bound, matches)}
     for low, high in pairwise(offsets.tolist()):
         number, until, last = 1, low, None

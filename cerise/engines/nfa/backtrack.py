@@ -1,7 +1,7 @@
-"""One run at a time [SASE08 §5.2.3]: it goes on until it ends, all that split off are postponed on a stack.
+"""Follows one run at a time to its end [SASE08 §5.2.3]; runs that split off wait on a stack.
 
-A run that reaches the end of the chunk waits in its state's list, as with `step`, until there are more
-events; so matches come as early and state is as small as there.
+A run that reaches the end of the chunk waits in its state's list, as in `step`, until more events come; so
+matches come as early, and state is as small, as in `step`.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from cerise.engines.nfa.machine import (
 )
 from cerise.engines.nfa.match_order import keep_best, move_match
 from cerise.engines.nfa.matcher import NfaMatcher
-from cerise.engines.nfa.step import CONTIGUOUS, TILL_ANY, TILL_NEXT, enabled_edges
+from cerise.engines.nfa.step import CONTIGUOUS, TILL_ANY, TILL_NEXT, select_edges
 from cerise.kernels.jit import Ints, ask, boolean, int64, kernel, void
 from cerise.kernels.records import Words
 
 Array = npt.NDArray[np.int64]
-# in Machine.cursor: no partition is gone through; partition p has no more events: ENDED - p
+# values of Machine.cursor: IDLE: no partition is under way; ENDED - p: partition p has no more events
 IDLE, ENDED = -1, -2
 
 
 @kernel(void(Ints, Ints, Ints, Ints, Ints, boolean))
 def link(mask: Any, part: Any, seen: Any, nexts: Any, firsts: Any, contiguous: bool) -> None:
-    """Link the events of each partition, from the last back to the first."""
+    """Link each event to the next one of its partition, and mark the first of each."""
     for e in range(len(mask) - 1, -1, -1):
         if part[e] >= 0 and (mask[e] or contiguous):
             nexts[e] = seen[part[e]]
@@ -52,7 +52,7 @@ def link(mask: Any, part: Any, seen: Any, nexts: Any, firsts: Any, contiguous: b
 def keep_all(
     formulas: Any, machine: int, count: int, mask_of: int, part_of: int, point_of: int, seq0: int
 ) -> None:
-    """Keep all events of a chunk that fit a negated variable: runs go back to before them."""
+    """Keep all events of a chunk that fit a negated variable before any run moves: runs do go back."""
     m, masks, parts, points = Machine(machine), Words(mask_of), Words(part_of), Words(point_of)
     for e in range(count):
         if masks[e] & m.negated_mask and parts[e] >= 0:
@@ -61,7 +61,7 @@ def keep_all(
 
 @kernel()
 def no_room(m: Machine) -> bool:
-    """Whether a run might not find room to move, or something must be done first."""
+    """Whether a run may lack room to move, or the caller must first take matches or check the budget."""
     need = m.fan
     m.need = need
     return (
@@ -75,7 +75,7 @@ def no_room(m: Machine) -> bool:
 
 @kernel()
 def note_best(m: Machine, made: int, e: int) -> None:
-    """Remember the event that completes the first match of all, where only that one is wanted."""
+    """Remember the event that completes the earliest match, if the query wants only that match."""
     if m.alone and m.match_count > made and (m.best < 0 or e < m.best):
         m.best = e
 
@@ -84,7 +84,7 @@ def note_best(m: Machine, made: int, e: int) -> None:
 def follow_run(
     formulas: Any, m: Machine, r: int, masks: Words, points: Words, nexts: Words, seq0: int
 ) -> bool:
-    """Take one run as far as it goes; False where there is no room to go on, and it is postponed."""
+    """Follow one run as far as it goes; False: there is no room to go on, and the run is postponed."""
     mode, states, waits = m.mode, m.state_count, m.waits
     row = m.runs[r]
     part, s, e = row.key // states, row.key % states, row.at
@@ -114,7 +114,7 @@ def follow_run(
         if no_room(m):
             postpone(m, r, s, part, e)
             return False
-        enabled, direct = enabled_edges(formulas, m, r, s, mask, e)
+        enabled, direct = select_edges(formulas, m, r, s, mask, e)
         stays = mode == TILL_ANY or (mode == TILL_NEXT and not direct)
         after, made = nexts[e], m.match_count
         m.at = after
@@ -167,7 +167,7 @@ def open_at(
 
 @kernel()
 def take_up(m: Machine, part: int, e: int) -> None:
-    """Postpone the runs of a partition that wait for its next event: here it is."""
+    """Postpone the runs that wait for the next event of a partition, so that they go on with it."""
     states = m.state_count
     for s in range(states):
         queue = m.lists[part * states + s]
@@ -182,7 +182,7 @@ def take_up(m: Machine, part: int, e: int) -> None:
 
 @kernel()
 def end_round(m: Machine, part: int, nexts: Words, seq0: int) -> None:
-    """Keep the best match found since the last one, and begin again after it (S7.1)."""
+    """Keep the best match of this round, and start the next round after it (S7.1)."""
     best, made = m.best, m.made
     if best < 0:
         m.cursor = IDLE
@@ -221,11 +221,11 @@ def retrace(
     first_of: int,
     seq0: int,
 ) -> int:
-    """Move all runs over a chunk, one run after another; as `step.advance`.
+    """Move all runs over a chunk, one run after another; arguments and result are those of `step.advance`.
 
-    Where only matches that do not overlap are wanted, each partition is gone through on its own: `m.cursor`
-    is the event at which the next run opens, `m.best` the event that completes the first match so far; what
-    lies beyond that is not looked at. It is done when it returns `last` and nothing is postponed.
+    If the query wants only matches that do not overlap, it goes through one partition after another:
+    `m.cursor` is the event at which the next run opens, `m.best` the event that completes the earliest match
+    so far; runs do not look beyond it. The chunk is done when the result is `last` and no run is postponed.
     """
     m, masks, parts, points = Machine(machine), Words(mask_of), Words(part_of), Words(point_of)
     nexts, firsts = Words(next_of), Words(first_of)
@@ -268,17 +268,17 @@ def retrace(
 
 
 class BacktrackMatcher(NfaMatcher):
-    """A query that runs one run at a time; a chunk is over when nothing is postponed."""
+    """Runs a query one run at a time; a chunk ends when no run is postponed."""
 
     def _reset(self) -> None:
         super()._reset()
         m = self._memory.m
         m.backtracks = 1
         if m.alone or self.program.bound.query.limit is not None:
-            m.full = MAX  # matches are chosen when a chunk is over
+            m.full = MAX  # matches are chosen at the end of a chunk
 
     def _over(self, mask: Array, part: Array, points: Array, seq: int) -> Callable[[int], int]:
-        """Link the events of a chunk and keep its candidates; return a function as the main path does."""
+        """Link the events of a chunk and keep its candidates; return the function that moves over it."""
         self._memory.make_room_for_candidates(len(mask))
         edge, machine, count = self._formulas.edge, self._memory.address, len(mask)
         given = (mask.ctypes.data, part.ctypes.data, points.ctypes.data)
@@ -294,6 +294,6 @@ class BacktrackMatcher(NfaMatcher):
         m = self._memory.m
         return done < count or m.postponed >= 0 or m.cursor != IDLE
 
-    def _stopped_at(self, done: int) -> int:
+    def _find_stop(self, done: int) -> int:
         postponed = self._memory.m.postponed
         return int(self._memory.runs[postponed, Run.at]) if postponed >= 0 else max(done - 1, 0)

@@ -1,8 +1,8 @@
-"""Matches as the shared buffer that holds them (S7.5): a value that counts and spells them on demand.
+"""Compressed matches (S7.5): the shared buffer that holds them, which counts and spells them on demand.
 
-Exponentially many matches of a Kleene variable share a buffer that grows with their events only
-[SASE08 §4.2]. A node's versions are its paths: where 004 labels pointers with Dewey numbers so that runs
-can share a stack of events, a node here has one pointer, and a join two, so every path is a match.
+Exponentially many matches of a Kleene variable share a buffer that grows only with their events
+[SASE08 §4.2]. 004 labels pointers with Dewey numbers so that runs can share a stack of events; here a node
+has one pointer and a join two, so every path is a match.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Binding = dict[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Buffer:
-    """Some matches: nodes, the nodes in which matches end, and the rows of the events that nodes name."""
+    """A buffer of matches: its nodes, the nodes in which matches end, and the rows of the nodes' events."""
 
     variables: tuple[str, ...]
     nodes: Ints
@@ -47,7 +47,7 @@ class Buffer:
             while stack:
                 node, path = stack.pop()
                 if node < 0:
-                    yield self._binding(path)
+                    yield self._bind(path)
                 elif self.nodes[node, Node.var] == JOIN:
                     stack += [
                         (child, path)
@@ -68,7 +68,7 @@ class Buffer:
         return self.nodes.shape[1] < MERGED_NODE_WORDS or bool(self.nodes[node, Node.most] >= now)
 
     def _totals(self) -> tuple[list[int], list[float]]:
-        """Return for each node how many paths lead to it, and when the first of them expires."""
+        """Return for each node how many paths lead to it, and when the first of these paths expires."""
         total: list[int] = []
         least: list[float] = []
         for node in range(len(self.nodes)):
@@ -79,7 +79,7 @@ class Buffer:
         return total, least
 
     def _paths(self, node: int, now: int, total: list[int], least: list[float]) -> int:
-        """Return how many paths to a node have a start that is alive."""
+        """Return how many paths to a node have a live start."""
         if node < 0:
             return 1
         known: dict[int, int] = {}
@@ -96,7 +96,7 @@ class Buffer:
                 stack.pop()
         return known[node]
 
-    def _binding(self, path: list[tuple[int, int]]) -> Binding:
+    def _bind(self, path: list[tuple[int, int]]) -> Binding:
         rows: dict[str, list[int]] = {}
         for var, number in reversed(path):
             row = int(np.searchsorted(self.numbers, number)) + self.first_row
@@ -110,7 +110,7 @@ class Compressed:
 
     Attributes:
         events: the events that matches bind.
-        buffers: where the matches are.
+        buffers: the buffers that hold the matches.
     """
 
     events: pa.Table
@@ -132,7 +132,7 @@ class Compressed:
 
 
 def reachable(nodes: Ints, roots: Ints) -> tuple[Ints, Ints]:
-    """Return the nodes that lie on the way from some roots back, moved together, and where each went."""
+    """Return the nodes reachable from the roots, compacted, and the new number of each node (-1: dropped)."""
     seen = np.zeros(len(nodes), bool)
     seen[roots[roots >= 0]] = True
     for node in range(len(nodes) - 1, -1, -1):

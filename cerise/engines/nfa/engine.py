@@ -17,14 +17,14 @@ from cerise.pattern.query import Strategy
 
 @dataclass(frozen=True, slots=True)
 class Nfa:
-    """An engine that runs automata."""
+    """An engine that runs queries as automata."""
 
     name: str
     merging: bool = False
     backtracking: bool = False
 
     def why_not(self, bound: Bound) -> str | None:
-        """Say why this engine cannot run a query; None where it can."""
+        """Say why this engine cannot run a query; None if it can."""
         try:
             program_of(bound, merging=self.merging)
         except (Unfit, Mixed) as reason:
@@ -43,31 +43,31 @@ class Nfa:
         return NfaMatcher(program, options)
 
     def compress(self, bound: Bound, events: EventBatch, options: Options) -> Compressed:
-        """Return all matches of a query over some events as the buffer that holds them (S7.5)."""
+        """Return all matches of a query over events as the buffer that holds them (S7.5)."""
         from cerise.engines.nfa.matcher import NfaMatcher
 
         return NfaMatcher(program_of(bound, merging=self.merging), options).compress(events)
 
     def explain(self, bound: Bound) -> Mapping[str, str]:
-        """Show the automata, where they are not deterministic, how many runs there can be, and merging."""
+        """Show the automata, their nondeterminism, a bound on the number of runs, and whether runs merge."""
         program = program_of(bound, merging=True)
         lines = [line for automaton in program.automata for line in draw(automaton, bound)]
         kinds = dict.fromkeys(kind for each in program.automata for kind in nondeterminism(each, bound))
         bounds = dict.fromkeys(run_bound(each, bound) for each in program.automata)
-        said = {
+        facts = {
             "automaton": "\n".join(lines) or "none: WHERE can never hold",
             "splits": ", ".join(kinds) or "nothing",
         }
-        said["most runs"] = "; ".join(bounds)
+        facts["most runs"] = "; ".join(bounds)
         if self.merging and program.why_not_merging:
-            said["merging"] = f"off: {program.why_not_merging}"
-        return said
+            facts["merging"] = f"off: {program.why_not_merging}"
+        return facts
 
 
-def gains_by_merging(bound: Bound) -> str | None:
-    """Say why runs of a query can be expected to become equal; None where they cannot, or seldom do.
+def why_merge(bound: Bound) -> str | None:
+    """Say why merging runs of a query should pay; None if runs seldom or never become equal.
 
-    Runs meet where what they must remember takes few values: nothing, a last or an extreme value. Sums and
+    Runs become equal if they remember few distinct values: nothing, a last or an extreme value. Sums and
     averages hardly ever agree, and without Kleene or skip_till_any_match there is one run per start.
     """
     counts, gain = bound.query.counts_only, None
@@ -79,7 +79,7 @@ def gains_by_merging(bound: Bound) -> str | None:
 
 
 def _remembers_little(program: Program) -> bool:
-    """Whether runs may be merged, and what they remember is not different in nearly all of them."""
+    """Whether runs can be merged, and do not remember values that differ in nearly all of them."""
     seldom_equal = ("avg", "sum", "mean", "count", "number")
     return (
         program.merging

@@ -1,4 +1,4 @@
-"""An automaton for people to read: its states and edges with their formulas, as 004 Fig. 2 has them."""
+"""Shows an automaton as text: its states and edges with their formulas, as in 004 Fig. 2."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ def draw(automaton: Automaton, bound: Bound) -> list[str]:
     """Return the lines that show an automaton."""
     lines = []
     for number, state in enumerate(automaton.states):
-        edges = automaton.leaving(number)
+        edges = automaton.edges_from(number)
         names = [var.name for var in automaton.branch.variables if var.name in state.started]
-        lines.append(f"state {number}  {_bound(names, bound)}{_final(automaton, number)}")
+        lines.append(f"state {number}  {_show_variables(names, bound)}{_final(automaton, number)}")
         lines += [
             f"  {_kind(edge, automaton):<8} {edge.var} → {edge.target}{_formula(edge, automaton)}"
             for edge in edges
         ]
         if edges and number:
-            lines.append(f"  {'ignore':<8} {_ignored(bound)}")
+            lines.append(f"  {'ignore':<8} {_show_ignore(bound)}")
     return lines
 
 
@@ -37,11 +37,11 @@ def nondeterminism(automaton: Automaton, bound: Bound) -> list[str]:
         "begin-ignore": any_match and len(automaton.states) > 2,
         "members of AND": any(isinstance(node, And) for node in walk_nodes(automaton.branch.pattern)),
     }
-    return [kind for kind, there in found.items() if there]
+    return [kind for kind, occurs in found.items() if occurs]
 
 
 def run_bound(automaton: Automaton, bound: Bound) -> str:
-    """Return how many runs can be alive at most, in the events W of a window [SASE08 §4.2]."""
+    """Return a bound on the live runs, in the number W of events in a window [SASE08 §4.2]."""
     kinds = nondeterminism(automaton, bound)
     window = "events in one window of a partition"
     if bound.within is not None and bound.within.unit is Unit.EVENTS:
@@ -56,7 +56,7 @@ def run_bound(automaton: Automaton, bound: Bound) -> str:
     return f"at most W{'^' + str(power) if power > 1 else ''} (W: {window})"
 
 
-def _bound(names: list[str], bound: Bound) -> str:
+def _show_variables(names: list[str], bound: Bound) -> str:
     if not names:
         return "nothing bound"
     return "bound: " + ", ".join(f"{name}[]" if name in bound.kleene else name for name in names)
@@ -94,7 +94,7 @@ def _show(check: Check) -> str:
     return show_expr(check.test.expr)
 
 
-def _ignored(bound: Bound) -> str:
+def _show_ignore(bound: Bound) -> str:
     return {
         Strategy.STRICT: "never",
         Strategy.PARTITION: "events of other partitions",

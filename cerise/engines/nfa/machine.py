@@ -1,7 +1,7 @@
-"""A matcher's state in memory, and the small steps that all kernels share.
+"""The operations on a matcher's memory that all kernels share: runs, nodes, vetoes and matches.
 
-Kernels are given the address of one record, the machine: passing arrays around would cost more than the work.
-Nothing here grows a table; `step` and `backtrack` ask for room before they move a run.
+Kernels take the address of one record, the machine: passing arrays would cost more than the work. No function
+here grows a table; `step` and `backtrack` check that there is room before they move a run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BARRED = 1 << 62  # in an event's mask: no match may start with it
 
 @kernel()
 def new_run(m: Machine, source: int) -> int:
-    """Return a new run with the words of another."""
+    """Return a new run, a copy of another."""
     r = m.free
     if r >= 0:
         m.free = m.runs[r].next
@@ -37,7 +37,7 @@ def new_run(m: Machine, source: int) -> int:
 
 @kernel()
 def free_run(m: Machine, r: int) -> None:
-    """Give a run back."""
+    """Put a run on the free list."""
     row = m.runs[r]
     row.key = -1
     row.next = m.free
@@ -47,7 +47,7 @@ def free_run(m: Machine, r: int) -> None:
 
 @kernel()
 def free_list(m: Machine, at: int) -> None:
-    """Give back all runs of a list."""
+    """Free all runs of a list."""
     r = m.lists[at].head
     while r >= 0:
         after = m.runs[r].next
@@ -69,7 +69,7 @@ def push(m: Machine, r: int, at: int) -> None:
 
 @kernel()
 def postpone(m: Machine, r: int, s: int, part: int, at: int) -> None:
-    """Put a run on the stack of those that go on later, with an event of the chunk."""
+    """Put a run on the stack of postponed runs; it goes on with event `at` of the chunk."""
     row = m.runs[r]
     row.key = part * m.state_count + s
     row.at = at
@@ -79,7 +79,7 @@ def postpone(m: Machine, r: int, s: int, part: int, at: int) -> None:
 
 @kernel()
 def unlink(m: Machine, at: int, before: int, after: int) -> None:
-    """Take out of a list the run between two others; -1 is the head."""
+    """Remove from a list the run between two others; `before` is -1 at the head."""
     queue = m.lists[at]
     if before < 0:
         queue.head = after
@@ -114,24 +114,24 @@ def new_node(m: Machine, r: int, seq: int, var: int) -> int:
 
 @kernel()
 def new_join(m: Machine, left: int, right: int) -> int:
-    """Return a node that stands for either of two."""
+    """Return a node that stands for either of two nodes."""
     n = m.node_count
     m.node_count = n + 1
-    row, one, other = Join(m.nodes[n]), m.nodes[left], m.nodes[right]
+    row, x, y = Join(m.nodes[n]), m.nodes[left], m.nodes[right]
     row.left = left
     row.right = right
     row.var = JOIN
-    row.most = max(one.most, other.most)
+    row.most = max(x.most, y.most)
     if m.merges == COUNTING:
-        row.least = min(one.least, other.least)
-        row.total = sum_of(one.total, other.total)
+        row.least = min(x.least, y.least)
+        row.total = sum_of(x.total, y.total)
         row.stamp = NEVER
     return n
 
 
 @kernel()
 def sum_of(x: int, y: int) -> int:
-    """Return a sum of counts, as much as fits."""
+    """Return a sum of counts, at most MAX."""
     return MAX if x > MAX - y else x + y
 
 
@@ -147,8 +147,8 @@ def in_chain(m: Machine, node: int, seq: int) -> bool:
 def alive_paths(m: Machine, node: int, now: int) -> int:
     """Return how many of the matches that end in a node started within the window.
 
-    A node whose starts are all alive, or all dead, answers at once; the others are asked once each, their
-    answer kept with them for the moment `now`.
+    The count of a node is known at once if all its starts are alive, or all dead. Each other node is counted
+    once, and keeps its count for the moment `now`.
     """
     if m.nodes[node].least >= now:
         return m.nodes[node].total
@@ -177,12 +177,12 @@ def alive_paths(m: Machine, node: int, now: int) -> int:
     return m.nodes[node].kept
 
 
-# ---- events that may not happen (S6)
+# ---- negation: events that must not occur (S6)
 
 
 @kernel()
 def keep_candidates(formulas: Any, m: Machine, mask: int, e: int, part: int, point: int, seq: int) -> None:
-    """Keep an event for the negated variables that it fits."""
+    """Keep an event as a candidate for each negated variable that it fits."""
     kinds = m.kinds
     for i in range(kinds):
         row = m.negated[i]
@@ -200,7 +200,7 @@ def keep_candidates(formulas: Any, m: Machine, mask: int, e: int, part: int, poi
 
 @kernel()
 def vetoed(formulas: Any, m: Machine, r: int, branch: int, part: int, point: int, seq: int) -> bool:
-    """Whether something that must not be lies in the past of a match just made."""
+    """Whether a candidate from before the end of a match just made vetoes it."""
     run = m.runs[r]
     for i in range(m.branches[branch].past, m.branches[branch].past_end):
         row = m.negations[i]
@@ -224,7 +224,7 @@ def vetoed(formulas: Any, m: Machine, r: int, branch: int, part: int, point: int
 
 @kernel()
 def vetoed_now(formulas: Any, m: Machine, r: int, branch: int, mask: int, e: int) -> bool:
-    """Whether the current event must not follow a waiting match; candidate 0 is scratch for it."""
+    """Whether the current event vetoes a waiting match; candidate 0 is scratch space for the event."""
     scratch = m.cands[0]
     for i in range(m.branches[branch].ahead, m.branches[branch].ahead_end):
         row = m.negations[i]
@@ -243,7 +243,7 @@ def vetoed_now(formulas: Any, m: Machine, r: int, branch: int, mask: int, e: int
 
 @kernel()
 def record(m: Machine, node: int, seq: int, var: int, point: int, branch: int) -> None:
-    """Note a match, or only count it."""
+    """Record a match, or only count it."""
     if m.counts and not m.alone:
         found = 1
         if m.merges and node >= 0:
@@ -264,7 +264,7 @@ def record(m: Machine, node: int, seq: int, var: int, point: int, branch: int) -
 
 @kernel()
 def accept(formulas: Any, m: Machine, d: int, branch: int, part: int, point: int, seq: int) -> None:
-    """Note the match of a run that has reached a final state, or let it wait for what must not follow."""
+    """Record the match of a run in a final state, or let it wait until no later event can veto it."""
     row = m.branches[branch]
     if row.negates:
         if vetoed(formulas, m, d, branch, part, point, seq):
@@ -285,10 +285,10 @@ def accept(formulas: Any, m: Machine, d: int, branch: int, part: int, point: int
 def bind_event(
     formulas: Any, m: Machine, r: int, j: int, e: int, in_place: bool, part: int, point: int, seq: int
 ) -> int:
-    """Let run r follow formulas j with the current event; note the match it may make.
+    """Move run r along edge j with the current event, and record the match it may complete.
 
     Returns:
-        The run that goes on: r itself where in_place, else a new one; -1 where none does.
+        The run that goes on: r itself if in_place, else a new run; -1 if no run goes on.
     """
     edge, run = m.edges[j], m.runs[r]
     branch = edge.branch

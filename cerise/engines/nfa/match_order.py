@@ -1,4 +1,4 @@
-"""Which of several matches comes first (S7.1), and how many are kept (S7.4)."""
+"""The order of matches that one event completes (S7.1), and LIMIT on them (S7.4)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def start_of(m: Machine, match: Match) -> int:
 
 
 @kernel()
-def spelled(m: Machine, match: Match) -> Any:
-    """Return a match as rows (variable, event), by variable, then by event."""
+def spell(m: Machine, match: Match) -> Any:
+    """Return a match as rows (variable, event), sorted by variable, then by event."""
     length = 1 if match.seq >= 0 else 0
     n = match.node
     while n >= 0:
@@ -49,15 +49,15 @@ def spelled(m: Machine, match: Match) -> Any:
 
 
 @kernel()
-def comes_before(m: Machine, one: Match, other: Match) -> Any:
+def comes_before(m: Machine, left: Match, right: Match) -> Any:
     """Whether a match comes before another that the same event completes."""
-    first, second = start_of(m, one), start_of(m, other)
+    first, second = start_of(m, left), start_of(m, right)
     if first != second:
         return first < second
-    x, y = spelled(m, one), spelled(m, other)
+    x, y = spell(m, left), spell(m, right)
     for i in range(min(len(x), len(y))):
         if x[i, 0] != y[i, 0]:
-            return x[i, 0] > y[i, 0]  # it has ended where the other goes on: a prefix comes first
+            return x[i, 0] > y[i, 0]  # x ends here and y goes on: a prefix comes first
         if x[i, 1] != y[i, 1]:
             return x[i, 1] < y[i, 1]
     return len(x) < len(y)
@@ -65,14 +65,14 @@ def comes_before(m: Machine, one: Match, other: Match) -> Any:
 
 @kernel()
 def move_match(m: Machine, source: int, target: int) -> None:
-    """Write a match over another."""
+    """Overwrite a match with another."""
     for c in range(MATCH_WORDS):
         m.matches[target][c] = m.matches[source][c]
 
 
 @kernel()
 def keep_best(m: Machine, first: int) -> None:
-    """Keep the first of the matches from `first` on, which one event completes."""
+    """Keep only the best of the matches from `first` on, all completed by one event."""
     best = first
     for i in range(first + 1, m.match_count):
         if comes_before(m, m.matches[i], m.matches[best]):
@@ -82,8 +82,8 @@ def keep_best(m: Machine, first: int) -> None:
 
 
 @kernel(int64(int64, Ints, int64))
-def limited(machine: int, ends: Any, keep: int) -> int:
-    """Keep, of the matches that each event completes, the first few; return how many are left.
+def limit_matches(machine: int, ends: Any, keep: int) -> int:
+    """Keep the first `keep` matches that each event completes; return how many matches are left.
 
     The matches are in the order of `ends`, the events that complete them; the row after the last is free.
     """

@@ -1,4 +1,4 @@
-"""One query running over one stream, by kernels: feeds them chunks, makes room, writes out matches."""
+"""Runs one query over one stream: feeds chunks to the kernels, makes room, writes out matches."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from cerise.engines.automaton.layout import JOIN
 from cerise.engines.automaton.memory import Memory, Retained
 from cerise.engines.automaton.program import WAYS_OUT, Program, too_many_matches
 from cerise.engines.automaton.records import Machine, Match, Node
-from cerise.engines.base import Matches, Options, Progress, Report
+from cerise.engines.base import EngineReport, Matches, Options, Progress
 from cerise.engines.nfa import step, upkeep
 from cerise.engines.nfa.compressed import Buffer, Compressed, reachable
 from cerise.engines.nfa.machine import BARRED
-from cerise.engines.nfa.match_order import limited
+from cerise.engines.nfa.match_order import limit_matches
 from cerise.engines.nfa.upkeep import X_DEPTH, X_MATCH, X_WORDS, expand
 from cerise.errors import DataError, PlanError
 from cerise.events import EventBatch
@@ -31,13 +31,13 @@ Ints = npt.NDArray[np.int64]
 
 
 class NfaMatcher:
-    """All state of a query that runs by automata."""
+    """The state of a query that runs as automata."""
 
     def __init__(self, program: Program, options: Options) -> None:
         self.program = program
         self.options = options
         self.limits = options.limits
-        self.report = Report()
+        self.report = EngineReport()
         self._formulas = formulas.load(program.source)
         self._mask, self._zeros, self._positions = np.zeros((3, self.limits.chunk_events), np.int64)
         self._nothing = Retained.empty(program.bound).kept
@@ -57,11 +57,11 @@ class NfaMatcher:
     # ---- the interface of all engines
 
     def feed(self, events: EventBatch) -> Iterator[Matches]:
-        """Take the next events in stream order; yield the matches that become final, some at a time."""
+        """Take the next events in stream order; yield the matches that become final, in batches."""
         if not len(events):
             return
         if self._last is not None and events.times[0] < self._last:
-            self._refuse_going_back(events)
+            self._refuse_disorder(events)
         self._last = int(events.times[-1])
         self.report.events += len(events)
         self._retained.begin(events)
@@ -69,48 +69,48 @@ class NfaMatcher:
         for start in range(0, len(events), step):
             yield from self._read(events.slice(start, start + step), start)
         self._sweep(over=False)
-        yield from self._written()
+        yield from self._write_matches()
         self._collect()
-        self._retained.end(self._held())
+        self._retained.end(self._events_of_nodes())
         self._forget_partitions()
         if self.program.counts_only:
-            yield from self._counted()
+            yield from self._yield_count()
 
     def flush(self) -> Iterator[Matches]:
-        """Yield the matches that the end of the stream makes final, and forget everything."""
+        """Yield the matches that the end of the stream makes final, and reset the state."""
         self._retained.begin(self._retained.kept.slice(0, 0))
         self._sweep(over=True)
-        yield from self._written()
+        yield from self._write_matches()
         if self.program.counts_only:
-            yield from self._counted()
+            yield from self._yield_count()
         self._reset()
 
     def compress(self, events: EventBatch) -> Compressed:
-        """Return all matches of some events without spelling them."""
+        """Return all matches of a stream without spelling them."""
         buffers: list[Buffer] = []
         tables: list[pa.Table] = []
         rows = 0
 
-        def packed() -> Iterator[Matches]:
+        def pack() -> Iterator[Matches]:
             nonlocal rows
-            buffer, table = self._packed(rows)
+            buffer, table = self._pack(rows)
             if len(buffer.matches):
                 buffers.append(buffer)
                 tables.append(table)
                 rows += len(table)
             return iter(())
 
-        self._written = packed  # type: ignore[method-assign]
+        self._write_matches = pack  # type: ignore[method-assign]
         for each in (self.feed(events), self.flush()):
             for _ in each:
                 pass
         return Compressed(pa.concat_tables([events.table.slice(0, 0), *tables]), tuple(buffers))
 
-    def _packed(self, first_row: int) -> tuple[Buffer, pa.Table]:
-        """Return the matches noted so far with the nodes and the events that they need."""
+    def _pack(self, first_row: int) -> tuple[Buffer, pa.Table]:
+        """Return the matches recorded so far, with the nodes and the events that they use."""
         self._read_registers()
         m = self._memory.m
-        count = self._chosen()
+        count = self._apply_limit()
         matches = self._memory.matches[:count].copy()
         nodes, moved = reachable(self._memory.nodes[: m.node_count], matches[:, Match.node])
         inside = matches[:, Match.node] >= 0
@@ -126,11 +126,11 @@ class NfaMatcher:
     def save(self) -> bytes:
         """Return the state, for `load` in another process."""
         held, ties = self._retained, self._retained.ties
-        self._texts_pruned()
+        self._prune_texts()
         return state.write(
             self.program,
             {
-                **self._memory.saved(),
+                **self._memory.save(),
                 **state.pack_events(held.kept),
                 "numbers": held.numbers,
                 "now": self._now,
@@ -159,7 +159,7 @@ class NfaMatcher:
         held.start = plain["start"]
         held.ties.restore(plain["tie_time"], plain["ties"])
 
-    def _texts_pruned(self) -> None:
+    def _prune_texts(self) -> None:
         held = [words[:] for words in self._memory.strings()]
         used = np.concatenate(held) if held else np.zeros(0, np.int64)
         self._columns.texts.keep(used, self._renumber)
@@ -167,7 +167,7 @@ class NfaMatcher:
     # ---- moving
 
     def _read(self, events: EventBatch, first: int) -> Iterator[Matches]:
-        """Move over some events of the batch; `first` is the number of the first of them in it."""
+        """Move runs over a slice of the batch; `first` is the position of the slice in the batch."""
         started = time.perf_counter()
         part = self._partitions.of(events)
         self._memory.spread(len(self._partitions))
@@ -194,11 +194,11 @@ class NfaMatcher:
                 done = advance(done)
             self.report.matching_seconds += time.perf_counter() - begun
             if self._memory.m.live > self.options.max_runs:
-                raise self._too_many(start + self._stopped_at(done))
+                raise self._too_many(start + self._find_stop(done))
             if self._goes_on(done, len(mask)):
                 progress.check((done, self._memory.position(), self.report.reread_events))
                 if self._memory.m.match_count > self._memory.m.full:
-                    yield from self._written()
+                    yield from self._write_matches()
                 self._memory.make_room()
         if not self.program.by_position:
             self._now[0] = points[-1]
@@ -212,8 +212,8 @@ class NfaMatcher:
     def _goes_on(self, done: int, count: int) -> bool:
         return done < count
 
-    def _stopped_at(self, done: int) -> int:
-        """Return the event of a chunk at which the kernel stopped."""
+    def _find_stop(self, done: int) -> int:
+        """Return the event of a chunk at which the kernel stopped, for an error message."""
         return max(done - 1, 0)
 
     def _bar(self, start: int, mask: Ints) -> None:
@@ -223,7 +223,7 @@ class NfaMatcher:
             mask[barred] |= BARRED
 
     def _points(self, events: EventBatch, start: int, part: Ints) -> Ints:
-        """Return what windows are measured in: times, or positions in the partition."""
+        """Return the points in which windows are measured: times, or positions in the partition."""
         if not self.program.by_position:
             return np.ascontiguousarray(events.times[start : start + len(part)])
         points = self._positions[: len(part)]
@@ -236,11 +236,11 @@ class NfaMatcher:
     # ---- upkeep
 
     def _tidy(self) -> Iterator[Matches]:
-        """Free what has expired, where a pool has doubled since last time."""
+        """Free expired runs, nodes and candidates if their pool has doubled since the last time."""
         m = self._memory.m
         if m.run_count > self._tidy_at["runs"] or m.node_count > self._tidy_at["nodes"]:
             self._sweep(over=False)
-            yield from self._written()
+            yield from self._write_matches()
             self._collect()
             self._tidy_at["runs"] = max(self.limits.pool_rows, 2 * m.live)
         if m.cand_count > self._tidy_at["cands"]:
@@ -253,9 +253,9 @@ class NfaMatcher:
         self._memory.keep_candidates(kept)
 
     def _forget_partitions(self) -> None:
-        """Let go of the partitions that hold nothing, where they have become many.
+        """Drop partitions without runs and candidates, once there are many.
 
-        Positions of a partition that holds nothing may count from 0 again, unless SLIDE counts them.
+        Positions of such a partition may count from 0 again, unless SLIDE counts them.
         """
         slides = self.program.by_position and self.program.bound.slide is not None
         if len(self._partitions) <= self._tidy_at["partitions"] or slides:
@@ -276,9 +276,9 @@ class NfaMatcher:
         if self._memory.m.keeps_nodes:
             upkeep.collect(self._memory.address, self._memory.lists, self._points_now())
             self._tidy_at["nodes"] = max(self.limits.pool_rows, 2 * self._memory.m.node_count)
-            self._retained.prune(self._held())
+            self._retained.prune(self._events_of_nodes())
 
-    def _held(self) -> Ints:
+    def _events_of_nodes(self) -> Ints:
         used = self._memory.nodes[: self._memory.m.node_count]
         return np.unique(used[used[:, Node.var] != JOIN, Node.seq])
 
@@ -288,7 +288,7 @@ class NfaMatcher:
 
     # ---- matches
 
-    def _counted(self) -> Iterator[Matches]:
+    def _yield_count(self) -> Iterator[Matches]:
         regs = self._memory.m
         count = regs.counted + regs.match_count
         if regs.overflow:
@@ -298,18 +298,18 @@ class NfaMatcher:
         nothing = self._retained.kept.slice(0, 0)
         yield Matches(nothing, {}, counted=count)
 
-    def _written(self) -> Iterator[Matches]:
-        """Yield the matches noted so far, in tables of bounded size."""
+    def _write_matches(self) -> Iterator[Matches]:
+        """Yield the matches recorded so far, in tables of bounded size."""
         regs = self._memory.m
         self._read_registers()
         if self.program.counts_only and self.program.bound.query.limit is None:
-            regs.counted += regs.match_count  # matches that do not overlap; the others are never noted
+            regs.counted += regs.match_count  # only NON_OVERLAPPING matches are recorded here
             regs.match_count = 0
             return
         if not regs.match_count:
             return
         begun = time.perf_counter()
-        count = self._chosen()
+        count = self._apply_limit()
         if self.program.counts_only:
             regs.counted += count
             regs.match_count = 0
@@ -321,7 +321,7 @@ class NfaMatcher:
         variables = len(self.program.bound.variables)
         lengths = np.empty((self.limits.matches, variables), np.int64)
         events = np.empty((variables, max(self.limits.matches, longest)), np.int64)
-        spelled = 0  # matches in a row that one run ends in: many, where runs were merged
+        spelled = 0  # matches of one merged run that were written in a row
         while at[X_MATCH] < count:
             fill = np.zeros(variables, np.int64)
             before = int(at[X_MATCH])
@@ -337,7 +337,7 @@ class NfaMatcher:
             begun = time.perf_counter()
         regs.match_count = 0
 
-    def _chosen(self) -> int:
+    def _apply_limit(self) -> int:
         """Apply LIMIT (S7.4); return how many matches are left."""
         count = self._memory.m.match_count
         limit = self.program.bound.query.limit
@@ -352,9 +352,9 @@ class NfaMatcher:
         )
         order = np.argsort(ends, kind="stable")
         matches[:] = matches[order]
-        return int(limited(self._memory.address, ends[order], limit))
+        return int(limit_matches(self._memory.address, ends[order], limit))
 
-    # ---- what is reported
+    # ---- reports
 
     def _read_registers(self) -> None:
         regs, report = self._memory.m, self.report
@@ -368,7 +368,7 @@ class NfaMatcher:
     def _on_fault(self, _fault: Fault) -> None:
         self.report.uncomputable += 1
 
-    def _refuse_going_back(self, events: EventBatch) -> None:
+    def _refuse_disorder(self, events: EventBatch) -> None:
         raise DataError(
             f"events go back in time, from {self._last} to {events.times[0]}",
             hint="feed batches in stream order",

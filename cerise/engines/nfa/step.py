@@ -1,4 +1,4 @@
-"""All runs at once, event by event; merging makes one of runs with equal futures [SASE08 §5.2.1, §5.2.2]."""
+"""Moves all runs over each event in turn, and merges runs with equal futures [SASE08 §5.2.1, §5.2.2]."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ CONTIGUOUS, TILL_NEXT, TILL_ANY = range(3)
 
 
 @kernel()
-def enabled_edges(formulas: Any, m: Machine, r: int, s: int, mask: int, e: int) -> tuple[int, bool]:
-    """Return the edges that a run may follow, as bits, and whether it may not ignore the event (S3.4)."""
+def select_edges(formulas: Any, m: Machine, r: int, s: int, mask: int, e: int) -> tuple[int, bool]:
+    """Return the edges that a run can follow, as bits, and whether it must not ignore the event (S3.4)."""
     row, state = m.runs[r], m.states[s]
     first = state.first
     enabled, direct = 0, False
@@ -48,33 +48,33 @@ def enabled_edges(formulas: Any, m: Machine, r: int, s: int, mask: int, e: int) 
 
 @kernel()
 def equal_futures(m: Machine, q: int, r: int, s: int, at: int) -> bool:
-    """Whether two runs agree in all that matters from a state on: V[t…]."""
-    one, other, state = m.runs[q], m.runs[r], m.states[s]
-    if one.key != at or (one.nulls ^ other.nulls) & state.nulls:
+    """Whether two runs agree in all values that edges from a state on read: V[t…]."""
+    x, y, state = m.runs[q], m.runs[r], m.states[s]
+    if x.key != at or (x.nulls ^ y.nulls) & state.nulls:
         return False
     for i in range(state.slots, state.slots_end):
         word = m.slots[i]
-        if one[word] != other[word]:
+        if x[word] != y[word]:
             return False
     return True
 
 
 @kernel()
 def absorb(m: Machine, q: int, r: int) -> None:
-    """Let run q stand for run r too; the younger deadline holds."""
-    one, other = m.runs[q], m.runs[r]
-    one.node = new_join(m, one.node, other.node)
-    one.deadline = max(one.deadline, other.deadline)
+    """Merge run r into run q; the later deadline holds."""
+    run, old = m.runs[q], m.runs[r]
+    run.node = new_join(m, run.node, old.node)
+    run.deadline = max(run.deadline, old.deadline)
     m.merged += 1
     free_run(m, r)
 
 
 @kernel()
-def merged(m: Machine, r: int, s: int, part: int) -> bool:
-    """Merge a run into one that waits in the same state with an equal future.
+def try_merge(m: Machine, r: int, s: int, part: int) -> bool:
+    """Merge a run into one that waits in the same state with an equal future; False: there is none.
 
-    The table remembers one run for each hash. What is overwritten there is only not merged: no answer
-    depends on it.
+    The table holds one run for each hash. A run that another overwrites there is not merged, which costs
+    time and never changes the result.
     """
     state, row = m.states[s], m.runs[r]
     if state.merges == 0:
@@ -96,19 +96,19 @@ def merged(m: Machine, r: int, s: int, part: int) -> bool:
 
 @kernel()
 def place(m: Machine, r: int, s: int, part: int) -> None:
-    """Let a run wait in a state, unless one that waits there has the same future."""
-    if m.merges == 0 or not merged(m, r, s, part):
+    """Add a run to the list of a state, unless it merges with a run that waits there."""
+    if m.merges == 0 or not try_merge(m, r, s, part):
         push(m, r, part * m.state_count + s)
 
 
 @kernel()
-def merge_changed(m: Machine, s: int, part: int, seq: int) -> None:
-    """Merge the runs of a state that have bound the current event and stayed where they were."""
+def merge_in_place(m: Machine, s: int, part: int, seq: int) -> None:
+    """Merge the runs that have bound the current event and stayed in their state."""
     at = part * m.state_count + s
     before, r = -1, m.lists[at].head
     while r >= 0:
         after = m.runs[r].next
-        if m.runs[r].at == seq and merged(m, r, s, part):
+        if m.runs[r].at == seq and try_merge(m, r, s, part):
             unlink(m, at, before, after)
         else:
             before = r
@@ -120,15 +120,12 @@ def merge_changed(m: Machine, s: int, part: int, seq: int) -> None:
 
 @kernel()
 def move_list(formulas: Any, m: Machine, s: int, mask: int, e: int, part: int, point: int, seq: int) -> None:
-    """Move the runs that wait in a state; those that expire on the way are freed."""
+    """Move the runs that wait in a state, and free those that have expired."""
     mode, at = m.mode, part * m.state_count + s
     merges = m.merges > 0 and m.states[s].merges > 0
     first = m.states[s].first
-    fresh = -1  # the runs that come to this state now: they wait until all that were here have moved
-    changed, latest = (
-        0,
-        -1,
-    )  # the runs of this state that have bound the event and stayed, and the last of them
+    fresh = -1  # new runs of this state, as a list: they join it when all its old runs have moved
+    changed, latest = 0, -1  # how many runs bound the event and stayed, and the last of these runs
     before, r = -1, m.lists[at].head
     while r >= 0:
         row = m.runs[r]
@@ -136,12 +133,12 @@ def move_list(formulas: Any, m: Machine, s: int, mask: int, e: int, part: int, p
         enabled, direct = 0, False
         expired = point > row.deadline
         if not expired:
-            enabled, direct = enabled_edges(formulas, m, r, s, mask, e)
+            enabled, direct = select_edges(formulas, m, r, s, mask, e)
         stays = not expired and (mode == TILL_ANY or (mode == TILL_NEXT and not direct))
         if stays and enabled == 0:
             before, r = r, after
             continue
-        linked, owned = stays, not stays  # whether r is still in the list; whether it is to be freed
+        linked, owned = stays, not stays  # whether r stays in the list; whether r must be freed
         if not stays:
             row.key = -1
         j = first
@@ -175,8 +172,8 @@ def move_list(formulas: Any, m: Machine, s: int, mask: int, e: int, part: int, p
         else:
             unlink(m, at, before, after)
         r = after
-    if merges and changed > 2:  # two are compared above
-        merge_changed(m, s, part, seq)
+    if merges and changed > 2:  # the loop has compared neighbours only, which is enough for two
+        merge_in_place(m, s, part, seq)
     while fresh >= 0:
         after = m.runs[fresh].next
         place(m, fresh, s, part)
@@ -185,7 +182,7 @@ def move_list(formulas: Any, m: Machine, s: int, mask: int, e: int, part: int, p
 
 @kernel()
 def look_ahead(formulas: Any, m: Machine, s: int, mask: int, e: int, part: int, point: int) -> None:
-    """Let the current event veto the matches that wait for nothing like it to happen (S6.2, S6.3)."""
+    """Let the current event veto waiting matches, and record those whose window has passed (S6.2, S6.3)."""
     at = part * m.state_count + s
     branch = m.states[s].branch
     before, r = -1, m.lists[at].head
@@ -204,7 +201,7 @@ def look_ahead(formulas: Any, m: Machine, s: int, mask: int, e: int, part: int, 
 
 @kernel()
 def open_runs(formulas: Any, m: Machine, mask: int, e: int, part: int, point: int, seq: int) -> None:
-    """Open the runs that begin with the current event; run 0 is the run that has bound nothing."""
+    """Open the runs that begin with the current event, from run 0, which has bound no event."""
     if not reaches(m, point, point):
         return
     m.runs[0].deadline = deadline_of(m, point)
@@ -223,7 +220,7 @@ def open_runs(formulas: Any, m: Machine, mask: int, e: int, part: int, point: in
 
 @kernel()
 def end_all(m: Machine, made: int, part: int) -> None:
-    """Keep the best of the matches just made; whatever overlaps it ends (S7.1)."""
+    """Keep the best of the matches just made, and end all runs, which overlap it (S7.1)."""
     if m.counts:
         m.match_count = made + 1
     else:
@@ -234,7 +231,7 @@ def end_all(m: Machine, made: int, part: int) -> None:
 
 @kernel()
 def has_room(m: Machine, need: int) -> bool:
-    """Whether there is room for what so many moves may make."""
+    """Whether there is room for the runs, nodes and matches that `need` moves may make."""
     return (
         m.run_count + 2 * need <= m.runs.room
         and m.node_count + 2 * need <= m.nodes.room
@@ -268,18 +265,18 @@ def advance(
     Cost: for each event that fits a variable, the runs of its partition that wait for that variable.
 
     Args:
-        formulas: the formulas.
-        machine: the machine.
+        formulas: the compiled formulas of the query.
+        machine: the address of the machine.
         first: the event to begin with.
         last: the event to stop before.
-        mask_of: where the events' variables lie.
-        part_of: where their partitions lie.
-        point_of: where their times or positions lie.
+        mask_of: the address of the variables that each event fits, as bits.
+        part_of: the address of the events' partitions.
+        point_of: the address of the events' times or positions.
         seq0: the number of event 0 in the stream.
 
     Returns:
-        The event to go on with. Before `last`: matches are to be taken out, there must be more room, or
-        the budget on live runs is exceeded.
+        The event to go on with. If it is before `last`, the caller must take out matches, make more room, or
+        refuse the query, which has exceeded its budget of live runs.
     """
     m, masks, parts, points = Machine(machine), Words(mask_of), Words(part_of), Words(point_of)
     mode, states, waits = m.mode, m.state_count, m.waits

@@ -1,9 +1,9 @@
-"""Between chunks: expired runs are freed, matches are written out, the shared buffer is collected.
+"""The work between chunks: frees expired runs, writes out matches, collects the shared buffer.
 
-Matches are constructed from a node of the buffer back to a start [SASE08 §5.1]; nodes that only expired
-runs held are given back [SASE08 §5.3].
+A match is spelled from its last node back to its start [SASE08 §5.1]; nodes that only expired runs use are
+freed [SASE08 §5.3].
 
-`now` is the newest point of each partition where windows count events, else of all of them at its place 0.
+`now` holds the newest point of each partition if windows count events, else one newest time, at index 0.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def point_of(m: Machine, now: Any, part: int) -> Any:
 
 @kernel(void(int64, int64, Ints, int64))
 def sweep(machine: int, lists: int, now: Any, over: int) -> None:
-    """Free the runs whose window has passed; waiting matches that nothing can veto any more are made.
+    """Free the runs whose window has passed; record the waiting matches that no event can veto any more.
 
     Args:
-        machine: the machine; it has room for as many matches as runs are alive.
+        machine: the address of the machine; it has room for as many matches as there are live runs.
         lists: how many lists of runs there are.
         now: the newest points.
         over: whether the stream has ended, so that every window has passed.
@@ -62,7 +62,7 @@ def sweep(machine: int, lists: int, now: Any, over: int) -> None:
 
 @kernel()
 def keep_links(m: Machine, moved: Any, n: int) -> None:
-    """Point a moved node at where the nodes before it went; a join with one side left becomes that side."""
+    """Renumber the links of a moved node; a join that lost its left side keeps its right side as its left."""
     row = Join(m.nodes[n])
     if row.left >= 0:
         row.left = moved[row.left]
@@ -77,10 +77,10 @@ def keep_links(m: Machine, moved: Any, n: int) -> None:
 
 @kernel()
 def mark(m: Machine, lists: int, now: Any) -> Any:
-    """Return for each node the earliest point at which a run that holds it stands; MAX where none does.
+    """Return for each node the earliest point of the runs that use it; MAX: no run uses it.
 
-    Nodes point backwards, so one pass is enough. In a merged run, the part whose starts have all expired
-    is let go.
+    Nodes point backwards, so one pass is enough. It does not follow a merged run into nodes whose starts have
+    all expired.
     """
     merges = m.merges
     since = np.full(m.node_count, MAX, np.int64)
@@ -104,7 +104,7 @@ def mark(m: Machine, lists: int, now: Any) -> Any:
 
 @kernel(void(int64, int64, Ints))
 def collect(machine: int, lists: int, now: Any) -> None:
-    """Move the nodes that runs still hold together, and tell the runs where theirs went."""
+    """Compact the nodes that runs use, and update the runs' links to them."""
     m = Machine(machine)
     since = mark(m, lists, now)
     moved = np.full(len(since), -1, np.int64)
@@ -129,7 +129,7 @@ def collect(machine: int, lists: int, now: Any) -> None:
 
 @kernel(void(int64, int64, Ints, Table))
 def forget_candidates(machine: int, partitions: int, now: Any, kept: Any) -> None:
-    """Write the candidates that could still veto a match into another table; its row 0 stays free."""
+    """Copy the candidates that can still veto a match into another table; its row 0 stays free."""
     m = Machine(machine)
     kinds, within = m.kinds, m.within
     heads = m.cand_heads
@@ -153,7 +153,7 @@ def forget_candidates(machine: int, partitions: int, now: Any, kept: Any) -> Non
     m.cand_count = used
 
 
-# where an expansion stands: which match, how deep its path and its stack, whether that path is to be written
+# the state of an expansion: its match, the depth of its path and of its stack, whether the path is unwritten
 X_MATCH, X_DEPTH, X_STACK, X_PENDING, X_WORDS = range(5)
 
 
@@ -162,7 +162,7 @@ X_MATCH, X_DEPTH, X_STACK, X_PENDING, X_WORDS = range(5)
 
 @kernel()
 def write_path(path: Any, depth: int, row: int, lengths: Any, events: Any, fill: Any) -> bool:
-    """Write one match, if there is room for it."""
+    """Write one match; False: there is no room for it."""
     if row >= len(lengths):
         return False
     for v in range(len(fill)):
@@ -174,7 +174,7 @@ def write_path(path: Any, depth: int, row: int, lengths: Any, events: Any, fill:
             return False
     for v in range(len(fill)):
         fill[v] += lengths[row, v]
-    for i in range(depth - 1, -1, -1):  # oldest first; count down what is left to write of each variable
+    for i in range(depth - 1, -1, -1):  # oldest first; lengths count down the events left to write
         v = path[i, 0]
         events[v, fill[v] - lengths[row, v]] = path[i, 1]
         lengths[row, v] -= 1
@@ -185,13 +185,13 @@ def write_path(path: Any, depth: int, row: int, lengths: Any, events: Any, fill:
 
 @kernel()
 def is_alive(m: Machine, node: int, now: int) -> bool:
-    """Whether a node is there and any of its starts is within the window."""
+    """Whether a node exists and one of its starts is within the window."""
     return node >= 0 and m.nodes[node].most >= now
 
 
 @kernel()
 def follow(m: Machine, node: int, depth: int, now: int, at: Any, path: Any, stack: Any) -> int:
-    """Write the events from a node back to a start into the path; the other sides of joins are put aside."""
+    """Write the events from a node back to a start into the path; the stack gets the other sides of joins."""
     while node >= 0:
         row = m.nodes[node]
         if row.var == JOIN:
@@ -211,17 +211,17 @@ def follow(m: Machine, node: int, depth: int, now: int, at: Any, path: Any, stac
 def expand(
     machine: int, count: int, at: Any, path: Any, stack: Any, lengths: Any, events: Any, fill: Any
 ) -> int:
-    """Write matches as events by variable, until all are written or there is no more room.
+    """Write matches as events by variable, until all are written or the room is used up.
 
     Args:
-        machine: the machine.
-        count: how many matches it has.
-        at: where the expansion stands; it goes on from there when called again.
+        machine: the address of the machine.
+        count: how many matches the machine has.
+        at: the state of the expansion, from which the next call goes on.
         path: room for the events of one match, newest first.
-        stack: room for the other sides of joins, each with the depth it is to be taken up at.
+        stack: room for the other sides of joins, each with the depth of the path at the join.
         lengths: for each match written, how many events each variable has.
         events: for each variable, the events of all matches written, one after another.
-        fill: how many of these each variable has.
+        fill: how many events each variable has.
 
     Returns:
         How many matches were written.

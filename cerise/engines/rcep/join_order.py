@@ -48,8 +48,10 @@ def cost(automaton: Automaton, last: str, judged: dict[str, tuple[Comparison, ..
     done = {each for some in judged.values() for each in some}
     bound: dict[str, _Chosen] = {}
     total, state = 0.0, 0
-    while (begin := next((e for e in automaton.leaving(state) if _begins(e, automaton)), None)) is not None:
-        take = next((e for e in automaton.leaving(begin.target) if not _begins(e, automaton)), None)
+    while (
+        begin := next((e for e in automaton.edges_from(state) if _begins(e, automaton)), None)
+    ) is not None:
+        take = next((e for e in automaton.edges_from(begin.target) if not _begins(e, automaton)), None)
         events = 1.0 if begin.var == last and take is None else EVENTS
         events *= math.prod(HOLDS[each.op] for each in judged.get(begin.var, ()))
         bound[begin.var] = _Chosen(events, several=take is not None)

@@ -250,7 +250,7 @@ def _rows(program: Program) -> list[tuple[int, Step]]:
     opening: list[tuple[int, Step]] = []
     for number, automaton in enumerate(program.automata):
         for state in range(len(automaton.states)):
-            for edge in automaton.leaving(state):
+            for edge in automaton.edges_from(state):
                 step = Step(edge, edge.var not in automaton.states[state].started)
                 (inner if state else opening).append((number, step))
     return inner + opening

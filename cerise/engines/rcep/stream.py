@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from cerise.engines.automaton import state
 from cerise.engines.automaton.columns import Columns
-from cerise.engines.base import Finding, Options, Report
+from cerise.engines.base import EngineReport, Finding, Options
 from cerise.engines.rcep.comparisons import Comparison
 from cerise.engines.rcep.keys import Sides
 from cerise.engines.rcep.plan import Plan
@@ -32,7 +32,7 @@ class Recomputing(ABC):
 
     def __init__(self, plan: Plan, options: Options, compared: Sequence[Comparison]) -> None:
         self.plan, self.program, self.options = plan, plan.program, options
-        self.report = Report()
+        self.report = EngineReport()
         self._formulas = formulas.load(self.program.source)
         bits = {var.name: 1 << number for number, var in enumerate(self.program.bound.variables)}
         self._sides = Sides(compared, self.program.layout, bits)

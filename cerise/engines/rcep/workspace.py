@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cerise.engines.automaton.layout import Tables
-from cerise.engines.automaton.records import Branch, Edge, State
+from cerise.engines.automaton.records import BranchRecord, EdgeRecord, StateRecord
 from cerise.engines.limits import Limits
 from cerise.engines.rcep.keys import Keys
 from cerise.engines.rcep.plan import Plan
@@ -43,14 +43,14 @@ class WorkspaceMemory:
         w.edge_count, w.variables, w.depth = len(edges), self.variables, -1
         w.counts, w.limit, w.alone, w.right_deep = counts, limit, alone, plan.mirror is not None
         w.patience = limits.tested_events
-        ends = edges[edges[:, Edge.accepts] != 0] if len(edges) else edges
-        w.triggers = np.bitwise_or.reduce(ends[:, Edge.bit], initial=0)
+        ends = edges[edges[:, EdgeRecord.accepts] != 0] if len(edges) else edges
+        w.triggers = np.bitwise_or.reduce(ends[:, EdgeRecord.bit], initial=0)
         self._steps = np.zeros((len(edges), Step.WORDS), np.int64)
-        states = plan.program.tables.states[edges[:, Edge.target]]
-        same = [(Step.var, Edge.var), (Step.bit, Edge.bit), (Step.accepts, Edge.accepts)]
-        for word, column in (*same, (Step.terminal, Edge.terminal)):
+        states = plan.program.tables.states[edges[:, EdgeRecord.target]]
+        same = [(Step.var, EdgeRecord.var), (Step.bit, EdgeRecord.bit), (Step.accepts, EdgeRecord.accepts)]
+        for word, column in (*same, (Step.terminal, EdgeRecord.terminal)):
             self._steps[:, word] = edges[:, column]
-        for word, column in ((Step.first, State.first), (Step.last, State.last)):
+        for word, column in ((Step.first, StateRecord.first), (Step.last, StateRecord.last)):
             self._steps[:, word] = states[:, column]
         self.lengths = np.zeros((0 if counts else limits.matches, self.variables), np.int64)
         self.found = np.zeros((self.variables, 0), np.int64)
@@ -232,17 +232,20 @@ def _free(tables: Tables) -> Ints:
     """
     edges, states = tables.edges, tables.states
     free = np.full(len(edges) + 1, -1, np.int64)
-    plain = (edges[:, Edge.test] < 0) & (edges[:, Edge.accept_test] < 0)
+    plain = (edges[:, EdgeRecord.test] < 0) & (edges[:, EdgeRecord.accept_test] < 0)
     for j in range(tables.starts[0]):
-        first, last = states[edges[j, Edge.target], [State.first, State.last]]
+        first, last = states[edges[j, EdgeRecord.target], [StateRecord.first, StateRecord.last]]
         if last - first != TAKE_AND_END or not plain[[j, first, first + 1]].all():
             continue
-        take, end = sorted((first, first + 1), key=lambda edge: edges[edge, Edge.var] != edges[j, Edge.var])
-        loops = (
-            edges[take, Edge.var] == edges[j, Edge.var] and edges[take, Edge.target] == edges[j, Edge.target]
+        take, end = sorted(
+            (first, first + 1), key=lambda edge: edges[edge, EdgeRecord.var] != edges[j, EdgeRecord.var]
         )
-        ends = edges[end, Edge.accepts] and edges[end, Edge.terminal]
-        if loops and ends and not tables.branches[edges[j, Edge.branch], Branch.negates]:
+        loops = (
+            edges[take, EdgeRecord.var] == edges[j, EdgeRecord.var]
+            and edges[take, EdgeRecord.target] == edges[j, EdgeRecord.target]
+        )
+        ends = edges[end, EdgeRecord.accepts] and edges[end, EdgeRecord.terminal]
+        if loops and ends and not tables.branches[edges[j, EdgeRecord.branch], BranchRecord.negates]:
             free[j] = end
     return free
 

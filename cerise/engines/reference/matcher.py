@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.engines.base import Matches, Options, Report
+from cerise.engines.base import EngineReport, Matches, Options
 from cerise.engines.reference.absence import Absences
 from cerise.engines.reference.runs import Runs
 from cerise.engines.reference.stream import Stream
@@ -53,7 +53,7 @@ class ReferenceMatcher:
     def __init__(self, bound: Bound, options: Options) -> None:
         self.bound = bound
         self.options = options
-        self.report = Report()
+        self.report = EngineReport()
         self._tables: list[pa.Table] = []
         self._opens: list[npt.NDArray[np.bool_]] = []
         self._positions: list[Rows] = []

@@ -15,7 +15,7 @@ from itertools import pairwise, permutations
 import numpy as np
 import pyarrow as pa
 
-from cerise.engines.base import Ints, RowMatches, unmatched_rows
+from cerise.engines.base import Ints, RowMatches, find_rows_outside
 from cerise.engines.reference.rows_values import Columns, Scope, read_columns, value_of
 from cerise.engines.results.value_codes import partitions
 from cerise.engines.threads import Steps, Watch
@@ -114,7 +114,7 @@ def find_rows(bound: BoundRows, table: pa.Table, steps: Steps | None = None) -> 
             for low, high in pairwise(offsets)
             for match in _scan(bound, columns, tests, (low, high), steps)
         ]
-    steps.watch.walked(len(table) - steps.walked)
+    steps.watch.advance(len(table) - steps.walked)
     return found
 
 
@@ -310,4 +310,4 @@ def to_matches(bound: BoundRows, found: list[RowMatch], offsets: Ints) -> RowMat
     )
     if bound.show is not Show.UNMATCHED:
         return matches
-    return replace(matches, unmatched=unmatched_rows(matches, int(offsets[-1])))
+    return replace(matches, unmatched=find_rows_outside(matches, int(offsets[-1])))

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from cerise.engines.base import Ints
 from cerise.engines.results.context import COLUMNS, Context
-from cerise.engines.threads import ALONE, Threads, taken
+from cerise.engines.threads import ALONE, Threads, take_values
 from cerise.events import raw_column
 from cerise.kernels.strings import Literals
 from cerise.kinds import Kind, canonical, null_bits, numbers
@@ -48,8 +48,8 @@ class Columns:
             for name in arrays
         ]
         nulls = null_bits(list(arrays.values()), len(table))
-        values = [taken(each, order, threads) for each in values]
-        nulls = None if nulls is None else taken(nulls, order, threads)
+        values = [take_values(each, order, threads) for each in values]
+        nulls = None if nulls is None else take_values(nulls, order, threads)
         return Values(values, nulls, coded)
 
 

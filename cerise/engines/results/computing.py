@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cerise.engines.automaton.derived import compared_with_literals, computes_text
-from cerise.engines.automaton.formulas import loaded, words
+from cerise.engines.automaton.derived import computes_text, find_literal_only
+from cerise.engines.automaton.formulas import load_code, words
 from cerise.engines.results.columns import Columns
 from cerise.engines.results.context import COLUMNS, HEAD, SCAN_NAMES, Context, column_name, text_name
 from cerise.engines.threads import room
@@ -50,7 +50,7 @@ def compute(expr: Expr, columns: dict[Path, pa.Array], rows: int) -> Computed:
     found = value(expr, scope, writer)
     code = formulas.load(_source(expr, found, scope, writer))
     table = pa.table({_name(path): columns[path] for path in scope.kinds})
-    literal = frozenset(map(_name, compared_with_literals([expr])))
+    literal = frozenset(map(_name, find_literal_only([expr])))
     read = Columns({_name(path): kind for path, kind in scope.kinds.items()}, scope.texts, literal)
     values = read.read(table)
     told, gone = values.words(), np.zeros(rows, np.int64)
@@ -75,7 +75,7 @@ class _Cells:
     def attribute(self, attr: Attr, writer: Writer) -> Value:
         self.kinds.setdefault(attr.path, kind_of(attr))
         number = list(self.kinds).index(attr.path)
-        code = writer.name(loaded(f"{column_name(number)} + 8 * e", self.kinds[attr.path]))
+        code = writer.name(load_code(f"{column_name(number)} + 8 * e", self.kinds[attr.path]))
         return Value(code, writer.name(f"(load(nulls + step * e) >> {number}) & 1 != 0"))
 
     def aggregate(self, agg: Agg, writer: Writer) -> Value:  # noqa: ARG002

@@ -84,9 +84,9 @@ def _string_codes(column: pa.Array | pa.ChunkedArray, name: str, threads: Thread
 
 def _numbered(column: pa.ChunkedArray, out: Ints, limits: Limits) -> pa.Array:
     """Write a number, from 1, for each string, 0 for none; return the strings in that order."""
-    from cerise.kernels.strings import Interned  # this brings numba
+    from cerise.kernels.strings import InternedStrings  # this brings numba
 
-    known, done = Interned(len(column), limits.first_strings, limits.most_strings), 0
+    known, done = InternedStrings(len(column), limits.first_strings, limits.most_strings), 0
     if pa.types.is_string(column.type):
         for chunk in column.chunks:
             if not known.numbers(chunk, out[done : done + len(chunk)]):

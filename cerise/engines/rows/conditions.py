@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import reduce
 
-from cerise.engines.automaton.derived import compared_with_literals, computes_text
+from cerise.engines.automaton.derived import computes_text, find_literal_only
 from cerise.engines.automaton.formulas import words
 from cerise.engines.results.context import COLUMNS, HEAD, SCAN_NAMES, Context, column_name, text_name
 from cerise.engines.rows.records import FITS, FROM_END, FROM_START, REGISTER
@@ -212,12 +212,12 @@ def _hash_history(register: int, count: str, found: Conditions, writer: Writer) 
         most, first = found.histories.get((kind, register), (0, 0))
         for i, factor in enumerate(FACTORS if most else ()):
             at, gone = words("r", first + i), f"load({place(register, f'{count} - {most}')})"
-            added = writer.name(f"load({at}) + mixed(e, {factor})")
+            added = writer.name(f"load({at}) + mix(e, {factor})")
             with writer.block(f"if {count} < {most}:"):
                 writer.line(f"store({at}, {added})")
             if kind == FROM_END:
                 with writer.block(f"if {count} >= {most}:"):
-                    writer.line(f"store({at}, {added} - mixed({gone}, {factor}))")
+                    writer.line(f"store({at}, {added} - mix({gone}, {factor}))")
 
 
 def _depends_on_start(each: Atom) -> bool:
@@ -243,7 +243,7 @@ def _take_fold(agg: RowAgg, bound: BoundRows, found: Conditions) -> Fold:
 
 
 def _literal_columns(exprs: list[Expr], bound: BoundRows) -> frozenset[str]:
-    alone = compared_with_literals(exprs)
+    alone = find_literal_only(exprs)
     others = {each.path for expr in exprs for each in attributes(expr)} - alone
     columns: list[set[str]] = [set(), set()]
     for which, paths in enumerate((alone, others)):

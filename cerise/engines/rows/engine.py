@@ -164,7 +164,7 @@ class Search:
         m.left = m.until = pause
         why = go_on()
         if why == at.DONE:
-            self.steps.watch.walked(m.walked - self.steps.walked)
+            self.steps.watch.advance(m.walked - self.steps.walked)
             return why
         if m.steps > self.steps.most:
             raise too_many_ways(self.steps.most, m.row, self.INPUT)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from cerise.engines.base import Bools, Ints, Masks
 from cerise.engines.results.value_codes import codes, joint_codes, ranks
-from cerise.engines.threads import ALONE, Threads, room, taken
+from cerise.engines.threads import ALONE, Threads, room, take_values
 from cerise.kinds import Kind, kind_of
 from cerise.pattern.row_pattern import BoundRows, Order
 from cerise.ties import Read, tie_order, tied_rows
@@ -65,11 +65,11 @@ def ordered(
     rows = None if wanted is None else wanted.rows(code, count, threads)
     keys = [key for each in bound.order for key in _sort_keys(each, table)]
     if rows is not None:
-        code, keys = taken(code, rows, threads), [taken(key, rows, threads) for key in keys]
+        code, keys = take_values(code, rows, threads), [take_values(key, rows, threads) for key in keys]
     order, offsets = _sorted(code, count, keys, threads)
     same = _undecided(keys, order, offsets) if ties else np.zeros(0, np.bool_)
     if rows is not None:
-        order = taken(rows, order, threads)
+        order = take_values(rows, order, threads)
     if same.any():
         order = _untied(table, order, same, ties)
     values = _key_values(bound, table, order, offsets)
@@ -177,8 +177,8 @@ def _sorted(code: Ints, count: int, keys: list[Ints], threads: Threads) -> tuple
     if _ascending(keys, threads):
         return _grouped(code, count, threads)
     first = _by_keys(keys, threads)
-    order, offsets = _grouped(taken(code, first, threads), count, threads)
-    return taken(first, order, threads), offsets
+    order, offsets = _grouped(take_values(code, first, threads), count, threads)
+    return take_values(first, order, threads), offsets
 
 
 def _changes(code: Ints, rows: int) -> Ints:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cerise.kernels.predicates import Value, Writer, _guarded, better
+from cerise.kernels.predicates import Value, Writer, better, guard
 from cerise.kinds import Kind
 from cerise.pattern.row_pattern import RowAgg
 
@@ -66,7 +66,7 @@ def _exact_sum(_kind: Kind) -> _Made:
     def result(parts: list[str], writer: Writer) -> Value:
         joined = ", ".join(parts[:2])
         empty = writer.name(f"{parts[2]} == 0")
-        return _guarded(f"sum_value({joined})", empty, f"sum_faults({joined})", writer)
+        return guard(f"sum_value({joined})", empty, f"sum_faults({joined})", writer)
 
     return (Kind.INT, Kind.INT, Kind.INT), add, result
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from cerise.engines.automaton.formulas import loaded, words
+from cerise.engines.automaton.formulas import load_code, words
 from cerise.engines.results.context import COLUMNS, SCAN_NAMES, Context, column_name, text_name
 from cerise.engines.rows.running_aggregates import Fold
 from cerise.kernels.predicates import NEVER, Value, Writer, either
@@ -133,7 +133,7 @@ class Scope:
         """Return the parts of an aggregate with the row that is being mapped."""
         fold, agg = self.folds[name], self.bound.atoms[name]
         assert isinstance(agg, RowAgg)
-        parts = [writer.name(f"{loaded(words('r', p.register), p.kind)} + {p.zero}") for p in fold.parts]
+        parts = [writer.name(f"{load_code(words('r', p.register), p.kind)} + {p.zero}") for p in fold.parts]
         if agg.members is not None and self.label not in agg.members:
             return parts
         value = self._argument(agg, writer)
@@ -202,7 +202,7 @@ class Scope:
         self.found.columns.setdefault(name, kind)
         number = list(self.found.columns).index(name)
         base = self._word(COLUMNS + number) if self.searching else column_name(number)
-        code = writer.name(loaded(f"{base} + 8 * {row}", kind))
+        code = writer.name(load_code(f"{base} + 8 * {row}", kind))
         bits = f"load({self._word(Context.nulls)} + {self._word(Context.step)} * {row})"
         null = writer.name(f"({bits} >> {number}) & 1 != 0")
         return Value(code, null if missing == NEVER else writer.name(f"{missing} or {null}"))

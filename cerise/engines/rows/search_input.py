@@ -16,7 +16,7 @@ from cerise.engines.rows.prepare import computed
 from cerise.engines.rows.program import Program
 from cerise.engines.rows.records import BYTE
 from cerise.engines.rows.scope import Conditions
-from cerise.engines.threads import ALONE, Threads, room, taken
+from cerise.engines.threads import ALONE, Threads, room, take_values
 from cerise.events import raw_column
 from cerise.kinds import INT64_MAX, INT64_MIN, canonical, kind_of
 from cerise.pattern.row_pattern import BoundRows
@@ -96,7 +96,7 @@ def _times(bound: BoundRows, rows: Ordered, threads: Threads) -> tuple[Ints, int
     times = canonical(column, kind_of(column.type), name).cast(pa.int64())
     none = _unused(times)
     known = np.asarray(times.fill_null(none) if times.null_count else times, dtype=np.int64)
-    found = np.ascontiguousarray(taken(known, rows.order, threads))
+    found = np.ascontiguousarray(take_values(known, rows.order, threads))
     return (~found, ~none) if bound.order[0].descending else (found, none)
 
 
@@ -110,8 +110,8 @@ def _unused(numbers: pa.Array) -> int:
         return int(low) - 1
     if high < INT64_MAX:
         return int(high) + 1
-    taken = set(numbers.to_pylist())
-    return next(each for each in range(len(taken) + 1) if each not in taken)
+    used = set(numbers.to_pylist())
+    return next(each for each in range(len(used) + 1) if each not in used)
 
 
 # ---- masks: the labels that a row could have by itself

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.engines.base import Bools, Ints, Options, RowMatches, joined
+from cerise.engines.base import Bools, Ints, Options, RowMatches, concat_matches
 from cerise.engines.rows.engine import Search
 from cerise.engines.rows.records import Entries
 from cerise.engines.rows.search_input import SearchInput
@@ -137,7 +137,7 @@ class SliceSearch(Search):
     def on_from(self, known: Marks, row: int) -> tuple[RowMatches, int]:
         """Search from a row to one already searched from; return what is found, and that row."""
         known[row] = 0
-        found = joined(list(self._begun(known, _entries(row, row + 1))))
+        found = concat_matches(list(self._begun(known, _entries(row, row + 1))))
         return found, self.m.row - self.low
 
     def speculative(self, known: Marks, end: int, room: int) -> Iterator[RowMatches]:
@@ -255,7 +255,8 @@ class Searched:
         rows, low = len(self.stretch), self.stretch.low
         known = np.zeros(rows, np.uint8)
         end, most = min(rows, self.stretch.entries), self.options.limits.candidate_rows
-        found = joined(list(self.search.speculative(known, end, most - 1 + most * rows // PER_ROWS)))
+        room = most - 1 + most * rows // PER_ROWS
+        found = concat_matches(list(self.search.speculative(known, end, room)))
         if bool((found.starts[1:] < found.starts[:-1]).any()):
             found = picked(found, np.argsort(found.starts, kind="stable"))
         after = resumes(self.search_input.program.bound, found)

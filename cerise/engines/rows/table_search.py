@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from cerise.engines.base import Ints, Masks, Options, RowMatches, joined, unmatched_rows
+from cerise.engines.base import Ints, Masks, Options, RowMatches, concat_matches, find_rows_outside
 from cerise.engines.limits import Limits
 from cerise.engines.reference import rows as reference
 from cerise.engines.results.value_codes import partitions
@@ -144,14 +144,14 @@ def search_table(
         threads.watch.total = len(prepared)
         rows = Ordered(prepared, None, partitions(bound, prepared), {})
         parts: Iterable[RowMatches] = found_in(bound, prepared, rows.offsets, options, threads.watch)
-        yield _answer(rows, joined([]), show)
+        yield _answer(rows, concat_matches([]), show)
         yield from (_answer(rows, each, show) for each in parts)
         return
     rows, search_input = _laid_out(bound, table, threads)
     if told is not None:
         told(rows.undecided)
     threads.watch.total = len(search_input)
-    yield _answer(rows, joined([]), show)
+    yield _answer(rows, concat_matches([]), show)
     if threads.count == 1:  # some matches at a time
         found = _searched(search_input, (0, len(search_input)), options, threads.watch)
         yield from (_answer(rows, each, show) for each in found)
@@ -209,8 +209,8 @@ def _searched(
     if search_input.program.bound.show is not Show.UNMATCHED:
         return found
     low, high = part
-    whole = joined(list(found))
-    return iter([replace(whole, unmatched=unmatched_rows(whole, high - low, low))])
+    whole = concat_matches(list(found))
+    return iter([replace(whole, unmatched=find_rows_outside(whole, high - low, low))])
 
 
 # ---- rows that no match can hold
