@@ -53,7 +53,7 @@ def _cheapest(bound: Bound) -> tuple[tuple[str, ...], str]:
     if not fits_nfa:
         return ("rcep",) if able else ("reference",), "the only one that can run the query"
     counts = totals and (bound.kleene or not bound.query.counts_only)
-    if able and counts and rcep.why_enumerated(bound) is None:
+    if able and counts and rcep.why_enumerate(bound) is None:
         return ("rcep",), "matches are counted without making them"
     if able and bound.kleene:
         return TRIED, "every subset of a window's events may be a run: they are tried on the first events"

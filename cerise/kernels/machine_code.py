@@ -46,7 +46,7 @@ def compile_source(text: str, helpers: Any) -> Compiled:
     module = ir.Module()
     module.triple = llvm.get_default_triple()
     own = _functions(text)
-    nodes = {**_select_used(own, _functions(inspect.getsource(helpers))), **own}
+    nodes = {**_select_helpers(own, _functions(inspect.getsource(helpers))), **own}
     functions = {name: _declare(module, node) for name, node in nodes.items()}
     for name, node in nodes.items():
         functions[name].linkage = "external" if name in own else "internal"
@@ -59,7 +59,7 @@ def _functions(text: str) -> dict[str, ast.FunctionDef]:
     return {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
 
 
-def _select_used(
+def _select_helpers(
     own: dict[str, ast.FunctionDef], helpers: dict[str, ast.FunctionDef]
 ) -> dict[str, ast.FunctionDef]:
     """Return the helpers that functions name; helpers do not call each other."""

@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cerise.engines.counting.bigint import limb_bits, to_ints
-from cerise.engines.counting.counters import anchors_of, gates_of, shared, views_of
+from cerise.engines.counting.counters import anchors_of, gates_of, share_lanes, views_of
 from cerise.engines.counting.counts import count, standings, work
 from cerise.engines.counting.machine import Room
-from cerise.engines.counting.model import OPS, AnchorTest, Chains, Compare, End, Ints, Layer, Step
-from cerise.engines.counting.program import placed
+from cerise.engines.counting.model import OPS, AnchorTest, Chains, ChainStep, Compare, End, Ints, Layer
+from cerise.engines.counting.program import place_events
 from cerise.errors import PlanError
 from cerise.kernels import jit
 
@@ -160,13 +160,13 @@ class Source:
             for b in range(number)
             if self.below(5) < (3 if b - a in (0, 1) else 1)
         ]
-        steps = [Step(a, b, self.compares(sizes[a], sizes[b], 3)) for a, b in pairs]
+        steps = [ChainStep(a, b, self.compares(sizes[a], sizes[b], 3)) for a, b in pairs]
         steps = [self.like_another(steps, each) for each in steps]
         ends = [n for n in range(number) if n == number - 1 or self.below(4) == 0]
         ending = tuple(End(n, self.compares(sizes[n], len(at), 3)) for n in ends)
         return Chains(layers, tuple(steps), ending, at, low)
 
-    def like_another(self, steps: list[Step], step: Step) -> Step:
+    def like_another(self, steps: list[ChainStep], step: ChainStep) -> ChainStep:
         """Let a step sometimes ask for the same as another to its layer, so that they share sums."""
         other = next(each for each in steps if each.target == step.target)
         if other is step or self.below(2):
@@ -185,7 +185,7 @@ class Source:
         anchors = tuple(int(each) for each in self.rng.permutation(number)[: 1 + self.below(2)])
         pairs = [(n, n + 1) for n in range(number - 1)]
         pairs += [(n, n) for n in range(number) if n not in anchors]
-        steps = tuple(Step(a, b, self.compares(sizes[a], sizes[b], 2)) for a, b in pairs)
+        steps = tuple(ChainStep(a, b, self.compares(sizes[a], sizes[b], 2)) for a, b in pairs)
         tests = tuple(
             AnchorTest(layer, anchor, each)
             for anchor in anchors
@@ -245,7 +245,7 @@ def kleene(ops: tuple[str, ...], seed: int, size: int, triggers: int, tests: int
     asked = tuple(Compare(">=", others, rng.integers(0, size // 9, triggers)) for _ in range(tests))
     layer = Layer(np.arange(size), np.ones(size, bool), asked)
     low = np.sort(rng.integers(0, size // 2, triggers))
-    return Chains((layer,), (Step(0, 0, compares),), (End(0),), low + size // 2, low)
+    return Chains((layer,), (ChainStep(0, 0, compares),), (End(0),), low + size // 2, low)
 
 
 @pytest.mark.parametrize("room", SMALL.values(), ids=SMALL)
@@ -296,11 +296,11 @@ def test_standings_are_exact_where_numbers_are_long():
 
 def test_triggers_that_begin_together_share_a_lane():
     chains = kleene(("<",), 1, 60, 9)
-    places = placed(chains)
+    places = place_events(chains)
     together = replace(chains, low=np.zeros(9, np.int64))
     (apart,), (joint,) = (list(views_of(each, places, (), most=99)) for each in (chains, together))
-    assert len(shared(joint, (), ()).first) == 1
-    assert len(shared(apart, (), ()).first) == len(set(chains.low.tolist()))
+    assert len(share_lanes(joint, (), ()).first) == 1
+    assert len(share_lanes(apart, (), ()).first) == len(set(chains.low.tolist()))
     assert work(together) < work(chains)
     assert count(together) == [summed(together, each) for each in range(9)]
 
@@ -309,12 +309,12 @@ def test_lanes_of_an_anchor_that_opens_chains_are_shared_by_windows():
     rng, size = np.random.default_rng(5), 40
     first, rest = Layer(np.arange(0, size, 2), np.ones(size // 2, bool)), Layer(np.arange(1, size, 2))
     test = AnchorTest(1, 0, Compare(">", rng.integers(0, 9, size // 2), rng.integers(0, 9, size // 2)))
-    steps, at = (Step(0, 1), Step(1, 1)), np.arange(10, size)
+    steps, at = (ChainStep(0, 1), ChainStep(1, 1)), np.arange(10, size)
     chains = Chains((first, rest), steps, (End(1),), at, at - 10, (0,), (test,))
-    places = placed(chains)
+    places = place_events(chains)
     anchors = anchors_of(chains, places)
     (views,) = views_of(chains, places, anchors, most=999)
-    lanes = shared(views, anchors, gates_of(chains, anchors))
+    lanes = share_lanes(views, anchors, gates_of(chains, anchors))
     assert len(lanes.first) == len(first.events) < len(views.trigger) == len(lanes.stop)
     agree(chains, Room())
 
@@ -324,9 +324,9 @@ def test_events_that_no_test_tells_apart_share_a_lane():
     layers = (Layer(np.arange(size), np.ones(size, bool)), Layer(np.arange(size)))
     test = AnchorTest(0, 1, Compare("<", np.arange(size) % 3, np.arange(size) % 2))
     chains = Chains(
-        layers, (Step(0, 0), Step(0, 1)), (End(1),), np.array([size]), np.array([0]), (1,), (test,)
+        layers, (ChainStep(0, 0), ChainStep(0, 1)), (End(1),), np.array([size]), np.array([0]), (1,), (test,)
     )
-    places = placed(chains)
+    places = place_events(chains)
     anchors = anchors_of(chains, places)
     (views,) = views_of(chains, places, anchors, most=999)
     assert len(views.trigger) == 2
@@ -344,7 +344,7 @@ def test_work_grows_with_what_is_to_be_counted():
     assert work(kleene(("<",), 1, 80, 5)) < work(many) < work(kleene(("<", "<"), 1, 80, 20))
     first = Layer(np.arange(40), np.ones(40, bool))
     test = AnchorTest(1, 0, Compare("<", np.arange(40), np.arange(40)))
-    steps, at, low = (Step(0, 1), Step(1, 1)), np.arange(20, 40), np.arange(20)
+    steps, at, low = (ChainStep(0, 1), ChainStep(1, 1)), np.arange(20, 40), np.arange(20)
     opening = Chains((first, Layer(np.arange(40))), steps, (End(1),), at, low, (0,), (test,))
     tests = (Compare("<", np.arange(40), np.arange(20)),)
     told_apart = replace(opening, layers=(first, Layer(np.arange(40), None, tests)))
@@ -358,8 +358,11 @@ def test_nothing_is_counted_where_there_is_nothing():
     none = np.zeros(0, np.int64)
     empty = Layer(none, np.zeros(0, bool))
     some = Layer(np.arange(3), np.ones(3, bool))
-    assert count(Chains((some,), (Step(0, 0),), (End(0),), none, none)) == []
-    assert count(Chains((empty,), (Step(0, 0),), (End(0),), np.array([4, 5]), np.array([0, 5]))) == [0, 0]
+    assert count(Chains((some,), (ChainStep(0, 0),), (End(0),), none, none)) == []
+    assert count(Chains((empty,), (ChainStep(0, 0),), (End(0),), np.array([4, 5]), np.array([0, 5]))) == [
+        0,
+        0,
+    ]
     assert count(Chains((), (), (), np.array([4]), np.array([0]))) == [0]
     assert count(Chains((some,), (), (End(0),), np.array([0, 3]), np.array([0, 1]))) == [0, 2]
     assert list(standings(Chains((empty,), (), (End(0),), np.array([4]), np.array([0])), [0])) == []
@@ -371,7 +374,7 @@ def test_large_ranks_are_right():
     layer = Layer(np.arange(5), np.ones(5, bool))
     for op in OPS:
         compares = (Compare(op, ranks, ranks), Compare("!=", ranks, ranks))
-        agree(Chains((layer,), (Step(0, 0, compares),), (End(0),), np.array([5]), np.array([0])), Room())
+        agree(Chains((layer,), (ChainStep(0, 0, compares),), (End(0),), np.array([5]), np.array([0])), Room())
 
 
 LAYER = Layer(np.arange(3), np.ones(3, bool))
@@ -384,16 +387,19 @@ ONE = np.array([3])
         (lambda: Chains((LAYER,), (), (), ONE, ONE + 1), "lies before"),
         (lambda: Chains((Layer(np.array([1, 1])),), (), (), ONE, ONE), "not ascending"),
         (lambda: Chains((Layer(np.arange(3), np.ones(2, bool)),), (), (), ONE, ONE), "another length"),
-        (lambda: Chains((LAYER,), (Step(0, 0), Step(0, 0)), (), ONE, ONE), "two steps"),
+        (lambda: Chains((LAYER,), (ChainStep(0, 0), ChainStep(0, 0)), (), ONE, ONE), "two steps"),
         (lambda: Chains((LAYER,), (), (End(0), End(0)), ONE, ONE), "two ends"),
         (lambda: Chains((LAYER,), (), (End(0, (Compare("~", ONE, ONE),)),), ONE, ONE), "unknown comparison"),
         (lambda: Chains((LAYER,), (), (End(0, (Compare("<", ONE, ONE),)),), ONE, ONE), "not 3 and 1"),
-        (lambda: Chains((LAYER,), (Step(0, 0),), (End(0),), ONE, ONE, (0,)), "exactly once"),
-        (lambda: Chains((LAYER, LAYER), (Step(0, 1),), (End(0), End(1)), ONE, ONE, (1,)), "exactly once"),
+        (lambda: Chains((LAYER,), (ChainStep(0, 0),), (End(0),), ONE, ONE, (0,)), "exactly once"),
+        (
+            lambda: Chains((LAYER, LAYER), (ChainStep(0, 1),), (End(0), End(1)), ONE, ONE, (1,)),
+            "exactly once",
+        ),
         (
             lambda: Chains(
                 (LAYER, LAYER),
-                (Step(0, 1),),
+                (ChainStep(0, 1),),
                 (End(1),),
                 ONE,
                 ONE,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from cerise.engines.rcep.comparisons import (
-    Comparison,
+    EventComparison,
+    PlanEdge,
     Side,
-    Step,
     binds,
     comparison_of,
+    find_link,
+    find_test,
     is_sequence,
-    judging,
-    linking,
 )
 from cerise.engines.rcep.plan import Plan, plan_of
 from cerise.kinds import Kind
@@ -27,18 +27,18 @@ def plan(where: str, pattern: str = "SEQ(A a, B+ b[], C c)") -> Plan:
     return plan_of(bound_of(f"PATTERN {pattern} {ANY} WHERE {where}"))
 
 
-def known(where: str) -> Comparison | None:
+def known(where: str) -> EventComparison | None:
     (conjunct,) = [each for each in bound_of(f"{KLEENE} WHERE {where}").conjuncts if not each.filters]
     return comparison_of(conjunct.expr)
 
 
-def compared(where: str) -> Comparison:
+def compared(where: str) -> EventComparison:
     found = known(where)
     assert found is not None
     return found
 
 
-def shown(found: Comparison | None) -> str | None:
+def shown(found: EventComparison | None) -> str | None:
     """A comparison as `a every < b 1`."""
     if found is None:
         return None
@@ -97,8 +97,8 @@ def test_other_predicates_are_no_comparison(where: str) -> None:
 @pytest.mark.parametrize("op", FLIPPED)
 def test_a_comparison_says_the_same_with_its_sides_exchanged(op: str) -> None:
     found = compared(f"a.x {op} c.y")
-    assert shown(found.flipped()) == f"c every {FLIPPED[op]} a every"
-    assert found.flipped().flipped() == found
+    assert shown(found.flip()) == f"c every {FLIPPED[op]} a every"
+    assert found.flip().flip() == found
 
 
 def test_a_side_knows_its_kind() -> None:
@@ -123,7 +123,7 @@ def test_what_is_a_sequence(pattern: str, expected: bool) -> None:
 
 # ---- which edges
 
-STEPS: dict[str, Step] = {
+STEPS: dict[str, PlanEdge] = {
     f"{'begin' if step.begins else 'take'} {step.var}": step for step in plan("a.x < 1").steps
 }
 
@@ -182,7 +182,7 @@ def test_a_side_speaks_of_each_event_of_some_edges(var: str, at: Index, edges: s
 def test_a_comparison_links_the_events_of_two_edges(where: str, expected: dict[str, str]) -> None:
     pairs = ("begin a, begin b", "begin b, take b", "take b, take b", "begin b, begin c", "take b, begin c")
     found = {
-        pair: shown(linking(compared(where), *(STEPS[name] for name in pair.split(", ")), B))
+        pair: shown(find_link(compared(where), *(STEPS[name] for name in pair.split(", ")), B))
         for pair in pairs
     }
     assert {pair: link for pair, link in found.items() if link} == expected
@@ -202,16 +202,16 @@ def test_a_comparison_links_the_events_of_two_edges(where: str, expected: dict[s
     ],
 )
 def test_the_last_event_judges_those_before(where: str, expected: dict[str, str]) -> None:
-    found = {name: shown(judging(compared(where), step, "c", B)) for name, step in STEPS.items()}
+    found = {name: shown(find_test(compared(where), step, "c", B)) for name, step in STEPS.items()}
     assert {name: test for name, test in found.items() if test} == expected
 
 
 def test_a_last_kleene_variable_judges_by_what_holds_for_all_its_events() -> None:
     steps = {f"{step.var} {step.begins}": step for step in plan("a.x < 1", "SEQ(A a, B+ b[])").steps}
-    assert shown(judging(compared("a.x < b.x"), steps["a True"], "b", B)) == "a every < b every"
+    assert shown(find_test(compared("a.x < b.x"), steps["a True"], "b", B)) == "a every < b every"
     for where in ("a.x < FIRST(b.x)", "a.x < b[2].x"):
-        assert judging(compared(where), steps["a True"], "b", B) is None
-    assert judging(compared("b[i].x > b[i-1].x"), steps["b False"], "b", B) is None
+        assert find_test(compared(where), steps["a True"], "b", B) is None
+    assert find_test(compared("b[i].x > b[i-1].x"), steps["b False"], "b", B) is None
 
 
 # ---- plans

@@ -21,7 +21,7 @@ from cerise.engines.automaton.layout import (
     BETWEEN,
     LEADING,
     TRAILING,
-    Layout,
+    ProgramLayout,
     Slot,
     TableRows,
     ValueKey,
@@ -43,7 +43,7 @@ def edge(k, r, d, e, cols, nodes):
 class ModuleWriter:
     """Writes the code of a query: all formulas of all branches are cases of one function."""
 
-    def __init__(self, bound: Bound, automata: list[Automaton], layout: Layout) -> None:
+    def __init__(self, bound: Bound, automata: list[Automaton], layout: ProgramLayout) -> None:
         self.bound = bound
         self.automata = automata
         self.layout = layout

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from cerise.engines.automaton.automaton import Bounds, Check, Edge, Test
-from cerise.engines.automaton.layout import Field, Layout, Slot, ValueKey
+from cerise.engines.automaton.layout import Field, ProgramLayout, Slot, ValueKey
 from cerise.engines.automaton.records import Candidate, Chunk, Node, Run
 from cerise.kernels.predicates import NEVER, Value, Writer, better, either, guard, truth, value
 from cerise.kinds import Kind
@@ -46,7 +46,7 @@ class Scope:
         hoisted: names for loads that give the same value for all events of a chunk; None: nothing is hoisted.
     """
 
-    layout: Layout
+    layout: ProgramLayout
     kleene: frozenset[str]
     numbers: Mapping[str, int]
     absent: frozenset[str]

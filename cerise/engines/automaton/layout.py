@@ -71,7 +71,7 @@ class Widths(NamedTuple):
 
 
 @dataclass(slots=True)
-class Layout:
+class ProgramLayout:
     """The values that a program reads; filled while its code is written."""
 
     node_words: int

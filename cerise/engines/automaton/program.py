@@ -15,7 +15,7 @@ from cerise.engines.automaton.layout import (
     COUNTED_NODE_WORDS,
     MERGED_NODE_WORDS,
     NODE_WORDS,
-    Layout,
+    ProgramLayout,
     Tables,
     Widths,
 )
@@ -58,7 +58,7 @@ class Program:
     bound: Bound
     automata: tuple[Automaton, ...]
     source: str
-    layout: Layout
+    layout: ProgramLayout
     widths: Widths
     tables: Tables
     derived: dict[Path, DerivedColumn]
@@ -105,7 +105,7 @@ def compile_program(bound: Bound, *, merging: bool) -> Program:
     merges = merging and why_not is None
     counts = bound.query.counts_only
     words = NODE_WORDS if not merges else COUNTED_NODE_WORDS if counts else MERGED_NODE_WORDS
-    writer = ModuleWriter(bound, automata, Layout(words))
+    writer = ModuleWriter(bound, automata, ProgramLayout(words))
     source = writer.source()
     if writer.formulas > MAX_FORMULAS:
         raise Unfit(f"its AND needs {writer.formulas} different formulas")

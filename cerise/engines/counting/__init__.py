@@ -1,1 +1,1 @@
-"""Chains of events, counted without making any: exact numbers of any size, in polynomial time."""
+"""Counts chains of events without enumerating them: exact numbers of any size, in polynomial time."""

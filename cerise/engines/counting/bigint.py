@@ -1,11 +1,11 @@
 """Exact numbers of any size, added without carrying.
 
-A number is limbs of `bits` bits, each in a word of 64, least first. The bits above hold what many additions
-carry: numbers are added word by word, several words at once, and only a finished sum is carried, by one limb.
-So a limb may end up a little above its bits, or below 0 where something was subtracted; the number is right.
-Limbs of several lanes (numbers counted side by side) lie together: limb 0 of each lane, then limb 1 of each.
-With A additions between carries, limbs stay below 2^(bits + 1) where A <= 2^(bits - 1), and sums fit into a
-word where A < 2^(62 - bits).
+A number is a list of limbs of `bits` bits, each in a 64-bit word, least first. The upper bits of a word hold
+the carries of many additions: numbers are added word by word, several words at once, and only a finished sum
+is carried, by one limb. So a limb may end up a little above its bits, or below 0 after a subtraction; the
+number is right. Limbs of several lanes (numbers counted side by side) are interleaved: limb 0 of each lane,
+then limb 1 of each. With A additions between carries, limbs stay below 2^(bits + 1) if A <= 2^(bits - 1), and
+sums fit into a word if A < 2^(62 - bits).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from cerise.kernels.records import Words
 
 Ints = npt.NDArray[np.int64]
 Objects = npt.NDArray[np.object_]
-LONG = 16  # words from which a loop over them is worth being made ready for
+LONG = 16  # words from which on a loop pays for its set-up
 
 
 def limb_bits(additions: int, bits: int = 64) -> int:
-    """Return how many bits a limb may have where so many numbers are added: `bits`, or the nearest to it."""
+    """Return how many bits a limb can have for a number of additions: `bits`, or the nearest possible."""
     needed = additions.bit_length()
     least, most = needed + 1, 61 - needed
     if least > most:
@@ -36,8 +36,8 @@ def to_ints(limbs: Ints, starts: Ints, bits: int) -> Objects:
 
     Args:
         limbs: the limbs of all numbers, one number after the other.
-        starts: where each number begins, and where the last one ends.
-        bits: of a limb, each of which is from 0 to 2^bits - 1.
+        starts: the start of each number in `limbs`, and the end of the last number.
+        bits: how many bits a limb has; limbs are from 0 to 2^bits - 1.
     """
     lengths = np.diff(starts)
     numbers = np.zeros(len(lengths), np.object_)
@@ -49,7 +49,7 @@ def to_ints(limbs: Ints, starts: Ints, bits: int) -> Objects:
 
 @kernel()
 def add(target: Words, source: Words, width: int) -> None:
-    """Add a row to another; rows are whole eights of words."""
+    """Add a row to another; the length of rows is a multiple of 8 words."""
     if width < LONG:
         for w in range(0, width, 8):
             add_eight(target[w:], source[w:])
@@ -74,8 +74,8 @@ def add_eight(target: Words, source: Words) -> None:
 
 
 @kernel()
-def put_in(target: Words, source: Words, held: int, width: int) -> None:
-    """Add a row to another of which only the first words are held; what lies above them is nothing."""
+def accumulate(target: Words, source: Words, held: int, width: int) -> None:
+    """Add a row to another whose first `held` words are in use; its other words are garbage, read as 0."""
     add(target, source, held)
     if held < width:
         for w in range(held, width):
@@ -91,14 +91,14 @@ def subtract(target: Words, source: Words, width: int) -> None:
 
 @kernel()
 def clear(target: Words, width: int) -> None:
-    """Make a row 0."""
+    """Set a row to 0."""
     for w in range(width):
         target[w] = 0
 
 
 @kernel()
 def any_above(row: Words, limb: int, lanes: int, bits: int) -> bool:
-    """Whether a limb of any lane, with what the one below it carries, is too large."""
+    """Whether a limb of any lane, with the carry from the limb below, is too large."""
     found, most = False, (1 << bits) - 1
     for lane in range(lanes):
         word = row[limb * lanes + lane]
@@ -110,7 +110,7 @@ def any_above(row: Words, limb: int, lanes: int, bits: int) -> bool:
 
 @kernel()
 def carry(target: Words, row: Words, limbs: int, lanes: int, bits: int) -> None:
-    """Write a row, whole eights of words, with what is above the bits of each limb carried to the next.
+    """Write a row with the upper bits of each limb carried to the next limb; pad it to a multiple of 8 words.
 
     The highest limb keeps its sign.
     """
@@ -138,7 +138,7 @@ def is_zero(row: Words, width: int) -> bool:
 
 @kernel()
 def write(target: Words, row: Words, limbs: int, lanes: int, bits: int) -> int:
-    """Write the number of a row's first lane, with all carried; return its limbs without zeros at the top."""
+    """Write the number of a row's first lane, fully carried; return its length without zeros at the top."""
     mask = (1 << bits) - 1
     over, length, limb = 0, 0, 0
     while limb < limbs or over > 0:

@@ -1,9 +1,9 @@
-"""Ways to count: a lane for all triggers that look at the same chains, and for each event at an anchor.
+"""Lanes: independent counters, one for each group of triggers that count the same chains.
 
-Triggers with the same first event that ask the same of chains share a lane: the chains are counted once, and
-each trigger reads the sum as it is when its turn comes. Events of an anchor that no test tells apart share a
-lane too. Where an anchor opens the chains, all of them lie behind its event: then lanes begin there, whatever
-the window, and triggers with different windows share them.
+Triggers with the same first event and the same tests share a lane: its chains are counted once, and each
+trigger reads the sum at its own position. Anchor events that no test tells apart share a lane too. If an
+anchor opens the chains, all of them begin at its event: then lanes begin there, whatever the window, and
+triggers with different windows share them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cerise.engines.counting.model import Bools, Chains, Compare, Floats, Ints
-from cerise.engines.counting.program import Gate, Places
+from cerise.engines.counting.program import ChainPlaces, Gate
 
 COMPARED = {
     "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "=": np.equal,
@@ -28,11 +28,11 @@ class Lanes:
 
     Args:
         trigger: one of the triggers of each lane.
-        anchored: by anchor, the number of an event in its layer that stands for those of the lane.
-        first: the first place.
-        last: the place after the last.
-        reads: where the readings of each lane begin, and where those of the last end.
-        stop: the place before which a reading is done; ascending in each lane.
+        anchored: for each anchor, the number in its layer of one of the anchor events of each lane.
+        first: the first place of each lane.
+        last: the place after the last of each lane.
+        reads: the first reading of each lane, and the end of the last lane's readings.
+        stop: the place before which each reading takes the sum; ascending in each lane.
         reader: the trigger of each reading.
     """
 
@@ -44,20 +44,20 @@ class Lanes:
     stop: Ints
     reader: Ints
 
-    def asked(self, gate: Gate) -> Ints:
+    def ranks_of(self, gate: Gate) -> Ints:
         return gate.right[self.trigger if gate.anchor is None else self.anchored[gate.anchor]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Anchor:
-    """A layer of single events.
+class ChainAnchor:
+    """A layer that every chain passes exactly once.
 
     Args:
-        layer: its number.
-        places: those of its events.
-        kind: by event, a number that is equal where no test tells events apart.
-        opens: which events open chains, where no chain comes to the layer otherwise; else None.
-        tests: what triggers ask of its events.
+        layer: the number of the layer.
+        places: the places of its events.
+        kind: a number for each event, equal for events that no test tells apart.
+        opens: whether each event opens chains, if chains reach the layer in no other way; else None.
+        tests: the tests of triggers on its events.
     """
 
     layer: int
@@ -67,31 +67,31 @@ class Anchor:
     tests: tuple[Compare, ...]
 
 
-def anchors_of(chains: Chains, places: Places) -> tuple[Anchor, ...]:
+def anchors_of(chains: Chains, places: ChainPlaces) -> tuple[ChainAnchor, ...]:
     """Return the anchors of chains."""
     found = []
     for number in chains.anchors:
         layer = chains.layers[number]
         entered = any(each.target == number for each in chains.steps)
-        told = [each.compare.right for each in chains.anchor_tests if each.anchor == number]
+        ranks = [each.compare.right for each in chains.anchor_tests if each.anchor == number]
         kind = np.arange(len(layer.events))
         if entered or layer.opens is None:
-            kind = _kinds([*told, *(each.left for each in layer.tests)], len(layer.events))
+            kind = _kinds([*ranks, *(each.left for each in layer.tests)], len(layer.events))
         opens = None if entered else layer.opens
-        found.append(Anchor(number, places.of[number], kind, opens, layer.tests))
+        found.append(ChainAnchor(number, places.of[number], kind, opens, layer.tests))
     return tuple(found)
 
 
 def _kinds(columns: list[Ints], size: int) -> Ints:
-    """Return a number for each event, equal where all columns are."""
+    """Return a number for each event; events that are equal in all columns have equal numbers."""
     kind = np.zeros(size, np.int64)
     for column in columns:
         _, kind = np.unique(kind * (column.max(initial=0) + 2) + column + 1, return_inverse=True)
     return kind
 
 
-def gates_of(chains: Chains, anchors: Sequence[Anchor]) -> list[Gate]:
-    """Return what lanes test: trigger tests of layers that are no anchors, anchors, and anchor tests."""
+def gates_of(chains: Chains, anchors: Sequence[ChainAnchor]) -> list[Gate]:
+    """Return the tests of lanes: trigger tests of layers that are not anchors, anchors, and anchor tests."""
     gates = [
         Gate(number, each.op, each.left, each.right)
         for number, layer in enumerate(chains.layers)
@@ -107,7 +107,7 @@ def gates_of(chains: Chains, anchors: Sequence[Anchor]) -> list[Gate]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Views:
-    """What triggers look at: a row for each trigger and each kind of events at anchors."""
+    """The chains of triggers: a row for each trigger and each combination of anchor events."""
 
     trigger: Ints
     anchored: tuple[Ints, ...]
@@ -117,20 +117,20 @@ class Views:
 
 def views_of(
     chains: Chains,
-    places: Places,
-    anchors: Sequence[Anchor],
+    places: ChainPlaces,
+    anchors: Sequence[ChainAnchor],
     *,
     most: int,
     by_places: bool = False,
 ) -> Iterator[Views]:
-    """Yield the rows of some triggers at a time, always all of a trigger.
+    """Yield the rows of triggers in batches; a batch has all rows of its triggers.
 
     Args:
-        chains: what is counted.
-        places: its events.
-        anchors: its anchors.
-        most: rows at a time, unless one trigger has more.
-        by_places: whether the limit is on the places that all rows look at.
+        chains: the chains to count.
+        places: the places of their events.
+        anchors: the anchors of the chains.
+        most: how many rows a batch has at most, unless one trigger has more.
+        by_places: whether `most` limits the places of all rows together instead.
     """
     first = np.searchsorted(places.events, chains.low)
     stop = np.searchsorted(places.events, chains.at)
@@ -143,27 +143,27 @@ def views_of(
     for some in np.split(order, np.flatnonzero(np.diff(groups)) + 1):
         views = Views(some, (), first[some], stop[some])
         for anchor in anchors:
-            views = _anchored(views, anchor)
+            views = _add_anchor(views, anchor)
         if len(views.trigger):
             yield views
 
 
-def rows_by_trigger(anchors: Sequence[Anchor], first: Ints, stop: Ints) -> Floats:
-    """Return at most how many rows triggers with such places have."""
+def rows_by_trigger(anchors: Sequence[ChainAnchor], first: Ints, stop: Ints) -> Floats:
+    """Return an upper bound on the number of rows of each trigger."""
     sizes = np.ones(len(first), np.float64)
     for each in anchors:
         sizes *= np.searchsorted(each.places, stop) - np.searchsorted(each.places, first)
     return sizes
 
 
-def _anchored(views: Views, anchor: Anchor) -> Views:
-    """Make a row for each kind of events that may stand at an anchor."""
+def _add_anchor(views: Views, anchor: ChainAnchor) -> Views:
+    """Make a row for each kind of event that a chain may have at an anchor."""
     low, high = np.searchsorted(anchor.places, views.first), np.searchsorted(anchor.places, views.stop)
     row = np.repeat(np.arange(len(low)), high - low)
     event = np.arange(len(row)) - np.repeat(np.cumsum(high - low) - high, high - low)
     fits = np.ones(len(row), np.bool_) if anchor.opens is None else anchor.opens[event]
     for test in anchor.tests:
-        fits &= holding(test.op, test.left[event], test.right[views.trigger[row]])
+        fits &= compare_ranks(test.op, test.left[event], test.right[views.trigger[row]])
     row, event = row[fits], event[fits]
     if anchor.opens is None and len(row):
         _, once = np.unique(row * (anchor.kind.max() + 1) + anchor.kind[event], return_index=True)
@@ -173,17 +173,17 @@ def _anchored(views: Views, anchor: Anchor) -> Views:
     return Views(views.trigger[row], anchored, first, views.stop[row])
 
 
-def holding(op: str, left: Ints, right: Ints) -> Bools:
-    """Return where a comparison of ranks holds."""
+def compare_ranks(op: str, left: Ints, right: Ints) -> Bools:
+    """Whether a comparison of ranks holds, for each pair."""
     found: Bools = COMPARED[op](left, right) & (left >= 0) & (right >= 0)
     return found
 
 
-def shared(views: Views, anchors: Sequence[Anchor], gates: Sequence[Gate]) -> Lanes:
-    """Return lanes for counting, each shared by all rows that look at the same chains."""
+def share_lanes(views: Views, anchors: Sequence[ChainAnchor], gates: Sequence[Gate]) -> Lanes:
+    """Return lanes for counting; rows that count the same chains share one."""
     kinds = [anchor.kind[event] for anchor, event in zip(anchors, views.anchored, strict=True)]
-    asked = [gate.right[views.trigger] for gate in gates if gate.anchor is None]
-    same = [views.first, *kinds, *asked]
+    ranks = [gate.right[views.trigger] for gate in gates if gate.anchor is None]
+    same = [views.first, *kinds, *ranks]
     order = np.lexsort((views.stop, *same[::-1]))
     new = np.zeros(len(order), np.bool_)
     new[:1] = True
@@ -204,7 +204,7 @@ def shared(views: Views, anchors: Sequence[Anchor], gates: Sequence[Gate]) -> La
     )
 
 
-def apart(views: Views, *, mirrored: bool, places: int) -> tuple[Lanes, Ints]:
+def separate_lanes(views: Views, *, mirrored: bool, places: int) -> tuple[Lanes, Ints]:
     """Return a lane for each row, without readings; and the row of each lane."""
     first, last = (places - views.stop, places - views.first) if mirrored else (views.first, views.stop)
     order = np.lexsort((last, first))

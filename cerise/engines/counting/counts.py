@@ -1,4 +1,4 @@
-"""How many chains each trigger completes, and in how many of them an event stands; no chain is ever made."""
+"""Counts the chains of each trigger, and the chains through each event, without enumerating them."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ import numpy as np
 
 from cerise.engines.counting.bigint import Objects
 from cerise.engines.counting.counters import (
-    Anchor,
+    ChainAnchor,
     Views,
     anchors_of,
-    apart,
     gates_of,
     rows_by_trigger,
-    shared,
+    separate_lanes,
+    share_lanes,
     views_of,
 )
-from cerise.engines.counting.machine import ROOM, Machine, Room
+from cerise.engines.counting.machine import ROOM, CountingMachine, Room
 from cerise.engines.counting.model import Chains, Floats, Ints
-from cerise.engines.counting.program import Gate, Places, Program, placed, program_of
+from cerise.engines.counting.program import ChainPlaces, ChainProgram, Gate, place_events, program_of
 from cerise.engines.counting.terms import terms_and_links
 
-LANE_STEPS = 200  # that a lane takes, however few its places
+LANE_STEPS = 200  # the fixed cost of a lane, in steps
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Standing:
-    """In how many chains events stand: rows by trigger, then in stream order.
+    """The number of chains through events: rows by trigger, then in stream order.
 
     Args:
         trigger: the number of the trigger.
-        layer: the layer in which the event stands.
+        layer: the layer of the event.
         event: the number of the event in its layer.
-        chains: how many chains of the trigger have it there; never 0.
+        chains: how many chains of the trigger go through the event there; never 0.
     """
 
     trigger: Ints
@@ -46,35 +46,35 @@ class Standing:
 def count(chains: Chains, room: Room = ROOM) -> list[int]:
     """Return how many chains each trigger completes."""
     totals = np.zeros(len(chains.at), np.object_)
-    places, anchors, gates = _laid_out(chains)
+    places, anchors, gates = _lay_out(chains)
     program = program_of(chains, places, gates, mirrored=False)
     for views in views_of(chains, places, anchors, most=room.lanes):
-        lanes = shared(views, anchors, gates)
-        for found in Machine(program, lanes, room).run():
+        lanes = share_lanes(views, anchors, gates)
+        for found in CountingMachine(program, lanes, room).run():
             np.add.at(totals, lanes.reader[found.who], found.number)
     return [int(each) for each in totals]
 
 
 def standings(chains: Chains, layers: Sequence[int], room: Room = ROOM) -> Iterator[Standing]:
-    """Yield in how many chains the events of some layers stand, for some triggers at a time."""
-    places, anchors, gates = _laid_out(chains)
+    """Yield the number of chains through each event of the given layers, in batches of triggers."""
+    places, anchors, gates = _lay_out(chains)
     ways = [program_of(chains, places, gates, mirrored=each) for each in (False, True)]
     for views in views_of(chains, places, anchors, most=room.shown, by_places=True):
-        before, after = (_shown(program, views, layers, room) for program in ways)
-        yield _standing(places, views, before, after)
+        before, after = (_count_places(program, views, layers, room) for program in ways)
+        yield _multiply(places, views, before, after)
 
 
 def work(chains: Chains) -> float:
-    """Return about how many steps counting takes: places times the logarithm, for each lane.
+    """Estimate how many steps counting takes: places times their logarithm, for each lane.
 
     A step takes 2 to 5 ns while numbers are short, and longer in proportion from 400 bits on. Standings take
-    twice as many, and a lane for each trigger.
+    twice as many steps, and a lane for each trigger.
     """
-    places, anchors, gates = _laid_out(chains)
+    places, anchors, gates = _lay_out(chains)
     first, stop = np.searchsorted(places.events, chains.low), np.searchsorted(places.events, chains.at)
     lengths = np.maximum(stop - first, 0).astype(np.float64)
     if not anchors:
-        lanes = [shared(views, (), gates) for views in views_of(chains, places, (), most=ROOM.lanes)]
+        lanes = [share_lanes(views, (), gates) for views in views_of(chains, places, (), most=ROOM.lanes)]
         lengths = np.concatenate([np.zeros(0), *(each.last - each.first for each in lanes)])
         return float(np.sum(_steps(chains, lengths)))
     rows = rows_by_trigger(anchors, first, stop)
@@ -93,17 +93,19 @@ def _steps(chains: Chains, lengths: Floats) -> Floats:
     return LANE_STEPS + lengths * (2 + len(terms) * np.log2(lengths + 1) + len(links) * lengths / 2)
 
 
-def _laid_out(chains: Chains) -> tuple[Places, tuple[Anchor, ...], list[Gate]]:
-    places = placed(chains)
+def _lay_out(chains: Chains) -> tuple[ChainPlaces, tuple[ChainAnchor, ...], list[Gate]]:
+    places = place_events(chains)
     anchors = anchors_of(chains, places)
     return places, anchors, gates_of(chains, anchors)
 
 
-def _shown(program: Program, views: Views, layers: Sequence[int], room: Room) -> tuple[Ints, Objects]:
-    """Return the numbers of places by row and place, ascending: rows times places plus the place."""
+def _count_places(
+    program: ChainProgram, views: Views, layers: Sequence[int], room: Room
+) -> tuple[Ints, Objects]:
+    """Count at each place of each row; return sorted keys, row · places + place, and the counts."""
     places = len(program.places.events)
-    lanes, row = apart(views, mirrored=program.mirrored, places=places)
-    found = list(Machine(program, lanes, room, shown=tuple(layers)).run())
+    lanes, row = separate_lanes(views, mirrored=program.mirrored, places=places)
+    found = list(CountingMachine(program, lanes, room, shown=tuple(layers)).run())
     lane = np.concatenate([each.who for each in found])
     place = np.concatenate([each.place for each in found])
     if program.mirrored:
@@ -113,10 +115,10 @@ def _shown(program: Program, views: Views, layers: Sequence[int], room: Room) ->
     return key[order], np.concatenate([each.number for each in found])[order]
 
 
-def _standing(
-    places: Places, views: Views, before: tuple[Ints, Objects], after: tuple[Ints, Objects]
+def _multiply(
+    places: ChainPlaces, views: Views, before: tuple[Ints, Objects], after: tuple[Ints, Objects]
 ) -> Standing:
-    """Multiply the chains up to each place by those from it on; add what several rows of a trigger have."""
+    """Multiply the chains up to each place by those from it on; add up the rows of a trigger."""
     keys, here, there = np.intersect1d(before[0], after[0], assume_unique=True, return_indices=True)
     row, place = np.divmod(keys, max(len(places.events), 1))
     trigger = views.trigger[row]

@@ -1,16 +1,16 @@
-"""Chains counted, compiled: place by place, the number of chains that end there is the sum over those before.
+"""The kernels that count chains: the number of chains that end at a place is a sum over earlier places.
 
-A place is an event in a layer; a lane is a way to count (from which place on, for which trigger and anchors).
-Where a step compares at most one pair by order, the numbers before lie in Fenwick trees by key, so a sum
-costs the logarithm of the places; other steps go through all pairs. The lanes of a block are counted side by
-side, in one pass; a pass whose numbers outgrow their words is made again with more.
+A place is an event in a layer; a lane is an independent count, with its own first place, trigger and anchors.
+If a step has at most one inequality, Fenwick trees hold the numbers of earlier places by key, so a sum costs
+the logarithm of the places; other steps test all pairs. The lanes of a block are counted side by side in one
+pass; if a number outgrows its words, the pass is repeated with more words.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.counting.bigint import add, any_above, carry, clear, is_zero, put_in, subtract, write
+from cerise.engines.counting.bigint import accumulate, add, any_above, carry, clear, is_zero, subtract, write
 from cerise.engines.counting.records import (
     DONE,
     EQUAL,
@@ -24,7 +24,7 @@ from cerise.engines.counting.records import (
     MORE_EQUAL,
     PAUSED,
     TRIGGER,
-    Counts,
+    CountMemory,
     Link,
 )  # fmt: skip
 from cerise.engines.counting.trees import place_of, plant
@@ -51,8 +51,8 @@ def holds(op: int, left: int, right: int) -> bool:
 
 
 @kernel()
-def width_of(m: Counts, limbs: int) -> int:
-    """Return how many words of each row are in use: whole eights."""
+def width_of(m: CountMemory, limbs: int) -> int:
+    """Return how many words of each row are in use, a multiple of 8."""
     return (limbs * m.lanes + 7) & -8
 
 
@@ -60,7 +60,7 @@ def width_of(m: Counts, limbs: int) -> int:
 
 
 @kernel()
-def open_gates(m: Counts, place: int, opening: int) -> int:
+def open_gates(m: CountMemory, place: int, opening: int) -> int:
     """Return, as bits, the lanes of a pass whose gates a place passes."""
     low, high = m.low, m.high
     bits = (1 << (high - low)) - 1
@@ -78,7 +78,7 @@ def open_gates(m: Counts, place: int, opening: int) -> int:
 
 
 @kernel()
-def are_linked(m: Counts, link: Link, source: int, target: int) -> bool:
+def are_linked(m: CountMemory, link: Link, source: int, target: int) -> bool:
     """Whether all tests of a link hold between a place and a later one, or a trigger."""
     columns = m.columns
     for test in range(link.tests, link.tests_end):
@@ -90,8 +90,8 @@ def are_linked(m: Counts, link: Link, source: int, target: int) -> bool:
 
 
 @kernel()
-def ask_trees(m: Counts, place: int, row: Words) -> None:
-    """Add to a row what trees tell of the places that may stand before a place."""
+def ask_trees(m: CountMemory, place: int, row: Words) -> None:
+    """Add to a row the sums that trees hold over the places that may precede a place."""
     room, nodes, size = m.room, m.nodes, m.words
     for term in range(m.terms):
         here = term * room + place - m.start
@@ -107,8 +107,8 @@ def ask_trees(m: Counts, place: int, row: Words) -> None:
 
 
 @kernel()
-def ask_links(m: Counts, place: int, row: Words) -> None:
-    """Add to a row the numbers of the places that are linked to a place."""
+def ask_links(m: CountMemory, place: int, row: Words) -> None:
+    """Add to a row the numbers of the places linked to a place."""
     layer, size = m.layer_of[place], m.words
     for n in range(m.link_count):
         link = m.links[n]
@@ -122,8 +122,8 @@ def ask_links(m: Counts, place: int, row: Words) -> None:
 
 
 @kernel()
-def begin(m: Counts, place: int, row: Words) -> None:
-    """Add a chain that begins at a place, in the lanes where one may."""
+def begin(m: CountMemory, place: int, row: Words) -> None:
+    """Add a chain that begins at a place, in the lanes that allow it."""
     if m.opens[place] == 0:
         return
     low = m.low
@@ -134,11 +134,11 @@ def begin(m: Counts, place: int, row: Words) -> None:
 
 
 @kernel()
-def count_place(m: Counts, place: int, row: Words, limbs: int) -> int:
+def count_place(m: CountMemory, place: int, row: Words, limbs: int) -> int:
     """Write how many chains end at a place into a row.
 
     Returns:
-        How many limbs the numbers of the pass have now; -1 where their words are too few.
+        How many limbs the numbers of the pass have now; -1: they need more words.
     """
     open_lanes, lanes, bits = open_gates(m, place, 0), m.lanes, m.bits
     total, words = m.spare, m.words
@@ -160,8 +160,8 @@ def count_place(m: Counts, place: int, row: Words, limbs: int) -> int:
 
 
 @kernel()
-def hand_on(m: Counts, place: int, row: Words, width: int) -> None:
-    """Put the number of a place where later places ask for it."""
+def hand_on(m: CountMemory, place: int, row: Words, width: int) -> None:
+    """Add the number of a place to the trees that later places read."""
     room, nodes, size = m.room, m.nodes, m.words
     for term in range(m.terms):
         here = term * room + place - m.start
@@ -169,17 +169,17 @@ def hand_on(m: Counts, place: int, row: Words, width: int) -> None:
         if i > 0:
             end, tree = m.put_size[here], m.put_at[here] - 1
             while i <= end:
-                put_in(nodes[size * (tree + i) :], row, m.held[tree + i], width)
+                accumulate(nodes[size * (tree + i) :], row, m.held[tree + i], width)
                 m.held[tree + i] = width
                 i += i & -i
 
 
-# ---- what is written
+# ---- output
 
 
 @kernel()
-def writes(m: Counts, who: int, place: int, row: Words, limbs: int, lanes: int) -> bool:
-    """Write the number of a row's first lane, unless there is no room."""
+def writes(m: CountMemory, who: int, place: int, row: Words, limbs: int, lanes: int) -> bool:
+    """Write the number of a row's first lane; False: no room is left."""
     head, begun = m.head_count, m.limb_count
     if head >= m.heads_room or begun + limbs + 64 > m.limbs_room:
         return False
@@ -202,8 +202,8 @@ def add_lane(target: Words, row: Words, limbs: int, lanes: int, sign: int) -> No
 
 
 @kernel()
-def read_trees(m: Counts, column: int, lane: int) -> None:
-    """Add to the spare row what trees tell of the places that may stand before a trigger, in one lane."""
+def read_trees(m: CountMemory, column: int, lane: int) -> None:
+    """Add to the spare row the sums of trees over the places that may precede a trigger, in one lane."""
     size, columns, lanes = m.words, m.columns, m.lanes
     for term in range(m.terms):
         low = m.lows[term * columns + column]
@@ -220,8 +220,8 @@ def read_trees(m: Counts, column: int, lane: int) -> None:
 
 
 @kernel()
-def read_links(m: Counts, column: int, lane: int) -> None:
-    """Add to the spare row the numbers of the places that are linked to a trigger, in one lane."""
+def read_links(m: CountMemory, column: int, lane: int) -> None:
+    """Add to the spare row the numbers of the places linked to a trigger, in one lane."""
     size, rows, lanes = m.words, m.rows[lane:], m.lanes
     for n in range(m.link_count):
         link = m.links[n]
@@ -236,11 +236,11 @@ def read_links(m: Counts, column: int, lane: int) -> None:
 
 
 @kernel()
-def read_until(m: Counts, place: int, limbs: int) -> int:
+def read_until(m: CountMemory, place: int, limbs: int) -> int:
     """Do all readings of a pass before a place.
 
     Returns:
-        The place before which the next is to be done; -1 where there is no room to write.
+        The place before which the next reading comes; -1: no room is left to write.
     """
     soonest, low = ENDLESS, m.low
     for lane in range(low, m.high):
@@ -259,8 +259,8 @@ def read_until(m: Counts, place: int, limbs: int) -> int:
 
 
 @kernel()
-def shows(m: Counts) -> bool:
-    """Write the numbers of the places in layers that are asked for, unless there is no room."""
+def shows(m: CountMemory) -> bool:
+    """Write the numbers of the places in the shown layers; False: no room is left."""
     if m.shown == 0:
         return True
     low, lanes = m.low, m.lanes
@@ -278,8 +278,8 @@ def shows(m: Counts) -> bool:
 
 
 @kernel()
-def first_of(m: Counts, low: int, high: int) -> int:
-    """Return the first place of some lanes."""
+def first_of(m: CountMemory, low: int, high: int) -> int:
+    """Return the first place of the lanes from `low` to `high`."""
     first = m.first[low]
     for lane in range(low + 1, high):
         first = min(first, m.first[lane])
@@ -287,8 +287,8 @@ def first_of(m: Counts, low: int, high: int) -> int:
 
 
 @kernel()
-def last_of(m: Counts, low: int, high: int) -> int:
-    """Return the place after the last of some lanes."""
+def last_of(m: CountMemory, low: int, high: int) -> int:
+    """Return the place after the last of the lanes from `low` to `high`."""
     last = m.last[low]
     for lane in range(low + 1, high):
         last = max(last, m.last[lane])
@@ -296,7 +296,7 @@ def last_of(m: Counts, low: int, high: int) -> int:
 
 
 @kernel()
-def set_out(m: Counts, low: int, high: int, lanes: int) -> None:
+def set_out(m: CountMemory, low: int, high: int, lanes: int) -> None:
     """Begin a pass over the lanes from `low` to `high`."""
     m.low = low
     m.high = high
@@ -311,8 +311,8 @@ def set_out(m: Counts, low: int, high: int, lanes: int) -> None:
 
 
 @kernel()
-def count_event(m: Counts, place: int, after: int, limbs: int) -> int:
-    """Count the chains that end at one event, at the places until `after`; return as `count_place` does."""
+def count_event(m: CountMemory, place: int, after: int, limbs: int) -> int:
+    """Count the chains that end at one event, at its places up to `after`; return as `count_place` does."""
     size, rows, filled = m.words, m.rows, m.filled
     shift = m.start if m.keeps else place
     for p in range(place, after):
@@ -329,8 +329,8 @@ def count_event(m: Counts, place: int, after: int, limbs: int) -> int:
 
 
 @kernel()
-def count_lanes(m: Counts, low: int, high: int, lanes: int) -> int:
-    """Count in the lanes from `low` to `high` in one pass; return DONE, or why it is to be made again."""
+def count_lanes(m: CountMemory, low: int, high: int, lanes: int) -> int:
+    """Count in the lanes from `low` to `high` in one pass; return DONE, or why the pass must be repeated."""
     set_out(m, low, high, lanes)
     heads, written, events = m.head_count, m.limb_count, m.event_of
     limbs, place, last, why = 1, m.pass_first, m.pass_last, DONE
@@ -355,8 +355,8 @@ def count_lanes(m: Counts, low: int, high: int, lanes: int) -> int:
 
 
 @kernel()
-def count_block(m: Counts, low: int, high: int) -> int:
-    """Count in the lanes of a block, from where the last call stopped; return why this stops."""
+def count_block(m: CountMemory, low: int, high: int) -> int:
+    """Count in the lanes of a block from where the last call stopped; return why this call stops."""
     if m.narrow == 0 and high - low >= FEW:
         why = count_lanes(m, low, high, LANES)
         if why != LONGER or m.words < m.widest:
@@ -372,13 +372,13 @@ def count_block(m: Counts, low: int, high: int) -> int:
 
 @kernel(int64(int64, Ints))
 def count_sections(counts: int, keys: Any) -> int:
-    """Count section by section, from where the last call stopped; return why this one stops.
+    """Count section by section from where the last call stopped; return why this call stops.
 
     Args:
-        counts: the memory of the kernels.
-        keys: its keys.
+        counts: the address of the memory, a `CountMemory`.
+        keys: the array of its keys, which numba can sort.
     """
-    m = Counts(counts)
+    m = CountMemory(counts)
     spent = 0
     while m.section < m.section_count:
         section = m.sections[m.section :]

@@ -1,7 +1,8 @@
-"""Chains of events to be counted: which events may stand where, and which may follow which.
+"""The chains to count: the events of each layer, and the steps between them.
 
-Events are numbers in the order of (partition, stream). A chain takes one event after another through layers,
-by steps, from an event that may open it to one that ends it before a trigger. Nothing here knows of queries.
+Events are numbers in the order of (partition, stream). A chain goes by steps from layer to layer, one event
+in each, from an event that may open it to one that may end it before a trigger. This module does not depend
+on queries.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ class Compare:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
-    """A place in a pattern.
+    """A position in a pattern.
 
     Args:
-        events: those that may stand there, ascending.
-        opens: which of them may open a chain; None where none may.
-        tests: what each trigger asks of them (left by event, right by trigger).
+        events: the events that fit it, ascending.
+        opens: whether each event may open a chain; None: none may.
+        tests: the tests of each trigger on the events (left by event, right by trigger).
     """
 
     events: Ints
@@ -48,8 +49,8 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
-    """From an event of a layer to a later one of another or the same (left by source, right by target)."""
+class ChainStep:
+    """A step from an event of a layer to a later event of a layer (left by source, right by target)."""
 
     source: int
     target: int
@@ -58,7 +59,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class End:
-    """Events of a layer may be the last before a trigger (left by event, right by trigger)."""
+    """A layer whose events may be the last before a trigger (left by event, right by trigger)."""
 
     layer: int
     compares: tuple[Compare, ...] = ()
@@ -66,7 +67,7 @@ class End:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnchorTest:
-    """What the event at an anchor asks of those of another layer (left by event, right by the anchor's)."""
+    """A test of an anchor event on the events of another layer (left by event, right by anchor event)."""
 
     layer: int
     anchor: int
@@ -75,20 +76,20 @@ class AnchorTest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chains:
-    """What is to be counted.
+    """The chains to count.
 
     Args:
-        layers: the places of a pattern.
-        steps: at most one for two layers.
-        ends: at most one for a layer.
-        at: the event that each trigger is; those of a chain come before it.
-        low: the event before which none of a chain may lie, for each trigger; not before its partition.
+        layers: the positions of a pattern.
+        steps: the steps between layers, at most one for two layers.
+        ends: the layers that may end a chain, each at most once.
+        at: the event of each trigger; the events of its chains come before it.
+        low: the first event that a chain of each trigger may have; in the trigger's partition.
         anchors: layers through which every chain goes exactly once.
-        anchor_tests: tests of other events against those at anchors.
+        anchor_tests: tests of other events against anchor events.
     """
 
     layers: tuple[Layer, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ChainStep, ...]
     ends: tuple[End, ...]
     at: Ints
     low: Ints
@@ -123,11 +124,11 @@ def _faults(chains: Chains) -> Iterator[tuple[str, str]]:
         if not _is_passed_once(chains, anchor):
             yield f"a chain need not go through anchor {anchor} exactly once", "anchor another layer"
     if not {each.anchor for each in chains.anchor_tests} <= set(chains.anchors):
-        yield "a test names a layer that is no anchor", "add it to `anchors`"
+        yield "a test names a layer that is not an anchor", "add it to `anchors`"
 
 
 def _sides(chains: Chains) -> Iterator[tuple[Compare, int, int]]:
-    """Yield each comparison with how many ranks its two sides must have."""
+    """Yield each comparison with the number of ranks that its two sides must have."""
     sizes, triggers = [len(each.events) for each in chains.layers], len(chains.at)
     for layer in chains.layers:
         yield from ((each, len(layer.events), triggers) for each in layer.tests)
@@ -140,16 +141,16 @@ def _sides(chains: Chains) -> Iterator[tuple[Compare, int, int]]:
 
 
 def _is_passed_once(chains: Chains, anchor: int) -> bool:
-    """Whether every chain goes through a layer, and none comes to it again."""
+    """Whether every chain goes through a layer, and none reaches it again."""
     ends = {each.layer for each in chains.ends}
     starts = {n for n, each in enumerate(chains.layers) if each.opens is not None}
-    around = _reached(chains, starts - {anchor}, without=anchor)
+    around = _reach(chains, starts - {anchor}, without=anchor)
     after = {each.target for each in chains.steps if each.source == anchor}
-    return not around & ends and anchor not in _reached(chains, after, without=None)
+    return not around & ends and anchor not in _reach(chains, after, without=None)
 
 
-def _reached(chains: Chains, layers: set[int], *, without: int | None) -> set[int]:
-    """Return the layers to which steps lead from some, and these, without going through one."""
+def _reach(chains: Chains, layers: set[int], *, without: int | None) -> set[int]:
+    """Return the given layers, and those that steps reach from them without passing `without`."""
     found, new = set(layers), set(layers)
     while new:
         new = {each.target for each in chains.steps if each.source in new} - found - {without}

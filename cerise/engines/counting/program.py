@@ -1,7 +1,7 @@
-"""Chains as tables by place, which kernels read: a place is an event in a layer, places are in stream order.
+"""Compiles chains to tables by place for the kernels: a place is an event in a layer, in stream order.
 
-Counted forwards, a place has the number of chains that end there; mirrored, the number of ways in which a
-chain goes on from there to the trigger.
+Counted forwards, a place has the number of chains that end there; mirrored, the number of chains that lead
+from there to the trigger.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cerise.engines.counting.model import FLIPPED, OPS, Chains, Compare, Ints, Step
+from cerise.engines.counting.model import FLIPPED, OPS, Chains, ChainStep, Compare, Ints
 from cerise.engines.counting.records import TRIGGER
-from cerise.engines.counting.terms import Term, terms_and_links
+from cerise.engines.counting.terms import KeySum, terms_and_links
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Places:
+class ChainPlaces:
     """The events of all layers in stream order.
 
     Args:
         events: the event at each place.
-        layer: its layer.
-        of: by layer, the places of its events.
+        layer: the layer of each place.
+        of: for each layer the places of its events.
     """
 
     events: Ints
@@ -31,33 +31,33 @@ class Places:
     of: tuple[Ints, ...]
 
     def spread(self, layer: int, values: Ints) -> Ints:
-        """Return a value for each place: that of its event in a layer, -1 at other layers."""
+        """Return the given values of a layer's events by place, -1 at the places of other layers."""
         row = np.full(len(self.events), -1, np.int64)
         row[self.of[layer]] = values
         return row
 
 
-def placed(chains: Chains) -> Places:
-    """Put the events of all layers in order."""
+def place_events(chains: Chains) -> ChainPlaces:
+    """Sort the events of all layers into places."""
     sizes = [len(each.events) for each in chains.layers]
     events = np.concatenate([np.zeros(0, np.int64), *(each.events for each in chains.layers)])
     layer = np.repeat(np.arange(len(sizes)), sizes)
     order = np.lexsort((layer, events))
     of = np.split(np.argsort(order), np.cumsum(sizes)[:-1])
-    return Places(events[order], layer[order], tuple(of[: len(sizes)]))
+    return ChainPlaces(events[order], layer[order], tuple(of[: len(sizes)]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gate:
-    """A test that a lane makes of the events of a layer.
+    """A test of a lane on the events of a layer.
 
     Args:
-        layer: whose events are tested.
+        layer: the layer of the tested events.
         op: the comparison.
         left: ranks by event of the layer.
         right: ranks by trigger, or by event of an anchor's layer.
-        anchor: which anchor of the chains; None for a trigger.
-        opening: whether it is asked only of events at which counting begins.
+        anchor: the number of the anchor; None for a trigger.
+        opening: whether only events at which counting begins are tested.
     """
 
     layer: int
@@ -69,10 +69,10 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
-    """Tables by place; forwards, those that are asked for by triggers too have columns for these behind."""
+class ChainProgram:
+    """Chains as tables by place; in a forward program, columns for the triggers follow those of places."""
 
-    places: Places
+    places: ChainPlaces
     mirrored: bool
     opens: Ints
     signs: Ints
@@ -88,19 +88,19 @@ class Program:
     test_rights: Ints
 
 
-def program_of(chains: Chains, places: Places, gates: Sequence[Gate], *, mirrored: bool) -> Program:
-    """Compile chains; `gates` are those that lanes make besides the ends of a mirrored one."""
+def program_of(chains: Chains, places: ChainPlaces, gates: Sequence[Gate], *, mirrored: bool) -> ChainProgram:
+    """Compile chains; a mirrored program adds the comparisons of ends to the given gates."""
     sizes = [*(len(each.events) for each in chains.layers), len(chains.at)]
     if mirrored:
-        steps = [Step(each.target, each.source, _flipped(each.compares)) for each in chains.steps]
+        steps = [ChainStep(each.target, each.source, _flip(each.compares)) for each in chains.steps]
         ends = [(end.layer, each) for end in chains.ends for each in end.compares]
         gates = [*gates, *(Gate(layer, it.op, it.left, it.right, None, True) for layer, it in ends)]
     else:
-        steps = [*chains.steps, *(Step(each.layer, TRIGGER, each.compares) for each in chains.ends)]
+        steps = [*chains.steps, *(ChainStep(each.layer, TRIGGER, each.compares) for each in chains.ends)]
     terms, links = terms_and_links(steps, sizes)
     table = _Table(places, len(chains.at), mirrored)
     compares = [(step, each) for step in links for each in step.compares]
-    return Program(
+    return ChainProgram(
         places, mirrored, table.rows([_opens(chains, places, mirrored=mirrored)])[0],
         np.array([each.sign for each in terms], np.int64), np.array([each.span for each in terms], np.int64),
         table.rows([table.puts(each) for each in terms]),
@@ -113,11 +113,11 @@ def program_of(chains: Chains, places: Places, gates: Sequence[Gate], *, mirrore
     )  # fmt: skip
 
 
-def _flipped(compares: tuple[Compare, ...]) -> tuple[Compare, ...]:
+def _flip(compares: tuple[Compare, ...]) -> tuple[Compare, ...]:
     return tuple(Compare(FLIPPED[each.op], each.right, each.left) for each in compares)
 
 
-def _opens(chains: Chains, places: Places, *, mirrored: bool) -> Ints:
+def _opens(chains: Chains, places: ChainPlaces, *, mirrored: bool) -> Ints:
     """Return 1 at the places where counting may begin."""
     opens = np.zeros(len(places.events), np.int64)
     if mirrored:
@@ -130,8 +130,8 @@ def _opens(chains: Chains, places: Places, *, mirrored: bool) -> Ints:
     return opens
 
 
-def _links(links: list[Step]) -> Ints:
-    """Return source, target, the first test and that after the last of each link."""
+def _links(links: list[ChainStep]) -> Ints:
+    """Return source, target, the first test and the end of the tests of each link."""
     borders = np.cumsum([0, *(len(each.compares) for each in links)])
     rows = [(each.source, each.target, borders[n], borders[n + 1]) for n, each in enumerate(links)]
     return np.array(rows, np.int64).reshape(-1, 4)
@@ -139,9 +139,9 @@ def _links(links: list[Step]) -> Ints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Table:
-    """Rows of values by place and trigger, turned round where counting is."""
+    """Rows of values by place and trigger; places are in reverse if the program is mirrored."""
 
-    places: Places
+    places: ChainPlaces
     triggers: int
     mirrored: bool
 
@@ -155,7 +155,7 @@ class _Table:
             table[:, :count] = table[:, :count][:, ::-1].copy()
         return table
 
-    def puts(self, term: Term) -> Ints:
+    def puts(self, term: KeySum) -> Ints:
         row = np.full(len(self.places.events), -1, np.int64)
         for layer, keys in term.puts:
             row[self.places.of[layer]] = keys

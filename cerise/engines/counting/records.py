@@ -1,4 +1,4 @@
-"""The records of the counting of chains: what its kernels are told, tables, and where they stand."""
+"""The records of counting: the settings, tables and state of its kernels."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from cerise.kernels.records import Record, Rows, Words
 
 DONE, LONGER, FULL, PAUSED = range(4)
 LESS, LESS_EQUAL, MORE, MORE_EQUAL, EQUAL, UNEQUAL = range(6)
-TRIGGER = -1  # as the target of a link
-LANES = 8  # counted side by side, while their numbers are short
-FEW = 3  # lanes, below which none go side by side
+TRIGGER = -1  # the target of a link to triggers
+LANES = 8  # are counted side by side, while their numbers are short
+FEW = 3  # fewer lanes are not counted side by side
 
 
-class Gate(Record):
+class GateRecord(Record):
     """A test between the events of a layer and a lane."""
 
     layer: int
@@ -20,7 +20,7 @@ class Gate(Record):
 
 
 class Link(Record):
-    """A step between two layers with tests that no tree can answer."""
+    """A step between two layers with tests that no tree can decide."""
 
     source: int
     target: int
@@ -29,14 +29,14 @@ class Link(Record):
 
 
 class Head(Record):
-    """A number that was found: whose it is, of which place, and where its limbs begin."""
+    """A number in the output: its reading or lane, its place, and the start of its limbs."""
 
     who: int
     place: int
     limbs: int
 
 
-class Counts(Record):
+class CountMemory(Record):
     """The memory of the kernels. A table by place has a column for each place, then one for each trigger."""
 
     columns: int
@@ -55,22 +55,22 @@ class Counts(Record):
     layer_of: Words
     opens: Words
     before: Words
-    # by term and place: the key under which a number is kept, and the keys that are asked for
+    # by term and place: the key under which a number is stored, and the range of keys that are summed
     signs: Words
     spans: Words
     puts: Words
     lows: Words
     highs: Words
     # gates: a test between the events of a layer (by gate and place) and a lane (by gate and lane)
-    gates: Rows[Gate]
+    gates: Rows[GateRecord]
     gate_left: Words
     gate_right: Words
-    # links: steps with tests (by test and place) that no tree can answer
+    # links: steps with tests (by test and place) that no tree can decide
     links: Rows[Link]
     tests: Words
     test_left: Words
     test_right: Words
-    # by lane: its places, its readings; by reading: the place before which it is done, the trigger
+    # by lane: its places, its readings; by reading: the place before which it takes the sum, its trigger
     lane_count: int
     first: Words
     last: Words
@@ -79,7 +79,7 @@ class Counts(Record):
     triggers: Words
     blocks: Words
     sections: Words
-    # by term and place of a section: where in which tree a number is put, where one is asked for
+    # by term and place of a section: the tree and the position where its number is stored, or a sum read
     put_at: Words
     put_i: Words
     put_size: Words
@@ -90,8 +90,8 @@ class Counts(Record):
     keys: Words
     key_count: Words
     trees: Words
-    # numbers: words for each, how many of them the lanes of a block may use; the nodes of trees and the rows
-    # of places, with how many words of each are held; a spare one
+    # numbers: the words of each, the most words for lanes side by side; the nodes of trees and the rows of
+    # places, with how many words of each are in use; a spare row
     words: int
     widest: int
     nodes: Words
@@ -101,12 +101,12 @@ class Counts(Record):
     spare: Words
     newest: Words
     next_read: Words
-    # what is written: heads (who, place, where its limbs begin) and limbs
+    # output: heads (who, place, the start of its limbs) and limbs
     heads: Rows[Head]
     heads_room: int
     limbs: Words
     limbs_room: int
-    # where it stands between calls
+    # the state between calls
     section: int
     ready: int
     block: int

@@ -1,8 +1,8 @@
-"""Steps as sums over keys: what each event is kept under, and for which keys a later one asks.
+"""Steps as sums over keys: the key under which each event is stored, and the keys that a later event sums.
 
-A step with equalities and at most one comparison by order is a sum over keys from the first of a bucket (all
-that is equal) to a bound. What is unequal is all less what is equal: one more sum, subtracted. Any other step
-is a link, whose pairs are gone through.
+A step with equalities and at most one inequality is a sum over the keys of a bucket (events with equal
+values), from its first key to a bound. A `!=` is the sum without it, minus the sum with `=` in its place. Any
+other step is a link, whose pairs are tested one by one.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from itertools import chain, combinations
 
 import numpy as np
 
-from cerise.engines.counting.model import Bools, Compare, Ints, Step
+from cerise.engines.counting.model import Bools, ChainStep, Compare, Ints
 
 ORDERED = ("<", "<=", ">", ">=")
 MANY = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Term:
+class KeySum:
     """A sum over keys.
 
     Args:
-        sign: 1 where it is added, -1 where it is subtracted.
+        sign: 1 for a sum that is added, -1 for one that is subtracted.
         span: how many keys a bucket has.
-        puts: source layers, with the key of each of their events; -1 where it has none.
-        target: the layer that asks.
-        low: the first key that each of its events asks for; -1 where it asks for none.
+        puts: the source layers, each with the key of each of its events; -1: no key.
+        target: the layer whose events read the sum.
+        low: the first key that each target event sums; -1: it sums none.
         high: the key after the last.
     """
 
@@ -40,10 +40,10 @@ class Term:
     high: Ints
 
 
-def terms_and_links(steps: Iterable[Step], sizes: Sequence[int]) -> tuple[list[Term], list[Step]]:
-    """Return the sums that steps are, and the steps that are none; layers have so many events."""
-    terms: list[Term] = []
-    links: list[Step] = []
+def terms_and_links(steps: Iterable[ChainStep], sizes: Sequence[int]) -> tuple[list[KeySum], list[ChainStep]]:
+    """Split steps into sums and links; `sizes` are the numbers of events of layers, and of triggers."""
+    terms: list[KeySum] = []
+    links: list[ChainStep] = []
     for group in _alike(steps):
         ops = [each.op for each in group[0].compares]
         if sum(op in ORDERED for op in ops) > 1 or ops.count("!=") > 2:
@@ -53,9 +53,9 @@ def terms_and_links(steps: Iterable[Step], sizes: Sequence[int]) -> tuple[list[T
     return terms, links
 
 
-def _alike(steps: Iterable[Step]) -> list[list[Step]]:
-    """Put steps together whose targets ask for the same: they share their sums."""
-    groups: list[list[Step]] = []
+def _alike(steps: Iterable[ChainStep]) -> list[list[ChainStep]]:
+    """Group steps whose targets read the same keys: they share their sums."""
+    groups: list[list[ChainStep]] = []
     for step in steps:
         same = next((group for group in groups if _asks_alike(group[0], step)), None)
         if same is None:
@@ -65,45 +65,45 @@ def _alike(steps: Iterable[Step]) -> list[list[Step]]:
     return groups
 
 
-def _asks_alike(one: Step, other: Step) -> bool:
-    if one.target != other.target or len(one.compares) != len(other.compares):
+def _asks_alike(left: ChainStep, right: ChainStep) -> bool:
+    if left.target != right.target or len(left.compares) != len(right.compares):
         return False
-    pairs = zip(one.compares, other.compares, strict=True)
+    pairs = zip(left.compares, right.compares, strict=True)
     return all(a.op == b.op and np.array_equal(a.right, b.right) for a, b in pairs)
 
 
-def _terms(group: list[Step], sizes: Sequence[int]) -> Iterator[Term]:
-    """Yield the sums of steps that ask alike: one, and others to subtract what is not to be equal."""
+def _terms(group: list[ChainStep], sizes: Sequence[int]) -> Iterator[KeySum]:
+    """Yield the sums of steps with equal keys: one without `!=`, and one for each subset of the `!=`."""
     lengths = [sizes[step.source] for step in group]
-    compares = [_joined([step.compares[n] for step in group]) for n in range(len(group[0].compares))]
+    compares = [_concat([step.compares[n] for step in group]) for n in range(len(group[0].compares))]
     differ = [each for each in compares if each.op == "!="]
     order = [each for each in compares if each.op in ORDERED]
-    known = [_known([each.left for each in compares], sum(lengths))]
-    known.append(_known([each.right for each in compares], sizes[group[0].target]))
-    rank, bound, span = _ranked(order, *map(len, known))
+    known = [_non_null([each.left for each in compares], sum(lengths))]
+    known.append(_non_null([each.right for each in compares], sizes[group[0].target]))
+    rank, bound, span = _rank(order, *map(len, known))
     for subset in chain.from_iterable(combinations(differ, size) for size in range(len(differ) + 1)):
         same = [each for each in compares if each.op == "="] + list(subset)
         put_bucket, ask_bucket = _buckets(same, *map(len, known))
         keys = np.where(known[0], put_bucket * span + rank, -1)
         low = np.where(known[1], ask_bucket * span, -1)
         puts = zip([step.source for step in group], np.split(keys, np.cumsum(lengths)[:-1]), strict=True)
-        yield Term((-1) ** len(subset), span, tuple(puts), group[0].target, low, low + bound)
+        yield KeySum((-1) ** len(subset), span, tuple(puts), group[0].target, low, low + bound)
 
 
-def _joined(compares: list[Compare]) -> Compare:
+def _concat(compares: list[Compare]) -> Compare:
     return Compare(compares[0].op, np.concatenate([each.left for each in compares]), compares[0].right)
 
 
-def _known(columns: list[Ints], size: int) -> Bools:
-    """Return where no column is null."""
+def _non_null(columns: list[Ints], size: int) -> Bools:
+    """Whether no column is null, for each event."""
     known = np.ones(size, np.bool_)
     for each in columns:
         known &= each >= 0
     return known
 
 
-def _ranked(order: list[Compare], puts: int, asks: int) -> tuple[Ints, Ints, int]:
-    """Return ranks of which each that asks wants those below a bound, the bounds, and how many ranks are."""
+def _rank(order: list[Compare], puts: int, asks: int) -> tuple[Ints, Ints, int]:
+    """Return the rank of each source event, the bound below which each target sums, and how many ranks."""
     if not order:
         return np.zeros(puts, np.int64), np.ones(asks, np.int64), 1
     compare = order[0]
@@ -114,7 +114,7 @@ def _ranked(order: list[Compare], puts: int, asks: int) -> tuple[Ints, Ints, int
 
 
 def _buckets(same: list[Compare], puts: int, asks: int) -> tuple[Ints, Ints]:
-    """Return numbers that are equal where all of some columns are."""
+    """Return bucket numbers, equal for events whose compared values are all equal."""
     left, right = np.zeros(puts, np.int64), np.zeros(asks, np.int64)
     for compare in same:
         more_left, more_right, count = _dense(compare.left, compare.right)
@@ -124,7 +124,7 @@ def _buckets(same: list[Compare], puts: int, asks: int) -> tuple[Ints, Ints]:
 
 
 def _dense(left: Ints, right: Ints, *, always: bool = False) -> tuple[Ints, Ints, int]:
-    """Return ranks that are small enough to be multiplied, and one more than the highest."""
+    """Return ranks small enough to be multiplied without overflow, and one more than the highest."""
     both = np.concatenate([left, right])
     if always or both.max(initial=0) >= MANY:
         both = np.unique(both, return_inverse=True)[1].reshape(-1)

@@ -1,20 +1,20 @@
-"""Lanes cut into sections, and the Fenwick trees that the lanes of a section share, compiled.
+"""Kernels that cut lanes into sections, and lay out the Fenwick trees that the lanes of a section share.
 
-The keys that places of a section have are numbered; those of each bucket are a tree, and a place asks for a
-prefix of one. So trees are never larger than the section, whatever the ranks.
+The keys of a section's places are numbered; the keys of each bucket form a tree, and a place sums a prefix of
+a tree. So trees are never larger than the section, whatever the ranks.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.counting.records import LANES, Counts
+from cerise.engines.counting.records import LANES, CountMemory
 from cerise.kernels.jit import Ints, kernel, void
 from cerise.kernels.records import Words
 
 
 @kernel(void(Ints, Ints, Ints, Ints, Ints))
-def cut(first: Any, last: Any, blocks: Any, sections: Any, sizes: Any) -> None:
+def split_lanes(first: Any, last: Any, blocks: Any, sections: Any, sizes: Any) -> None:
     """Cut lanes into blocks that share most of their places, and blocks into sections.
 
     Args:
@@ -22,10 +22,10 @@ def cut(first: Any, last: Any, blocks: Any, sections: Any, sizes: Any) -> None:
         last: the place after the last of each lane.
         blocks: room for the first lane of each block, and one more.
         sections: room for the first block of each section, and one more.
-        sizes: room for the number of blocks, that of sections, and the places of the longest section.
+        sizes: room for the number of blocks, the number of sections, and the places of the longest section.
     """
     count, parts, longest = 0, 0, 0
-    start, begun, end, far = 0, 0, 0, 0  # a block's first lane, a section's first place, the ends of both
+    start, begun, end, far = 0, 0, 0, 0  # a block's first lane, a section's first place, and their ends
     for lane in range(len(first)):
         own, joint = last[lane] - first[lane], max(end, last[lane]) - first[start]
         if lane > 0 and lane - start < LANES and 4 * joint <= 4 * (end - first[start]) + 3 * own:
@@ -46,7 +46,7 @@ def cut(first: Any, last: Any, blocks: Any, sections: Any, sizes: Any) -> None:
 
 @kernel()
 def place_of(keys: Words, count: int, key: int) -> int:
-    """Return how many of some ascending words are below a word."""
+    """Return how many of the ascending keys are below a key."""
     low, high = 0, count
     while low < high:
         middle = (low + high) >> 1
@@ -58,8 +58,8 @@ def place_of(keys: Words, count: int, key: int) -> int:
 
 
 @kernel()
-def gather_keys(m: Counts, keys: Any, term: int, first: int, last: int) -> int:
-    """Put the distinct keys of a term in order; return how many there are."""
+def gather_keys(m: CountMemory, keys: Any, term: int, first: int, last: int) -> int:
+    """Sort the distinct keys of a term; return how many there are."""
     base, source = term * m.room, m.puts[term * m.columns :]
     count = 0
     for p in range(first, last):
@@ -77,8 +77,8 @@ def gather_keys(m: Counts, keys: Any, term: int, first: int, last: int) -> int:
 
 
 @kernel()
-def part_trees(m: Counts, keys: Words, count: int, span: int) -> None:
-    """Find out at which key the tree of each key begins, and how many keys it has."""
+def part_trees(m: CountMemory, keys: Words, count: int, span: int) -> None:
+    """Write for each key the first key of its tree, and for each tree how many keys it has."""
     starts, sizes = m.starts, m.sizes
     start = 0
     for i in range(count):
@@ -89,8 +89,8 @@ def part_trees(m: Counts, keys: Words, count: int, span: int) -> None:
 
 
 @kernel()
-def set_places(m: Counts, term: int, first: int, last: int) -> None:
-    """Note where in which tree each place of a section puts its number, and where it asks for one."""
+def set_places(m: CountMemory, term: int, first: int, last: int) -> None:
+    """Write for each place of a section where in which tree its number is stored, and which sum it reads."""
     room, columns = m.room, m.columns
     keys, count = m.keys[term * room :], m.key_count[term]
     tree, starts, sizes = m.trees[term], m.starts, m.sizes
@@ -112,8 +112,8 @@ def set_places(m: Counts, term: int, first: int, last: int) -> None:
 
 
 @kernel()
-def plant(m: Counts, keys: Any, first: int, last: int) -> None:
-    """Lay out the trees of a section, whose places are given; `keys` are those of the memory."""
+def plant(m: CountMemory, keys: Any, first: int, last: int) -> None:
+    """Lay out the trees of a section from its first to its last place; `keys` is the array of `m.keys`."""
     nodes = 0
     for term in range(m.terms):
         count = gather_keys(m, keys, term, first, last)

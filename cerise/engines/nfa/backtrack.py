@@ -84,7 +84,7 @@ def note_best(m: Machine, made: int, e: int) -> None:
 def follow_run(
     formulas: Any, m: Machine, r: int, masks: Words, points: Words, nexts: Words, seq0: int
 ) -> bool:
-    """Follow one run as far as it goes; False: there is no room to go on, and the run is postponed."""
+    """Follow one run as far as it goes; False: no room is left, and the run is postponed."""
     mode, states, waits = m.mode, m.state_count, m.waits
     row = m.runs[r]
     part, s, e = row.key // states, row.key % states, row.at

@@ -47,7 +47,7 @@ def run_bound(automaton: Automaton, bound: Bound) -> str:
     if bound.within is not None and bound.within.unit is Unit.EVENTS:
         window = f"{bound.within.size} events"
     elif bound.within is None:
-        window = "all events of a partition: there is no WITHIN"
+        window = "all events of a partition, because WITHIN is missing"
     if "take-ignore" in kinds:
         return f"exponential in W ({window})"
     variables = len(automaton.branch.variables)

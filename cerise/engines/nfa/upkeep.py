@@ -162,7 +162,7 @@ X_MATCH, X_DEPTH, X_STACK, X_PENDING, X_WORDS = range(5)
 
 @kernel()
 def write_path(path: Any, depth: int, row: int, lengths: Any, events: Any, fill: Any) -> bool:
-    """Write one match; False: there is no room for it."""
+    """Write one match; False: no room is left."""
     if row >= len(lengths):
         return False
     for v in range(len(fill)):

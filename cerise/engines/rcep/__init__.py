@@ -1,5 +1,5 @@
-"""Recomputation for expensive queries [RCEP]: events are kept, joined when the last of a match arrives."""
+"""Recomputation for expensive queries [RCEP]: keeps events, joins them when the last of a match arrives."""
 
-from cerise.engines.rcep.engine import ENGINES, why_enumerated, why_not
+from cerise.engines.rcep.engine import ENGINES, why_enumerate, why_not
 
-__all__ = ["ENGINES", "why_enumerated", "why_not"]
+__all__ = ["ENGINES", "why_enumerate", "why_not"]

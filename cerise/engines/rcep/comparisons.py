@@ -1,9 +1,9 @@
-"""Comparisons between two events of a match, and which edges of an automaton they tell something about.
+"""Comparisons between two events of a match, and the edges of an automaton that they prune.
 
 A predicate such as `b.price < NEXT(b.price)` or `c.price < FIRST(b.price) * 2` has one side for each of two
-events. Where an edge has bound one of them and another edge binds the other, the two are linked; where the
-other is the event that completes a match, which recomputation knows beforehand, the comparison judges an
-event on its own. Only comparisons of this form prune what is joined; all others are judged in the end.
+events. If one edge binds the first event and the next edge the second, the comparison links the two edges; if
+the second is the event that completes a match, which recomputation knows beforehand, the comparison judges
+the first event alone. Only comparisons of this form prune joins; the joins judge all other predicates.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TRANSITIVE = {"<": "<", "<=": "<", ">": ">", ">=": ">"}
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What a comparison takes from one event: an expression, whose it is, and which event is meant."""
+    """One side of a comparison: an expression over one event, its variable, and which of its events."""
 
     expr: Expr
     var: str
@@ -34,31 +34,31 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class EventComparison:
     """left op right, between two events."""
 
     op: str
     left: Side
     right: Side
 
-    def flipped(self) -> Comparison:
-        return Comparison(FLIPPED[self.op], self.right, self.left)
+    def flip(self) -> EventComparison:
+        return EventComparison(FLIPPED[self.op], self.right, self.left)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """An edge of a branch, as far as comparisons are concerned."""
+class PlanEdge:
+    """An edge of a branch, and whether it binds the first event of its variable."""
 
     edge: Edge
-    begins: bool  # its variable; otherwise it takes one more event
+    begins: bool  # otherwise it takes a further event
 
     @property
     def var(self) -> str:
         return self.edge.var
 
 
-def comparison_of(expr: Expr) -> Comparison | None:
-    """Return a predicate as a comparison between two events; None where it is something else."""
+def comparison_of(expr: Expr) -> EventComparison | None:
+    """Return a predicate as a comparison between two events; None for other predicates."""
     if not isinstance(expr, Binary) or expr.op not in COMPARISONS:
         return None
     left, right = _side(expr.left), _side(expr.right)
@@ -66,7 +66,7 @@ def comparison_of(expr: Expr) -> Comparison | None:
         return None
     if Kind.BOOL in (left.kind, right.kind):
         return None
-    return Comparison(expr.op, left, right)
+    return EventComparison(expr.op, left, right)
 
 
 def _side(expr: Expr) -> Side | None:
@@ -87,14 +87,14 @@ def _of_this_event(expr: Expr) -> Expr:
 
 
 def is_sequence(pattern: Node) -> bool:
-    """Whether a pattern has no AND, so that the newest event of a run is that of one variable."""
+    """Whether a pattern has no AND, so that its automaton binds variables in one order."""
     return not isinstance(pattern, And) and (
         not isinstance(pattern, Seq) or all(is_sequence(item) for item in pattern.items)
     )
 
 
-def binds(side: Side, step: Step, kleene: frozenset[str]) -> bool:
-    """Whether a side speaks of each event that an edge binds."""
+def binds(side: Side, step: PlanEdge, kleene: frozenset[str]) -> bool:
+    """Whether a side reads each event that an edge binds."""
     if side.var != step.var:
         return False
     if side.var not in kleene or side.at is At.EVERY:
@@ -102,8 +102,8 @@ def binds(side: Side, step: Step, kleene: frozenset[str]) -> bool:
     return side.at == 1 if step.begins else side.at is At.CURRENT
 
 
-def is_newest(side: Side, step: Step, then: Step, kleene: frozenset[str]) -> bool:
-    """Whether a side speaks of the event that an edge has just bound, when another edge comes next."""
+def is_newest(side: Side, step: PlanEdge, then: PlanEdge, kleene: frozenset[str]) -> bool:
+    """Whether a side reads the event that an edge has just bound, when another edge comes next."""
     if side.var != step.var:
         return False
     if side.var not in kleene:
@@ -113,8 +113,8 @@ def is_newest(side: Side, step: Step, then: Step, kleene: frozenset[str]) -> boo
     return side.at in (At.EVERY, At.LAST) or binds(side, step, kleene)
 
 
-def follows(compared: Comparison, step: Step, kleene: frozenset[str]) -> bool:
-    """Whether an edge binds the right side, and the left side holds of the newest event of its variable."""
+def follows(compared: EventComparison, step: PlanEdge, kleene: frozenset[str]) -> bool:
+    """Whether an edge binds the right side, and the left side reads the newest event of its variable."""
     if not binds(compared.right, step, kleene):
         return False
     if compared.left.var == step.var:
@@ -122,17 +122,21 @@ def follows(compared: Comparison, step: Step, kleene: frozenset[str]) -> bool:
     return compared.left.var not in kleene or compared.left.at in (At.EVERY, At.LAST)
 
 
-def linking(compared: Comparison, step: Step, then: Step, kleene: frozenset[str]) -> Comparison | None:
-    """Return a comparison that links the event of `step`, on its left, to that of `then`, if it does."""
-    for each in (compared, compared.flipped()):
+def find_link(
+    compared: EventComparison, step: PlanEdge, then: PlanEdge, kleene: frozenset[str]
+) -> EventComparison | None:
+    """Return the comparison with the event of `step` on its left and that of `then` on its right, or None."""
+    for each in (compared, compared.flip()):
         if is_newest(each.left, step, then, kleene) and binds(each.right, then, kleene):
             return each
     return None
 
 
-def judging(compared: Comparison, step: Step, last: str, kleene: frozenset[str]) -> Comparison | None:
-    """Return a comparison with the event of `step` on its left and one of the last variable on its right."""
-    for each in (compared, compared.flipped()):
+def find_test(
+    compared: EventComparison, step: PlanEdge, last: str, kleene: frozenset[str]
+) -> EventComparison | None:
+    """Return the comparison with the event of `step` on its left and the trigger on its right, or None."""
+    for each in (compared, compared.flip()):
         known = each.right.var == last and each.right.at is At.EVERY
         if known and each.left.var != last and binds(each.left, step, kleene):
             return each

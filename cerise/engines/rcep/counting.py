@@ -1,7 +1,7 @@
-"""Counts and aggregates of matches that are never made: chains of events are counted instead (S7.2).
+"""Counts and aggregates without enumerating matches: counts chains of events instead (S7.2).
 
-For each event that can complete a match, the trigger, the chains that lead to it within its window are
-counted place by place. An aggregate follows from how many of them each event stands in.
+For each event that can complete a match, the trigger, the matcher counts the chains that lead to it within
+its window, place by place. An aggregate follows from the number of chains through each event.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ import numpy.typing as npt
 from cerise.engines.base import Finding, Matches, Options, Tally
 from cerise.engines.counting.counts import count, standings
 from cerise.engines.counting.machine import Room
-from cerise.engines.counting.model import AnchorTest, Chains, Compare, End, Layer, Step
-from cerise.engines.rcep.comparisons import Comparison
+from cerise.engines.counting.model import AnchorTest, Chains, ChainStep, Compare, End, Layer
+from cerise.engines.rcep.comparisons import EventComparison
 from cerise.engines.rcep.keys import Keys
 from cerise.engines.rcep.layers import Layers, layers_for, places_of_argument
 from cerise.engines.rcep.plan import Plan
 from cerise.engines.rcep.stream import Recomputing
-from cerise.engines.rcep.window import Piece
+from cerise.engines.rcep.window import EventPiece
 from cerise.engines.totals.groups import LEAST, first_window, starts_early, too_early
 
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Triggers, in the order of partition and stream.
+class Triggers:
+    """Triggers, sorted by partition, then in stream order.
 
     Attributes:
-        rows: the events of the piece that they are.
-        at: their places in the order of partition and stream.
-        low: the first place there that a match of theirs may start at.
-        window: the number of the window that is asked about; None: nobody asks.
+        rows: the row of each trigger in the piece.
+        at: the position of each trigger in the order of partition and stream.
+        low: the first position at which a match of each trigger may start.
+        window: the number of the window of each trigger, for PER WINDOW; None otherwise.
     """
 
     rows: Ints
@@ -46,7 +46,7 @@ class Asked:
 
 
 class CountingMatcher(Recomputing):
-    """A query whose matches are counted."""
+    """Counts the matches of a query without enumerating them."""
 
     def __init__(self, plan: Plan, options: Options) -> None:
         self.layers = layers_for(plan.program.bound)
@@ -59,26 +59,26 @@ class CountingMatcher(Recomputing):
             limbs=limits.limbs, budget=limits.counted_places, lanes=limits.lanes, shown=limits.shown_places
         )
 
-    def _found(self, piece: Piece, masks: Ints, first: int, last: int) -> Iterator[Finding]:
-        """Count the matches that some events complete."""
+    def _find(self, piece: EventPiece, masks: Ints, first: int, last: int) -> Iterator[Finding]:
+        """Count the matches that the events from `first` to `last` complete."""
         begun = time.perf_counter()
         found = self._sides.ranks(self._columns, masks, piece.fresh)
         ranks = dict(zip(self._compared, found, strict=True))
         order = _Order(piece, masks)
         for layers in self.layers:
             chains = _Chaining(self, layers, order, ranks)
-            for asked in chains.asked(first, last):
-                if not len(asked.rows):
+            for triggers in chains.list_triggers(first, last):
+                if not len(triggers.rows):
                     continue
                 if self.program.counts_only:
-                    self._count += sum(chains.counts(asked))
+                    self._count += sum(chains.counts(triggers))
                 else:
-                    for tally in chains.tallies(asked):
+                    for tally in chains.tallies(triggers):
                         self.report.matches += tally.count
                         yield tally
         self.report.matching_seconds += time.perf_counter() - begun
 
-    def _counted(self) -> Iterator[Finding]:
+    def _yield_count(self) -> Iterator[Finding]:
         if self.program.counts_only:
             count, self._count = self._count, 0
             self.report.matches += count
@@ -89,17 +89,17 @@ class CountingMatcher(Recomputing):
 
 
 class _Order:
-    """The events of a piece that fit any variable, in the order of partition and stream."""
+    """The events of a piece that fit any variable, sorted by partition, then in stream order."""
 
-    def __init__(self, piece: Piece, masks: Ints) -> None:
+    def __init__(self, piece: EventPiece, masks: Ints) -> None:
         fitting = np.flatnonzero((masks != 0) & (piece.parts >= 0))
         self.piece, self.masks = piece, masks
         self.rows = fitting[np.argsort(piece.parts[fitting], kind="stable")]
         self.points, ranks = np.unique(piece.points[self.rows], return_inverse=True)
         self._width = len(self.points) + 1
-        self._keys = piece.parts[self.rows] * self._width + ranks  # both in one number
+        self._keys = piece.parts[self.rows] * self._width + ranks  # partition and point in one number
 
-    def fitting(self, bit: int) -> Ints:
+    def events_of(self, bit: int) -> Ints:
         return np.flatnonzero(self.masks[self.rows] & bit)
 
     def first_at(self, parts: Ints, points: Ints) -> Ints:
@@ -110,22 +110,22 @@ class _Chaining:
     """The chains of one branch in one piece."""
 
     def __init__(
-        self, matcher: CountingMatcher, layers: Layers, order: _Order, ranks: dict[Comparison, Keys]
+        self, matcher: CountingMatcher, layers: Layers, order: _Order, ranks: dict[EventComparison, Keys]
     ) -> None:
         self.bound, self.layers, self.order, self.ranks = matcher.program.bound, layers, order, ranks
         totals = self.bound.query.totals
         self.per_window = totals is not None and totals.per.window
-        self.events = [order.fitting(matcher.bit(place.var)) for place in layers.places]
+        self.events = [order.events_of(matcher.bit(place.var)) for place in layers.places]
         self.rows = [order.rows[events] for events in self.events]
-        self.triggers = order.fitting(matcher.bit(layers.last))
+        self.triggers = order.events_of(matcher.bit(layers.last))
         self.room = matcher.room
         self.by_position = matcher.program.by_position
         self.window_pairs = matcher.options.limits.window_pairs
 
     # ---- triggers
 
-    def asked(self, first: int, last: int) -> Iterator[Asked]:
-        """Yield the events, from one up to another, that can complete a match; PER WINDOW each by window."""
+    def list_triggers(self, first: int, last: int) -> Iterator[Triggers]:
+        """Yield the triggers among the events from `first` to `last`; PER WINDOW, once for each window."""
         rows = self.order.rows[self.triggers]
         at = self.triggers[(rows >= first) & (rows < last)]
         rows = self.order.rows[at]
@@ -139,25 +139,25 @@ class _Chaining:
             yield self._since(rows, at, np.maximum(points, LEAST + size) - size + self.by_position)
             return
         step = int(str(slide.size))
-        held = points % step < size  # SLIDE may leave gaps
-        rows, at, points = rows[held], at[held], points[held]
+        inside = points % step < size  # SLIDE may leave gaps
+        rows, at, points = rows[inside], at[inside], points[inside]
         if self.per_window:
             yield from self._by_window(rows, at, size, step)
             return
         starts = first_window(points, size, step) * step
         yield self._since(rows, at, np.where(starts_early(points, size, step), LEAST, starts))
 
-    def _whole(self, rows: Ints, at: Ints) -> Asked:
+    def _whole(self, rows: Ints, at: Ints) -> Triggers:
         """Return triggers whose matches may start with any event."""
         return self._since(rows, at, np.full(len(rows), LEAST))
 
-    def _since(self, rows: Ints, at: Ints, points: Ints, window: Ints | None = None) -> Asked:
-        """Return triggers whose matches start at certain points or later."""
+    def _since(self, rows: Ints, at: Ints, points: Ints, window: Ints | None = None) -> Triggers:
+        """Return triggers whose matches start at the given points or later."""
         low = self.order.first_at(self.order.piece.parts[rows], points)
-        return Asked(rows, at, np.minimum(low, at), window)
+        return Triggers(rows, at, np.minimum(low, at), window)
 
-    def _by_window(self, rows: Ints, at: Ints, size: int, step: int) -> Iterator[Asked]:
-        """Yield triggers with each of their windows, a bounded number of these at a time."""
+    def _by_window(self, rows: Ints, at: Ints, size: int, step: int) -> Iterator[Triggers]:
+        """Yield triggers with each of their windows, a bounded number of windows at a time."""
         points = self.order.piece.points[rows]
         early = starts_early(points, size, step)
         if early.any() and any(self.counts(self._whole(rows[early], at[early]))):
@@ -172,8 +172,8 @@ class _Chaining:
 
     # ---- chains
 
-    def chains(self, asked: Asked) -> Chains:
-        """Return the chains that lead to some triggers."""
+    def chains(self, triggers: Triggers) -> Chains:
+        """Return the chains that lead to triggers."""
         layers, opens = self.layers, self.order.piece.opens
         anchors = tuple(sorted({anchor for _, anchor in layers.anchors}))
         return Chains(
@@ -181,20 +181,22 @@ class _Chaining:
                 Layer(
                     self.events[i],
                     opens[self.rows[i]] != 0 if i == 0 else None,
-                    tuple(self._compare(each, self.rows[i], asked.rows) for each in layers.tests.get(i, ())),
+                    tuple(
+                        self._compare(each, self.rows[i], triggers.rows) for each in layers.tests.get(i, ())
+                    ),
                 )
                 for i in range(len(layers.places))
             ),
             tuple(
-                Step(i, j, tuple(self._compare(each, self.rows[i], self.rows[j]) for each in tests))
+                ChainStep(i, j, tuple(self._compare(each, self.rows[i], self.rows[j]) for each in tests))
                 for (i, j), tests in layers.steps.items()
             ),
             tuple(
-                End(i, tuple(self._compare(each, self.rows[i], asked.rows) for each in tests))
+                End(i, tuple(self._compare(each, self.rows[i], triggers.rows) for each in tests))
                 for i, tests in layers.ends.items()
             ),
-            asked.at,
-            asked.low,
+            triggers.at,
+            triggers.low,
             anchors,
             tuple(
                 AnchorTest(i, anchor, self._compare(each, self.rows[i], self.rows[anchor]))
@@ -203,40 +205,42 @@ class _Chaining:
             ),
         )
 
-    def _compare(self, compared: Comparison, left: Ints, right: Ints) -> Compare:
+    def _compare(self, compared: EventComparison, left: Ints, right: Ints) -> Compare:
         keys = self.ranks[compared]
         return Compare(compared.op, keys.left[left], keys.right[right])
 
-    def counts(self, asked: Asked) -> list[int]:
+    def counts(self, triggers: Triggers) -> list[int]:
         """Return how many matches each trigger completes."""
-        found = count(self.chains(asked), self.room) if self.layers.places else [0] * len(asked.rows)
+        found = count(self.chains(triggers), self.room) if self.layers.places else [0] * len(triggers.rows)
         if not self.layers.alone:
             return found
-        opens = (self.order.piece.opens[asked.rows] != 0) & (asked.low <= asked.at)
+        opens = (self.order.piece.opens[triggers.rows] != 0) & (triggers.low <= triggers.at)
         return [number + int(alone) for number, alone in zip(found, opens, strict=True)]
 
-    def tallies(self, asked: Asked) -> Iterator[Tally]:
-        """Yield how many matches each trigger completes, and which events give aggregates their values."""
-        counts = self.counts(asked)
+    def tallies(self, triggers: Triggers) -> Iterator[Tally]:
+        """Yield how many matches each trigger completes, and the events whose values aggregates take."""
+        counts = self.counts(triggers)
         wanted = [places_of_argument(self.layers, arg) for arg in self.bound.arguments]
-        standing = self._standing(asked, sorted({i for places, _ in wanted for i in places}))
+        standing = self._count_through(triggers, sorted({i for places, _ in wanted for i in places}))
         for trigger, number in enumerate(counts):
             if not number:
                 continue
-            last = int(asked.rows[trigger])
+            last = int(triggers.rows[trigger])
             weights = {
                 arg: self._weights(standing.get(trigger, {}), places, last if own else None, number)
                 for arg, (places, own) in enumerate(wanted)
             }
-            window = None if asked.window is None else int(asked.window[trigger])
+            window = None if triggers.window is None else int(triggers.window[trigger])
             yield Tally(self.order.piece.events, last, window, number, weights)
 
-    def _standing(self, asked: Asked, places: list[int]) -> dict[int, dict[int, tuple[Ints, list[int]]]]:
-        """Return for each trigger and place the events there and in how many chains each stands."""
+    def _count_through(
+        self, triggers: Triggers, places: list[int]
+    ) -> dict[int, dict[int, tuple[Ints, list[int]]]]:
+        """Return for each trigger and place the events there, and the number of chains through each."""
         found: dict[int, dict[int, tuple[Ints, list[int]]]] = {}
         if not places:
             return found
-        for each in standings(self.chains(asked), places, self.room):
+        for each in standings(self.chains(triggers), places, self.room):
             order = np.lexsort((each.layer, each.trigger))
             trigger, layer = each.trigger[order], each.layer[order]
             borders = np.flatnonzero((np.diff(trigger) != 0) | (np.diff(layer) != 0)) + 1

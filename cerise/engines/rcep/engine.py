@@ -1,4 +1,4 @@
-"""Recomputation as an engine: keep events, join them when one arrives that can be the last of a match."""
+"""The engine of recomputation: keeps events, and joins them when one arrives that can complete a match."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from cerise.engines.automaton.derived import Mixed
 from cerise.engines.automaton.program import Unfit
 from cerise.engines.base import Matcher, Options
-from cerise.engines.rcep.comparisons import Comparison, Side
+from cerise.engines.rcep.comparisons import EventComparison, Side
 from cerise.engines.rcep.layers import Layers, layers_for
 from cerise.engines.rcep.plan import Joins, Plan, plan_of
 from cerise.pattern.bound import Bound
@@ -19,7 +19,7 @@ from cerise.pattern.show import show_expr
 
 
 def why_not(bound: Bound, joins: Joins | None = None) -> str | None:
-    """Say why a query cannot be recomputed, whatever it reads from; None where it can."""
+    """Say why a query cannot be recomputed, apart from the query it reads from; None if it can."""
     try:
         plan_of(bound, joins)
     except (Unfit, Mixed) as reason:
@@ -27,8 +27,8 @@ def why_not(bound: Bound, joins: Joins | None = None) -> str | None:
     return None
 
 
-def why_enumerated(bound: Bound) -> str | None:
-    """Say why the matches of a query must be made, if only to be counted; None where they need not."""
+def why_enumerate(bound: Bound) -> str | None:
+    """Say why the matches of a query must be enumerated; None if they can be counted without that."""
     try:
         layers_for(bound)
     except Unfit as reason:
@@ -44,15 +44,15 @@ class Rcep:
     joins: Joins | None = None
 
     def why_not(self, bound: Bound) -> str | None:
-        """Say why this engine cannot run a query; None where it can."""
+        """Say why this engine cannot run a query; None if it can."""
         if (reason := why_not(bound, self.joins)) is not None or bound.source is None:
             return reason
         reason = self.why_not(bound.source)
-        return None if reason is None else f"of the query that it reads from, {reason}"
+        return None if reason is None else f"in the query that it reads from, {reason}"
 
     def start(self, bound: Bound, options: Options) -> Matcher:
         """Return a matcher for a query."""
-        if why_enumerated(bound) is None:
+        if why_enumerate(bound) is None:
             from cerise.engines.rcep.counting import (
                 CountingMatcher,  # numba is imported only where it is used
             )
@@ -63,10 +63,10 @@ class Rcep:
         return RcepMatcher(plan_of(bound, self.joins), options)
 
     def explain(self, bound: Bound) -> Mapping[str, str]:
-        """Show the query tree and what prunes it."""
+        """Show the query tree and the comparisons that prune it."""
         if bound.query.totals is None:
             return draw(plan_of(bound, self.joins))
-        if (why := why_enumerated(bound)) is not None:
+        if (why := why_enumerate(bound)) is not None:
             return {**draw(plan_of(bound, self.joins)), "counted": f"one by one, as they are found: {why}"}
         return {"counted": "without making them", **draw_layers(layers_for(bound))}
 
@@ -81,14 +81,14 @@ ENGINES: dict[str, Rcep] = {
 
 
 def draw(plan: Plan) -> dict[str, str]:
-    """Say how matches are recomputed: when, in which order joined, and what prunes events before that."""
+    """Describe how matches are recomputed: the trigger, the order of joins, and the pruning before them."""
     branches = [automaton.branch for automaton in plan.program.automata]
     ends = dict.fromkeys(
         step.var
         for number, step in zip(plan.branches, plan.steps, strict=True)
         if plan.program.automata[number].states[step.edge.target].accepts is not None
     )
-    said = {
+    facts = {
         "trigger": f"an event that can be {' or '.join(ends)}: matches that end with it are joined then"
         if ends
         else "never",
@@ -106,20 +106,20 @@ def draw(plan: Plan) -> dict[str, str]:
         "found by order": [walked.compared[number] for number in walked.leaps.values()],
     }
     pruned = [
-        f"{name}: {', '.join(dict.fromkeys(map(_shown, compared)))}"
+        f"{name}: {', '.join(dict.fromkeys(map(_show, compared)))}"
         for name, compared in pruning.items()
         if compared
     ]
     if pruned:
-        said["pruned"] = "\n".join(pruned)
+        facts["pruned"] = "\n".join(pruned)
     if plan.waits:
-        said["waits"] = "until the window of a match has passed, for what a NOT forbids"
-    return said
+        facts["waits"] = "until the window of a match has passed: a NOT may still forbid it"
+    return facts
 
 
 def draw_layers(found: Sequence[Layers]) -> dict[str, str]:
-    """Say how chains of events are counted: what follows what, and what is compared."""
-    said = {"chains": "\n".join(_chain(layers) for layers in found)}
+    """Describe how chains of events are counted: the order of places, and the comparisons between them."""
+    facts = {"chains": "\n".join(_chain(layers) for layers in found)}
     compared = {
         "neighbours": [each for layers in found for group in layers.steps.values() for each in group],
         "with the last event": [each for layers in found for group in layers.ends.values() for each in group]
@@ -127,11 +127,11 @@ def draw_layers(found: Sequence[Layers]) -> dict[str, str]:
         "with one apart": [each for layers in found for group in layers.anchors.values() for each in group],
     }
     lines = [
-        f"{name}: {', '.join(dict.fromkeys(map(_shown, group)))}" for name, group in compared.items() if group
+        f"{name}: {', '.join(dict.fromkeys(map(_show, group)))}" for name, group in compared.items() if group
     ]
     if lines:
-        said["compared"] = "\n".join(lines)
-    return said
+        facts["compared"] = "\n".join(lines)
+    return facts
 
 
 def _chain(layers: Layers) -> str:
@@ -144,7 +144,7 @@ def _chain(layers: Layers) -> str:
 
 
 def _tree(node: Node, joins: Joins) -> str:
-    """Return the joins of a pattern, those that come first inmost: (a ⋈ b) ⋈ c, or a ⋈ (b ⋈ c)."""
+    """Return the joins of a pattern, the first joins innermost: (a ⋈ b) ⋈ c, or a ⋈ (b ⋈ c)."""
     match node:
         case Var(name):
             return name
@@ -164,7 +164,7 @@ def _inside(tree: str) -> str:
     return f"({tree})" if " " in tree else tree
 
 
-def _shown(compared: Comparison) -> str:
+def _show(compared: EventComparison) -> str:
     return f"{_side(compared.left)} {compared.op} {_side(compared.right)}"
 
 

@@ -1,4 +1,4 @@
-"""What the walks of left- and right-deep plans have in common: frames, binding an event, writing a match."""
+"""The steps that left- and right-deep joins share: frames, binding an event, writing a match."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 from cerise.engines.automaton.records import Machine
 from cerise.engines.rcep.records import (
-    Frame,
-    Workspace,
+    JoinFrame,
+    JoinWorkspace,
     list_start,
 )
 from cerise.kernels.jit import ask, kernel
 
 
 @kernel()
-def begin_frame(w: Workspace, d: int, first: int, last: int) -> None:
-    """Begin with the last of the edges that may come next: what follows comes before one more of the same."""
+def begin_frame(w: JoinWorkspace, d: int, first: int, last: int) -> None:
+    """Begin a frame with the last edge of a state: the next variable comes before one more event."""
     frame = w.frames[d]
     frame.edge = last - 1
     frame.least = first
@@ -26,8 +26,8 @@ def begin_frame(w: Workspace, d: int, first: int, last: int) -> None:
 
 
 @kernel()
-def lay_list(m: Machine, w: Workspace, d: int, p: int) -> None:
-    """Let a frame have the list of events that its edge asks for: by variable, or by a value."""
+def lay_list(m: Machine, w: JoinWorkspace, d: int, p: int) -> None:
+    """Give a frame the list of events for its edge: all of its variable, or those of an equal value."""
     frame = w.frames[d]
     j, part = frame.edge, w.parts[p]
     equal, var = w.equals[j], m.edges[j].var
@@ -39,23 +39,23 @@ def lay_list(m: Machine, w: Workspace, d: int, p: int) -> None:
     i = d - 1
     while m.nodes[i].var != equal.var:
         i -= 1
-    other = m.nodes[i].seq
+    earlier = m.nodes[i].seq
     frame.list = equal.list
-    frame.cursor = equal.low[other]
-    frame.end = equal.high[other]
+    frame.cursor = equal.low[earlier]
+    frame.end = equal.high[earlier]
 
 
 @kernel()
-def next_edge(frame: Frame) -> None:
-    """Go on to the next edge of a frame."""
+def next_edge(frame: JoinFrame) -> None:
+    """Move a frame on to its next edge."""
     frame.edge -= 1
     frame.cursor = -1
     frame.size = -1
 
 
 @kernel()
-def passes(formulas: Any, m: Machine, w: Workspace, d: int, j: int, e: int) -> bool:
-    """Whether an edge lets an event follow the d events bound."""
+def passes(formulas: Any, m: Machine, w: JoinWorkspace, d: int, j: int, e: int) -> bool:
+    """Whether an edge can bind an event after the d bound events."""
     w.tests += 1
     test = m.edges[j].test
     return test < 0 or ask(formulas, test, m.runs[d], 0, e, m.cols, m.nodes.start) != 0
@@ -63,7 +63,7 @@ def passes(formulas: Any, m: Machine, w: Workspace, d: int, j: int, e: int) -> b
 
 @kernel()
 def bind(formulas: Any, m: Machine, d: int, j: int, e: int) -> None:
-    """Bind an event after the d events bound: run d + 1 is run d with it, node d is its node."""
+    """Bind an event after the d bound events: run d + 1 becomes run d with the event, node d its node."""
     edge, run, row, node = m.edges[j], m.runs[d], m.runs[d + 1], m.nodes[d]
     for i in range(m.runs.width >> 3):
         row[i] = run[i]
@@ -76,8 +76,8 @@ def bind(formulas: Any, m: Machine, d: int, j: int, e: int) -> None:
 
 
 @kernel()
-def has_room(w: Workspace, d: int) -> bool:
-    """Whether one more match of d + 1 events can be written."""
+def has_room(w: JoinWorkspace, d: int) -> bool:
+    """Whether there is room to write one more match of d + 1 events."""
     if w.counts:
         return True
     if w.written >= w.rows:
@@ -89,8 +89,8 @@ def has_room(w: Workspace, d: int) -> bool:
 
 
 @kernel()
-def write_match(m: Machine, w: Workspace, d: int, direction: int) -> None:
-    """Write the d + 1 events bound, in stream order (1) or against it (-1), or only count the match."""
+def write_match(m: Machine, w: JoinWorkspace, d: int, direction: int) -> None:
+    """Write the d + 1 bound events, in stream order (1) or in reverse (-1), or only count the match."""
     w.made += 1
     w.counted += 1
     if w.counts:

@@ -1,4 +1,4 @@
-"""The sides of comparisons as integers that compare as the values do, for all events of a piece at once."""
+"""The sides of comparisons as integers in the order of their values, for all events of a piece at once."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy.typing as npt
 
 from cerise.engines.automaton.columns import Columns
 from cerise.engines.automaton.formulas import Scope
-from cerise.engines.automaton.layout import Layout
+from cerise.engines.automaton.layout import ProgramLayout
 from cerise.engines.automaton.records import Chunk
-from cerise.engines.rcep.comparisons import Comparison, Side
+from cerise.engines.rcep.comparisons import EventComparison, Side
 from cerise.kernels import formulas, jit
 from cerise.kernels.jit import boolean, kernel
 from cerise.kernels.predicates import NEVER, Writer, value
 from cerise.kinds import Kind
 
 Ints = npt.NDArray[np.int64]
-NULL = -(2**63)  # where there is no value; no comparison holds there
+NULL = -(2**63)  # the key of null, with which no comparison holds
 MAX = 2**63 - 1
 INFINITY, NAN = 0x7FF << 52, 0xFFF << 51  # bits of doubles
 
@@ -38,22 +38,24 @@ def edge(k, r, d, e, cols, nodes):
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Both sides of a comparison, for each event of a piece; the same array where they are the same."""
+    """Both sides of a comparison, for each event of a piece; equal sides share one array."""
 
     left: Ints
     right: Ints
 
 
 class Sides:
-    """The values of some comparisons' sides.
+    """Computes the values of comparisons' sides.
 
     Args:
         compared: the comparisons.
-        layout: where their attributes lie.
+        layout: the layout of the query's columns.
         bits: the bit of each variable in masks.
     """
 
-    def __init__(self, compared: Sequence[Comparison], layout: Layout, bits: Mapping[str, int]) -> None:
+    def __init__(
+        self, compared: Sequence[EventComparison], layout: ProgramLayout, bits: Mapping[str, int]
+    ) -> None:
         sides = {side.expr: side for each in compared for side in (each.left, each.right)}
         numbers = {expr: number for number, expr in enumerate(sides)}
         self._kinds = [side.kind for side in sides.values()]
@@ -62,33 +64,33 @@ class Sides:
         self._code = formulas.load_columns(HEAD + "\n\n".join(texts)) if texts else {}
 
     def keys(self, columns: Columns, masks: Ints, fresh: int) -> list[Keys | None]:
-        """Return the keys of each comparison; None where it must not be used, for these events.
+        """Return the keys of each comparison; None: a value equals NULL, so keys cannot stand for the values.
 
         Args:
-            columns: those of the events.
-            masks: which variables each event fits; it has a value on the sides of these.
-            fresh: the first event that is new: what cannot be computed of the others was counted before.
+            columns: the columns of the events.
+            masks: the variables that each event fits; it has values only on the sides of these variables.
+            fresh: the first new event: faults of earlier events were counted before.
         """
-        found = self._filled(columns, masks, fresh)
+        found = self._fill(columns, masks, fresh)
         known: dict[tuple[int, bool], tuple[Ints, bool]] = {}
         keys: list[Keys | None] = []
         for pair in self._pairs:
             doubles = self._as_doubles(pair)
             for side in pair:
                 if (side, doubles) not in known:
-                    known[side, doubles] = _ordered(*found[side], self._kinds[side], doubles=doubles)
-            (left, one), (right, other) = (known[side, doubles] for side in pair)
-            keys.append(Keys(left, right) if one and other else None)
+                    known[side, doubles] = _order_values(*found[side], self._kinds[side], doubles=doubles)
+            (left, left_distinct), (right, right_distinct) = (known[side, doubles] for side in pair)
+            keys.append(Keys(left, right) if left_distinct and right_distinct else None)
         return keys
 
     def ranks(self, columns: Columns, masks: Ints, fresh: int) -> list[Keys]:
         """Return both sides of each comparison as dense ranks in their common order; null is -1."""
-        found = self._filled(columns, masks, fresh)
-        return [self._ranked(pair, found) for pair in self._pairs]
+        found = self._fill(columns, masks, fresh)
+        return [self._rank(pair, found) for pair in self._pairs]
 
-    def _ranked(self, pair: tuple[int, int], found: list[tuple[Ints, Ints]]) -> Keys:
+    def _rank(self, pair: tuple[int, int], found: list[tuple[Ints, Ints]]) -> Keys:
         doubles = self._as_doubles(pair)
-        ordered = {side: _ordered(*found[side], self._kinds[side], doubles=doubles)[0] for side in pair}
+        ordered = {side: _order_values(*found[side], self._kinds[side], doubles=doubles)[0] for side in pair}
         nulls = {side: found[side][1] != 0 for side in pair}
         known = np.unique(np.concatenate([ordered[side][~nulls[side]] for side in ordered]))
         ranks = {side: np.searchsorted(known, ordered[side]) for side in ordered}
@@ -97,11 +99,11 @@ class Sides:
         return Keys(*(ranks[side] for side in pair))
 
     def _as_doubles(self, pair: tuple[int, int]) -> bool:
-        """Whether two sides are compared as doubles, since one is (S4.6)."""
+        """Whether two sides are compared as doubles, because one side is a double (S4.6)."""
         return any(self._kinds[side] is Kind.FLOAT for side in pair)
 
-    def _filled(self, columns: Columns, masks: Ints, fresh: int) -> list[tuple[Ints, Ints]]:
-        """Return the values of each side, and where they are null."""
+    def _fill(self, columns: Columns, masks: Ints, fresh: int) -> list[tuple[Ints, Ints]]:
+        """Compute the values of each side, and whether they are null."""
         found = []
         for number in range(len(self._kinds)):
             values, nulls = np.zeros(len(masks), np.int64), np.zeros(len(masks), np.int64)
@@ -114,8 +116,8 @@ class Sides:
         return found
 
 
-def _ordered(values: Ints, nulls: Ints, kind: Kind, *, doubles: bool) -> tuple[Ints, bool]:
-    """Return integers in the order of values, NULL where there is none; and whether no value is NULL too."""
+def _order_values(values: Ints, nulls: Ints, kind: Kind, *, doubles: bool) -> tuple[Ints, bool]:
+    """Return integers in the order of values, NULL for nulls; and whether no value itself equals NULL."""
     cast = doubles and kind is not Kind.FLOAT
     ordered = values.astype(np.float64).view(np.int64) if cast else values.copy()
     return ordered, bool(order(ordered, nulls, doubles))
@@ -123,7 +125,7 @@ def _ordered(values: Ints, nulls: Ints, kind: Kind, *, doubles: bool) -> tuple[I
 
 @kernel(boolean(jit.Ints, jit.Ints, boolean))
 def order(values: Any, nulls: Any, doubles: bool) -> bool:
-    """Replace values, which may be the bits of doubles, by integers in their order."""
+    """Replace values, or bits of doubles, by integers in their order; False: a value equals NULL."""
     distinct = True
     for e in range(len(values)):
         if nulls[e]:
@@ -136,13 +138,13 @@ def order(values: Any, nulls: Any, doubles: bool) -> bool:
     return distinct
 
 
-def _source(number: int, side: Side, layout: Layout, bit: int) -> str:
-    """Write the function that fills in the values of a side, of events that fit its variable."""
+def _source(number: int, side: Side, layout: ProgramLayout, bit: int) -> str:
+    """Write the function that computes a side for all events that fit its variable."""
     known = len(layout.columns)
     scope = Scope(layout, frozenset(), {side.var: 0}, frozenset(), newest=side.var)
     writer = Writer(depth=3)
     found = value(side.expr, scope, writer)
-    assert len(layout.columns) == known, "a comparison asks for no column that its formula does not"
+    assert len(layout.columns) == known, "a comparison reads a column that no formula reads"
     writer.line(f"{'store_float' if side.kind is Kind.FLOAT else 'store'}(out + 8 * e, {found.code})")
     if found.null != NEVER:
         writer.line(f"store(nulls + 8 * e, 1 if {found.null} else 0)")

@@ -1,9 +1,9 @@
-"""A branch as places that chains of events go through: its matches can be counted without making them.
+"""A branch as places that chains of events go through, so that its matches can be counted, not enumerated.
 
 A place is a position in the pattern: a single variable, the first, second, … event of a Kleene variable, or
-all that follow. Every predicate must be said of two neighbours of a chain, of an event and the one that
-completes the match, or of an event and one that stands at a place which every chain goes through once, an
-anchor. Where one cannot be said so, matches must be made to be counted: `Unfit` says which.
+all later events. Every predicate must compare two neighbours of a chain, or an event with the event that
+completes the match, or an event with an anchor: the event at a place that every chain passes exactly once.
+For any other predicate matches must be enumerated, and `Unfit` names the predicate.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from cerise.engines.automaton.automaton import Automaton
 from cerise.engines.automaton.program import Unfit
-from cerise.engines.rcep.comparisons import TRANSITIVE, Comparison, Side, comparison_of, is_sequence
+from cerise.engines.rcep.comparisons import TRANSITIVE, EventComparison, Side, comparison_of, is_sequence
 from cerise.engines.rcep.plan import plan_of
 from cerise.pattern.bound import Bound
 from cerise.pattern.expr import At, Expr, Index, attributes
@@ -26,8 +26,8 @@ MOST_ANCHORS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A position in the pattern: the n-th event of a variable; where it repeats, that and all after it."""
+class PatternPlace:
+    """A position in the pattern: the n-th event of a variable; if it repeats, also all later events."""
 
     var: str
     number: int
@@ -36,28 +36,30 @@ class Place:
 
 @dataclass(slots=True)
 class Layers:
-    """How the matches of a branch are chains.
+    """The matches of a branch as chains of events through places.
 
     Attributes:
-        last: the variable of the event that completes a match.
-        places: where the events before it stand.
-        alone: whether that event may be a match on its own.
-        steps: from place to place, with the comparisons of the two events.
-        ends: places that it may follow, with the comparisons of the event there, on the left, and it.
-        tests: for each place the comparisons of its event, on the left, and the one that completes the match.
-        anchors: for two places the comparisons of the event at one, on the left, and that at the anchor.
+        last: the variable of the trigger, the event that completes a match.
+        places: the places of the events before the trigger.
+        alone: whether the trigger may be a match on its own.
+        steps: for each step from place to place the comparisons of the two events.
+        ends: for each place that the trigger may follow the comparisons of its event, on the left, with the
+            trigger.
+        tests: for each place the comparisons of its event, on the left, with the trigger of its chain.
+        anchors: for each pair of a place and an anchor the comparisons of the event at the place, on the
+            left, with the event at the anchor.
     """
 
     last: str
-    places: list[Place] = field(default_factory=list)
+    places: list[PatternPlace] = field(default_factory=list)
     alone: bool = False
-    steps: dict[tuple[int, int], list[Comparison]] = field(default_factory=dict)
-    ends: dict[int, list[Comparison]] = field(default_factory=dict)
-    tests: dict[int, list[Comparison]] = field(default_factory=dict)
-    anchors: dict[tuple[int, int], list[Comparison]] = field(default_factory=dict)
+    steps: dict[tuple[int, int], list[EventComparison]] = field(default_factory=dict)
+    ends: dict[int, list[EventComparison]] = field(default_factory=dict)
+    tests: dict[int, list[EventComparison]] = field(default_factory=dict)
+    anchors: dict[tuple[int, int], list[EventComparison]] = field(default_factory=dict)
 
     @property
-    def compared(self) -> list[Comparison]:
+    def compared(self) -> list[EventComparison]:
         """All comparisons, each once."""
         groups = (*self.steps.values(), *self.ends.values(), *self.tests.values(), *self.anchors.values())
         return list(dict.fromkeys(each for group in groups for each in group))
@@ -71,13 +73,13 @@ def layers_for(bound: Bound) -> tuple[Layers, ...]:
     """Return the branches of a query as layers whose chains can be counted.
 
     Raises:
-        Unfit: its matches must be made.
+        Unfit: the matches of the query must be enumerated.
     """
     query = bound.query
     if query.totals is None:
         raise Unfit("the matches themselves are asked for")
     if query.output is Output.NON_OVERLAPPING or query.limit is not None:
-        raise Unfit("not all matches are wanted")
+        raise Unfit("it chooses among matches")
     found = tuple(layers_of(automaton) for automaton in plan_of(bound).program.automata)
     for arg in bound.arguments:
         if not is_single_event(arg):
@@ -91,7 +93,7 @@ def layers_of(automaton: Automaton) -> Layers:
     """Return a branch as layers.
 
     Raises:
-        Unfit: its matches cannot be counted without making them.
+        Unfit: its matches must be enumerated to be counted.
     """
     pattern = automaton.branch.pattern
     if not is_sequence(pattern):
@@ -103,10 +105,10 @@ def layers_of(automaton: Automaton) -> Layers:
 
 
 def places_of_argument(layers: Layers, arg: Expr) -> tuple[list[int], bool]:
-    """Return the places whose events give an aggregate its values, and whether the last event does too.
+    """Return the places whose events supply an aggregate with values, and whether the trigger does too.
 
     Raises:
-        Unfit: that depends on more than places.
+        Unfit: the place of an event does not decide whether it supplies a value.
     """
     attr = attributes(arg)[0]
     own = layers.of(attr.var)
@@ -117,20 +119,20 @@ def places_of_argument(layers: Layers, arg: Expr) -> tuple[list[int], bool]:
         return [], True
     if attr.at == 1 and attr.var != layers.last:
         return [i for i in own if layers.places[i].number == 1], False
-    raise Unfit(f"{show_expr(arg)} is taken from an event that no place alone knows")
+    raise Unfit(f"{show_expr(arg)} is a value of an event without a place of its own")
 
 
 class _Builder:
-    """Makes places for the items of a sequence, and finds a place for each predicate."""
+    """Makes places for the items of a sequence, and assigns each predicate to places."""
 
     def __init__(self, items: tuple[Node, ...]) -> None:
         self.items = [item if isinstance(item, Kleene) else Kleene(_var(item), 1, 1) for item in items]
         self.names = [item.var.name for item in self.items]
         self.layers = Layers(self.names[-1])
-        self.chained: dict[str, list[Comparison]] = {}
+        self.chained: dict[str, list[EventComparison]] = {}
 
     def build(self, automaton: Automaton) -> Layers:
-        left: list[int] = []  # the places from which the next item is begun
+        left: list[int] = []  # the places from which a chain can step to the next item
         for number, item in enumerate(self.items):
             left = self._add_item(item, left, last=number == len(self.items) - 1)
         if len(self.layers.places) > MOST_PLACES:
@@ -139,25 +141,25 @@ class _Builder:
         for conjunct in (c for c in automaton.branch.conjuncts if not c.filters):
             compared = comparison_of(conjunct.expr)
             if compared is None or any(isinstance(n, int) and n > 1 for n in _meant(compared)):
-                raise Unfit(f"{conjunct} is no comparison of two events whose places are known")
-            found.append(compared.flipped() if _meant(compared) == (At.CURRENT, At.PREVIOUS) else compared)
+                raise Unfit(f"{conjunct} does not compare two events whose places are known")
+            found.append(compared.flip() if _meant(compared) == (At.CURRENT, At.PREVIOUS) else compared)
         self.chained = {name: [c for c in found if _links(c, name)] for name in self.names}
         for compared in found:
             self._place(compared)
         if len({anchor for _, anchor in self.layers.anchors}) > MOST_ANCHORS:
-            raise Unfit(f"more than {MOST_ANCHORS} events are compared with ones that are no neighbours")
+            raise Unfit(f"more than {MOST_ANCHORS} events are compared with events that are not neighbours")
         return self.layers
 
     # ---- places
 
     def _add_item(self, item: Kleene, before: list[int], *, last: bool) -> list[int]:
-        """Add the places of an item; of the last one, those of all its events but the last."""
+        """Add the places of an item; of the last item, only those of the events before the trigger."""
         low, high = item.low, item.high
         exact = max(low, 1) if high is None else high - 1 if last else high
         first = len(self.layers.places)
-        self.layers.places += [Place(item.var.name, n + 1) for n in range(min(exact, MOST_PLACES + 1))]
+        self.layers.places += [PatternPlace(item.var.name, n + 1) for n in range(min(exact, MOST_PLACES + 1))]
         if high is None:
-            self.layers.places.append(Place(item.var.name, exact + 1, repeats=True))
+            self.layers.places.append(PatternPlace(item.var.name, exact + 1, repeats=True))
         own = list(range(first, len(self.layers.places)))
         steps = [(i, i + 1) for i in own[:-1]] + [(i, i) for i in own if self.layers.places[i].repeats]
         steps += [(i, first) for i in before if own]
@@ -180,26 +182,26 @@ class _Builder:
         return own[1:] if side.at is At.CURRENT else own
 
     def _is_one(self, side: Side) -> bool:
-        """Whether a side speaks of an event that every chain has once."""
+        """Whether a side reads an event that every chain has exactly once."""
         item = self.items[self.names.index(side.var)]
         return side.at == 1 or (side.at is At.EVERY and item.high == 1)
 
     # ---- predicates
 
-    def _place(self, compared: Comparison) -> None:
+    def _place(self, compared: EventComparison) -> None:
         if compared.left.var == compared.right.var:
             self._place_within(compared)
             return
         if self.names.index(compared.left.var) > self.names.index(compared.right.var):
-            compared = compared.flipped()
-        compared = self._reduced(compared)
+            compared = compared.flip()
+        compared = self._reduce(compared)
         if compared.right.var == self.layers.last:
             self._place_at_end(compared)
         else:
             self._place_between(compared)
 
-    def _reduced(self, compared: Comparison) -> Comparison:
-        """Return what suffices for all events of a Kleene variable that rises or falls: its first or last."""
+    def _reduce(self, compared: EventComparison) -> EventComparison:
+        """Replace every event of a rising or falling Kleene variable by its first or last: that suffices."""
         left, right, op = compared.left, compared.right, compared.op
         if left.at is At.EVERY and self._neighbours(compared) and self._runs(left, op):
             compared = replace(compared, left=replace(left, at=At.LAST))
@@ -212,10 +214,10 @@ class _Builder:
         links = [c for c in self.chained[side.var] if c.left.expr == c.right.expr == side.expr]
         return op in TRANSITIVE and any(TRANSITIVE.get(link.op) == TRANSITIVE[op] for link in links)
 
-    def _place_within(self, compared: Comparison) -> None:
+    def _place_within(self, compared: EventComparison) -> None:
         """Place a comparison between events of one Kleene variable."""
         layers, var = self.layers, compared.left.var
-        for way in (compared, compared.flipped()):
+        for way in (compared, compared.flip()):
             if _meant(way) == (At.PREVIOUS, At.CURRENT):
                 own = set(layers.of(var))
                 for pair, tests in layers.steps.items():
@@ -228,15 +230,15 @@ class _Builder:
             if _meant(way) == (At.CURRENT, 1):
                 self._anchor(way, [i for i in layers.of(var) if layers.places[i].number > 1])
                 if var == layers.last:
-                    layers.tests.setdefault(self._first(var), []).append(way.flipped())
+                    layers.tests.setdefault(self._first(var), []).append(way.flip())
                 return
-        raise Unfit(f"{_shown(compared)} compares events of '{var}' that are no neighbours")
+        raise Unfit(f"{_show(compared)} compares events of '{var}' that are not neighbours")
 
-    def _place_at_end(self, compared: Comparison) -> None:
+    def _place_at_end(self, compared: EventComparison) -> None:
         """Place a comparison with the variable of the event that completes a match."""
         left, right, layers = compared.left, compared.right, self.layers
         single = self.items[-1].high == 1
-        known = single or right.at in (At.EVERY, At.LAST)  # the event that completes it is one of those meant
+        known = single or right.at in (At.EVERY, At.LAST)  # the right side reads the trigger
         if known and not self._is_last(left):
             for i in self._of(left):
                 layers.tests.setdefault(i, []).append(compared)
@@ -247,44 +249,44 @@ class _Builder:
             for i in set(layers.of(left.var)) & set(layers.ends):
                 layers.ends[i].append(compared)
         else:
-            raise Unfit(f"{_shown(compared)} speaks of an event that no place alone knows")
+            raise Unfit(f"{_show(compared)} reads an event without a place of its own")
 
-    def _link(self, compared: Comparison) -> None:
+    def _link(self, compared: EventComparison) -> None:
         before, own = set(self.layers.of(compared.left.var)), self.layers.of(compared.right.var)
         for (source, target), tests in self.layers.steps.items():
             if source in before and target in own:
                 tests.append(compared)
 
-    def _neighbours(self, compared: Comparison) -> bool:
+    def _neighbours(self, compared: EventComparison) -> bool:
         return self.names.index(compared.right.var) == self.names.index(compared.left.var) + 1
 
     def _is_last(self, side: Side) -> bool:
         return side.at is At.LAST and self.items[self.names.index(side.var)].high != 1
 
     def _is_newest(self, side: Side) -> bool:
-        """Whether a side speaks of the event just before the next item begins."""
+        """Whether a side reads the last event before the next item begins."""
         item = self.items[self.names.index(side.var)]
         return side.at is At.LAST or (item.high == 1 and side.at in (At.EVERY, 1))
 
-    def _place_between(self, compared: Comparison) -> None:
+    def _place_between(self, compared: EventComparison) -> None:
         """Place a comparison between two variables before the last."""
         left, right = compared.left, compared.right
         if self._neighbours(compared) and self._is_newest(left) and self._is_one(right):
             self._link(compared)
             return
         if At.LAST in (left.at, right.at):
-            raise Unfit(f"{_shown(compared)} reaches beyond the neighbours of a last event")
+            raise Unfit(f"{_show(compared)} reaches beyond the neighbours of a last event")
         if self._is_one(left):
-            self._anchor(compared.flipped(), self._of(right))
+            self._anchor(compared.flip(), self._of(right))
         elif self._is_one(right):
             self._anchor(compared, self._of(left))
         else:
-            raise Unfit(f"{_shown(compared)} compares every event of two Kleene variables")
+            raise Unfit(f"{_show(compared)} compares every event of two Kleene variables")
 
-    def _anchor(self, compared: Comparison, places: list[int]) -> None:
-        """Let the event of the right side be an anchor, which the events at some places are compared with."""
+    def _anchor(self, compared: EventComparison, places: list[int]) -> None:
+        """Make the event of the right side an anchor, and compare the events at the given places with it."""
         if compared.right.var == self.layers.last and self.items[-1].low <= 1:
-            raise Unfit(f"{_shown(compared)} speaks of a first event that may be the last as well")
+            raise Unfit(f"{_show(compared)} reads a first event that may also be the last")
         anchor = self._first(compared.right.var)
         for i in places:
             self.layers.anchors.setdefault((i, anchor), []).append(compared)
@@ -295,13 +297,13 @@ def _var(node: Node) -> Var:
     return node
 
 
-def _links(compared: Comparison, var: str) -> bool:
+def _links(compared: EventComparison, var: str) -> bool:
     return compared.left.var == compared.right.var == var and _meant(compared) == (At.PREVIOUS, At.CURRENT)
 
 
-def _meant(compared: Comparison) -> tuple[Index, Index]:
+def _meant(compared: EventComparison) -> tuple[Index, Index]:
     return compared.left.at, compared.right.at
 
 
-def _shown(compared: Comparison) -> str:
+def _show(compared: EventComparison) -> str:
     return f"{show_expr(compared.left.expr)} {compared.op} {show_expr(compared.right.expr)}"

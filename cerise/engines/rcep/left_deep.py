@@ -1,9 +1,9 @@
-"""Recomputation [RCEP §2.3]: when an event arrives that can be the last of a match, join what leads to it.
+"""Left-deep joins [RCEP §2.3]: when a trigger arrives, joins the events that lead to it.
 
-The joins of a left-deep plan are a walk in depth from the first variable on, over the events that pruning
-left alive, each judged by the formula of its edge. So a subset of a Kleene variable's events is given up as
-soon as a predicate on its newest two fails, and the matches of one event come in the order of S7.1: a
-variable's events are tried in stream order, and what comes next before one more of the same.
+The joins are a depth-first search from the first variable on, over the events that pruning left alive; the
+formula of an edge judges each event. So the search drops a subset of a Kleene variable's events as soon as a
+predicate on its newest two fails, and finds the matches of one trigger in the order of S7.1: it tries a
+variable's events in stream order, and the next variable before a further event of the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from cerise.engines.rcep.records import (
     PAUSED,
     TOO_MANY,
     Inequality,
-    Workspace,
+    JoinWorkspace,
     first_after,
     list_start,
 )
@@ -39,12 +39,12 @@ from cerise.engines.rcep.skip_index import leap, prepare_leaps
 from cerise.engines.rcep.subsets import write_subsets
 from cerise.kernels.jit import ask, int64, kernel, void
 
-# ---- events that may not happen (S6)
+# ---- negation: events that must not occur (S6)
 
 
 @kernel()
 def is_bound(m: Machine, d: int, e: int) -> bool:
-    """Whether one of the first d + 1 events bound is this one."""
+    """Whether an event is among the first d + 1 bound events."""
     for i in range(d, -1, -1):
         if m.nodes[i].seq == e:
             return True
@@ -52,8 +52,10 @@ def is_bound(m: Machine, d: int, e: int) -> bool:
 
 
 @kernel()
-def vetoed_by(formulas: Any, m: Machine, w: Workspace, d: int, negation: int, p: int, ahead: bool) -> bool:
-    """Whether an event that a match must not have lies where it must not."""
+def vetoed_by(
+    formulas: Any, m: Machine, w: JoinWorkspace, d: int, negation: int, p: int, ahead: bool
+) -> bool:
+    """Whether an event in the range of a negation vetoes a match."""
     row, run = m.negations[negation], m.runs[d + 1]
     kind, test = row.range, row.test
     negated = m.negated[row.number]
@@ -92,8 +94,8 @@ def vetoed_by(formulas: Any, m: Machine, w: Workspace, d: int, negation: int, p:
 
 
 @kernel()
-def is_vetoed(formulas: Any, m: Machine, w: Workspace, d: int, branch: int, p: int) -> bool:
-    """Whether something that must not be is there, before or after the last event of a match."""
+def is_vetoed(formulas: Any, m: Machine, w: JoinWorkspace, d: int, branch: int, p: int) -> bool:
+    """Whether any negation vetoes a match, by an event before or after its last event."""
     row = m.branches[branch]
     for i in range(row.past, row.past_end):
         if vetoed_by(formulas, m, w, d, i, p, False):
@@ -108,8 +110,8 @@ def is_vetoed(formulas: Any, m: Machine, w: Workspace, d: int, branch: int, p: i
 
 
 @kernel()
-def complete(formulas: Any, m: Machine, w: Workspace, d: int, j: int, p: int) -> None:
-    """Complete a match of the d events bound with the trigger, if it passes."""
+def complete(formulas: Any, m: Machine, w: JoinWorkspace, d: int, j: int, p: int) -> None:
+    """Complete a match of the d bound events with the trigger, if the trigger passes."""
     if not passes(formulas, m, w, d, j, p):
         return
     edge = m.edges[j]
@@ -126,8 +128,8 @@ def complete(formulas: Any, m: Machine, w: Workspace, d: int, j: int, p: int) ->
 
 
 @kernel()
-def open_list(m: Machine, w: Workspace, d: int, p: int, low: int) -> None:
-    """Find the events that the edge of a frame may bind: later than the newest, up to the trigger."""
+def open_list(m: Machine, w: JoinWorkspace, d: int, p: int, low: int) -> None:
+    """Find the events that the edge of a frame may bind: after the newest bound event, up to the trigger."""
     frame = w.frames[d]
     lay_list(m, w, d, p)
     newest = low - 1 if d == 0 else m.nodes[d - 1].seq
@@ -138,7 +140,7 @@ def open_list(m: Machine, w: Workspace, d: int, p: int, low: int) -> None:
 
 
 @kernel()
-def opens_alone(m: Machine, w: Workspace, p: int) -> bool:
+def opens_alone(m: Machine, w: JoinWorkspace, p: int) -> bool:
     """Whether an event may be a match on its own."""
     point = w.points[p]
     if not w.opens[p] or not reaches(m, point, point):
@@ -150,8 +152,8 @@ def opens_alone(m: Machine, w: Workspace, p: int) -> bool:
 
 
 @kernel()
-def walk(formulas: Any, m: Machine, w: Workspace, p: int, low: int) -> int:
-    """Go on with the walk for a trigger until it ends, or more room is needed."""
+def walk(formulas: Any, m: Machine, w: JoinWorkspace, p: int, low: int) -> int:
+    """Continue the search for a trigger until it ends, or the caller must act; see `recompute`."""
     count, limit, stamp = w.events, w.limit, w.stamp
     d = w.depth
     while d >= 0:
@@ -199,8 +201,8 @@ def walk(formulas: Any, m: Machine, w: Workspace, p: int, low: int) -> int:
 
 
 @kernel()
-def may_complete(m: Machine, w: Workspace, p: int) -> bool:
-    """Whether events lead to a trigger in the order of the pattern and within the window."""
+def may_complete(m: Machine, w: JoinWorkspace, p: int) -> bool:
+    """Whether events lead to a trigger in the order of the pattern and within the window (no predicates)."""
     part, mask = w.parts[p], w.masks[p]
     states, floor = m.state_count, w.floors[part]
     latest = w.latest[states * part :]
@@ -217,8 +219,8 @@ def may_complete(m: Machine, w: Workspace, p: int) -> bool:
 
 
 @kernel()
-def note_latest(m: Machine, w: Workspace, e: int) -> None:
-    """Let the states that an event leads to know the latest start behind it; later states come first."""
+def note_latest(m: Machine, w: JoinWorkspace, e: int) -> None:
+    """Update for each state that an event leads to its latest start; later states come first."""
     part, mask = w.parts[e], w.masks[e]
     if part < 0 or mask == 0:
         return
@@ -239,28 +241,28 @@ def note_latest(m: Machine, w: Workspace, e: int) -> None:
 
 @kernel(void(int64, int64, int64))
 def follow_kept(machine: int, workspace: int, last: int) -> None:
-    """Take note of the events before the first that may be a trigger."""
-    m, w = Machine(machine), Workspace(workspace)
+    """Note the latest starts of the events before the first possible trigger."""
+    m, w = Machine(machine), JoinWorkspace(workspace)
     for e in range(last):
         note_latest(m, w, e)
 
 
 @kernel(int64(int64, int64, int64, int64, int64))
 def recompute(formulas: Any, machine: int, mirror: int, workspace: int, last: int) -> int:
-    """Find the matches that events complete, from the next trigger on up to an event.
+    """Find the matches of all triggers, from the next trigger up to `last`.
 
     Args:
-        formulas: the formulas of the automaton that is walked.
-        machine: the machine of the query.
-        mirror: that of the mirrored query where joins start from the last variable; 0: from the first.
-        workspace: the workspace.
+        formulas: the compiled formulas of the automaton whose edges are joined.
+        machine: the address of the machine of the query.
+        mirror: the address of the machine of the mirrored query for right-deep joins; 0: left-deep joins.
+        workspace: the address of the workspace.
         last: the event to stop before.
 
     Returns:
-        DONE; FULL where matches must be taken away first, DEEPER where a match is longer than there is room,
-        PAUSED where it takes long, TOO_MANY where one event completes more matches than is allowed.
+        DONE; FULL: the caller must take matches first; DEEPER: a match is longer than there is room; PAUSED:
+        the tests have used up the patience; TOO_MANY: one event completes more matches than the budget.
     """
-    m, back, w = Machine(machine), Machine(mirror), Workspace(workspace)
+    m, back, w = Machine(machine), Machine(mirror), JoinWorkspace(workspace)
     while w.next < last:
         p = w.next
         if w.depth < 0:

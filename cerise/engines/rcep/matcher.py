@@ -1,4 +1,4 @@
-"""One query running over one stream by recomputation: matches are joined, and written out as found."""
+"""Runs one query over one stream by recomputation, and writes out matches as the joins find them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cerise.engines.rcep.plan import Plan
 from cerise.engines.rcep.prune import keep_near
 from cerise.engines.rcep.records import DEEPER, DONE, FULL, TOO_MANY
 from cerise.engines.rcep.stream import Recomputing, forget
-from cerise.engines.rcep.window import Piece
+from cerise.engines.rcep.window import EventPiece
 from cerise.engines.rcep.workspace import WorkspaceMemory
 from cerise.kernels import formulas
 from cerise.pattern.query import Output
@@ -30,7 +30,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class _Mirror:
-    """What the walk of the mirrored query needs: its formulas, its runs, and columns as these read them."""
+    """The mirrored query of right-deep joins: its formulas, its runs, and its columns."""
 
     def __init__(self, program: Program, options: Options, on_fault: Callable[[Fault], None]) -> None:
         self.edge = formulas.load(program.source).edge
@@ -38,21 +38,21 @@ class _Mirror:
         self._columns = Columns(program, on_fault)
         self.memory.m.cols = self._columns.chunk
 
-    def read(self, piece: Piece) -> None:
+    def read(self, piece: EventPiece) -> None:
         self._columns.texts.keep(np.zeros(0, np.int64), forget)
         self._columns.read(piece.events, forget)
         self._points = np.ascontiguousarray(piece.points)
         self._columns.at(0, 0, self._points)
 
     def faults(self) -> int:
-        """Return how often something could not be computed, since the last time."""
+        """Return how many values could not be computed since the last call."""
         count = self._columns.chunk.faults
         self._columns.chunk.faults = 0
         return count
 
 
 class RcepMatcher(Recomputing):
-    """A query whose matches are made."""
+    """Enumerates the matches of a query by recomputation."""
 
     def __init__(self, plan: Plan, options: Options) -> None:
         super().__init__(plan, options, plan.compared + (plan.mirror.compared if plan.mirror else ()))
@@ -61,7 +61,7 @@ class RcepMatcher(Recomputing):
         self._memory.m.cols = self._columns.chunk
         self._mirror = _Mirror(plan.mirror.program, options, self._on_fault) if plan.mirror else None
         within = None if program.by_position or plan.waits else program.bound.within
-        self._within = None if within is None else int(str(within.size))  # nothing else leads to a trigger
+        self._within = None if within is None else int(str(within.size))  # bounds the events of a trigger
         alone = query.output is Output.NON_OVERLAPPING
         limit = 1 if alone else query.limit or 0
         self._space = WorkspaceMemory(
@@ -69,16 +69,16 @@ class RcepMatcher(Recomputing):
         )
         self._space.w.most = MAX if program.counts_only else options.max_runs
 
-    def _wanted(self, piece: Piece, masks: Ints, first: int, last: int) -> Ints:
-        """Return the variables that events fit, without those events that no trigger has in its window."""
+    def _narrow(self, piece: EventPiece, masks: Ints, first: int, last: int) -> Ints:
+        """Return the variables that events fit; an event outside the window of every trigger fits none."""
         if self._within is None:
             return masks
         near = masks.copy()
         keep_near(near, piece.points, first, last, self._space.w.triggers, self._within)
         return near
 
-    def _found(self, piece: Piece, masks: Ints, first: int, last: int) -> Iterator[Matches]:
-        """Find the matches that some events complete, and yield them as they fill the room for them."""
+    def _find(self, piece: EventPiece, masks: Ints, first: int, last: int) -> Iterator[Matches]:
+        """Find the matches that events complete; yield them whenever the room for matches is full."""
         begun = time.perf_counter()
         space = self._space
         space.lay(piece, masks, self._sides.keys(self._columns, masks, piece.fresh))
@@ -99,21 +99,21 @@ class RcepMatcher(Recomputing):
             if status == DEEPER:
                 self._deepen()
             self.report.matching_seconds += time.perf_counter() - begun
-            yield from self._written()
+            yield from self._write_matches()
             begun = time.perf_counter()
         if self._mirror is not None:
             self.report.uncomputable += self._mirror.faults()
         self._bar_taken(piece)
 
-    def _written(self) -> Iterator[Matches]:
-        """Yield the matches written so far; none where it takes long, so that the caller has a say."""
+    def _write_matches(self) -> Iterator[Matches]:
+        """Yield the matches written so far; after a pause even if there are none: the caller may stop."""
         space, w = self._space, self._space.w
         paused = w.tests >= w.patience
         self.report.reread_events += w.tests
         self.report.most_runs = max(self.report.most_runs, w.deepest)
         w.tests = 0
         if paused:
-            yield from self._counted()
+            yield from self._yield_count()
         written = w.written
         if not (written or paused) or self.program.counts_only:
             return
@@ -126,8 +126,8 @@ class RcepMatcher(Recomputing):
         self.report.construction_seconds += time.perf_counter() - begun
         yield found
 
-    def _bar_taken(self, piece: Piece) -> None:
-        """Let no match start before the end of the last one, where matches may not overlap."""
+    def _bar_taken(self, piece: EventPiece) -> None:
+        """Bar later matches from starting before the end of the last one, if matches must not overlap."""
         if self._space.w.alone:
             inside = piece.parts >= 0
             floors = self._space.floors[np.where(inside, piece.parts, 0)]
@@ -142,7 +142,7 @@ class RcepMatcher(Recomputing):
         memory.make_room()
         self._space.deepen(depth)
 
-    def _counted(self) -> Iterator[Matches]:
+    def _yield_count(self) -> Iterator[Matches]:
         if self.program.counts_only:
             count = self._space.w.counted
             self._space.w.counted = 0

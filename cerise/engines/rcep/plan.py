@@ -1,4 +1,4 @@
-"""How a query is recomputed: its automata, and what comparisons tell about them before anything is joined."""
+"""Plans recomputation: the automata of a query, and the comparisons that prune events before the joins."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from cerise.engines.automaton.program import (
 )
 from cerise.engines.rcep.comparisons import (
     TRANSITIVE,
-    Comparison,
-    Step,
+    EventComparison,
+    PlanEdge,
     comparison_of,
+    find_link,
+    find_test,
     follows,
     is_sequence,
-    judging,
-    linking,
 )
-from cerise.engines.rcep.join_order import cost, mirrored
+from cerise.engines.rcep.join_order import cost, mirror_query
 from cerise.pattern.bound import Bound
 from cerise.pattern.expr import At
 from cerise.pattern.query import Output, Strategy
 
-WORTH_IT = 2.0  # how many times as much left-deep joins must cost: their matches come in order
+WORTH_IT = 2.0  # right-deep joins must cost half of left-deep joins, whose matches come in order
 
 
 class Joins(Enum):
@@ -39,28 +39,28 @@ class Joins(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What recomputation knows about a query.
+    """The plan of recomputing a query.
 
-    Edges are numbered as in the program's tables.
+    Edges are numbered as in the program's tables; comparisons by their position in `compared`.
 
     Attributes:
         program: the automata, their formulas and tables.
         steps: the edges.
         branches: the branch of each edge.
-        compared: the comparisons that links, judged and equal name by number.
-        links: for two edges that follow each other, a comparison between their events.
-        judged: for an edge, comparisons of its event with the one that completes the match.
-        equal: for an edge, an equality between an event bound before, by its variable, and its own.
-        leaps: for an edge, an inequality between the newest event of a variable bound before and its own.
+        compared: the comparisons.
+        links: for two consecutive edges, a comparison between their events.
+        judged: for an edge, the comparisons of its event with the trigger.
+        equal: for an edge, an equality between an earlier event of a single variable and its own event.
+        leaps: for an edge, an inequality between the newest event of an earlier variable and its own event.
         waits: whether a NOT looks beyond the event that completes a match.
-        mirror: the plan of the mirrored query, whose automata are walked where joins begin at the trigger.
-        why: why joins begin where they do.
+        mirror: the plan of the mirrored query, whose automata right-deep joins follow; None: left-deep joins.
+        why: the reason for left- or right-deep joins.
     """
 
     program: Program
-    steps: tuple[Step, ...]
+    steps: tuple[PlanEdge, ...]
     branches: tuple[int, ...]
-    compared: tuple[Comparison, ...]
+    compared: tuple[EventComparison, ...]
     links: dict[tuple[int, int], int]
     judged: dict[int, tuple[int, ...]]
     equal: dict[int, int]
@@ -71,13 +71,13 @@ class Plan:
 
     @property
     def by_start(self) -> bool:
-        """Whether matches are found when their start is so far back that no NOT can forbid them any more."""
+        """Whether matches are found by their start, once no later event can veto them."""
         query = self.program.bound.query
         return self.waits and query.output is not Output.NON_OVERLAPPING and query.limit is None
 
     @property
     def joins(self) -> Joins:
-        """Where joins begin."""
+        """Whether joins are left- or right-deep."""
         return Joins.LEFT if self.mirror is None else Joins.RIGHT
 
 
@@ -87,16 +87,16 @@ def plan_of(bound: Bound, joins: Joins | None = None) -> Plan:
 
     Args:
         bound: the query.
-        joins: where joins begin; None: where it should cost less.
+        joins: left- or right-deep; None: the cheaper by the cost model.
 
     Raises:
-        Unfit: recomputation cannot run the query, or so, or it makes no sense.
+        Unfit: recomputation cannot run the query, cannot join it that way, or has no advantage.
     """
-    plan = _planned(bound)
+    plan = _plan(bound)
     if joins is Joins.LEFT:
         return replace(plan, why="as asked")
     try:
-        mirror = _planned(mirrored(bound))
+        mirror = _plan(mirror_query(bound))
     except Unfit as reason:
         if joins is Joins.RIGHT:
             raise
@@ -108,11 +108,9 @@ def plan_of(bound: Bound, joins: Joins | None = None) -> Plan:
     return replace(plan, mirror=mirror if left > WORTH_IT * right else None, why=why)
 
 
-def _planned(bound: Bound) -> Plan:
+def _plan(bound: Bound) -> Plan:
     if bound.query.strategy is not Strategy.ANY:
-        raise Unfit(
-            f"{bound.query.strategy.value} leaves few runs: nothing is to be gained by recomputing them"
-        )
+        raise Unfit(f"{bound.query.strategy.value} leaves few runs: recomputing them has no advantage")
     program = program_of(bound, merging=False)
     waits = any(looks_ahead(each.branch) for each in program.automata)
     if waits and program.by_position:
@@ -120,12 +118,12 @@ def _planned(bound: Bound) -> Plan:
     sequences = [is_sequence(each.branch.pattern) for each in program.automata]
     chooses = bound.query.output is Output.NON_OVERLAPPING or bound.query.limit is not None
     if chooses and not (len(sequences) <= 1 and all(sequences)):
-        raise Unfit("it chooses among matches, and those of AND, OR and ? are recomputed in no order")
+        raise Unfit("it chooses among matches, and matches of AND, OR and ? are recomputed in no order")
     return _Planner(program).plan(waits=waits)
 
 
 def _cost(walked: Plan, plan: Plan) -> float:
-    """Return what it should cost to walk the automata of a plan, or of its mirror, for one trigger."""
+    """Return the estimated cost of joining a plan, or its mirror, for one trigger."""
     total = 0.0
     for number, automaton in enumerate(walked.program.automata):
         here = [j for j, branch in enumerate(plan.branches) if branch == number]
@@ -142,12 +140,12 @@ def _cost(walked: Plan, plan: Plan) -> float:
 
 
 class _Planner:
-    """Collects the comparisons of a query."""
+    """Assigns the comparisons of a query to the edges of its automata."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.kleene = program.bound.kleene
-        self.compared: dict[Comparison, int] = {}
+        self.compared: dict[EventComparison, int] = {}
         self.rows = list(_rows(program))
 
     def plan(self, *, waits: bool) -> Plan:
@@ -164,7 +162,7 @@ class _Planner:
             here = [j for j, (branch, _) in enumerate(self.rows) if branch == number]
             if is_sequence(automaton.branch.pattern):
                 links |= self._links(here, known)
-            judged |= self._judged(here, known, automaton)
+            judged |= self._find_tests(here, known, automaton)
             equal |= self._equal(here, known)
             leaps |= self._leaps([j for j in here if j not in equal], known, automaton)
         return Plan(
@@ -172,26 +170,26 @@ class _Planner:
             tuple(self.compared), links, judged, equal, leaps, waits,
         )  # fmt: skip
 
-    def _number(self, compared: Comparison) -> int:
+    def _number(self, compared: EventComparison) -> int:
         return self.compared.setdefault(compared, len(self.compared))
 
-    def _links(self, here: list[int], known: list[Comparison]) -> dict[tuple[int, int], int]:
-        """Return a comparison for each two edges of which one follows the other; of several, one of order."""
-        found: dict[tuple[int, int], Comparison] = {}
+    def _links(self, here: list[int], known: list[EventComparison]) -> dict[tuple[int, int], int]:
+        """Return a comparison for each two consecutive edges; inequalities are preferred."""
+        found: dict[tuple[int, int], EventComparison] = {}
         for j in here:
             for then in here:
                 step, after = self.rows[j][1], self.rows[then][1]
                 if after.edge.source != step.edge.target:
                     continue
-                linked = [link for each in known if (link := linking(each, step, after, self.kleene))]
+                linked = [link for each in known if (link := find_link(each, step, after, self.kleene))]
                 if linked:
                     found[j, then] = min(linked, key=lambda link: (link.op == "!=", link.op == "="))
         return {pair: self._number(link) for pair, link in found.items()}
 
-    def _judged(
-        self, here: list[int], known: list[Comparison], automaton: Automaton
+    def _find_tests(
+        self, here: list[int], known: list[EventComparison], automaton: Automaton
     ) -> dict[int, tuple[int, ...]]:
-        """Return what the event that completes a match says about each edge's event."""
+        """Return for each edge the comparisons of its event with the trigger."""
         ends = {
             self.rows[j][1].var
             for j in here
@@ -204,34 +202,34 @@ class _Planner:
             j: tuple(
                 self._number(test)
                 for each in known
-                if (test := judging(each, self.rows[j][1], last, self.kleene))
+                if (test := find_test(each, self.rows[j][1], last, self.kleene))
             )
             for j in here
         }
         return {j: tests for j, tests in found.items() if tests}
 
-    def _equal(self, here: list[int], known: list[Comparison]) -> dict[int, int]:
-        """Return for each edge an equality with the event of a single variable that is bound before."""
+    def _equal(self, here: list[int], known: list[EventComparison]) -> dict[int, int]:
+        """Return for each edge an equality with an earlier event of a single variable."""
         found: dict[int, int] = {}
         for j in here:
             step = self.rows[j][1]
             before = self.program.automata[self.rows[j][0]].states[step.edge.source].started
             for each in known:
-                for way in (each, each.flipped()):
+                for way in (each, each.flip()):
                     bound = way.left.var in before and way.left.var not in self.kleene
                     mine = way.right.var == step.var and way.right.at is At.EVERY
                     if way.op == "=" and bound and mine:
                         found.setdefault(j, self._number(way))
         return found
 
-    def _leaps(self, here: list[int], known: list[Comparison], automaton: Automaton) -> dict[int, int]:
-        """Return for each edge an inequality with the newest event of a variable that is bound before."""
+    def _leaps(self, here: list[int], known: list[EventComparison], automaton: Automaton) -> dict[int, int]:
+        """Return for each edge an inequality with the newest event of an earlier variable, or its own."""
         found: dict[int, int] = {}
-        ends = is_sequence(automaton.branch.pattern)  # else the newest event need not stay the last
+        ends = is_sequence(automaton.branch.pattern)  # in AND a newest event need not stay the last
         for j in here:
             step = self.rows[j][1]
             before = automaton.states[step.edge.source].started
-            ways = [way for each in known for way in (each, each.flipped()) if way.op in TRANSITIVE]
+            ways = [way for each in known for way in (each, each.flip()) if way.op in TRANSITIVE]
             usable = [
                 way
                 for way in ways
@@ -239,18 +237,18 @@ class _Planner:
                 and (ends or way.left.at is not At.LAST)
                 and follows(way, step, self.kleene)
             ]
-            if usable:  # what is compared with the event before tells most
+            if usable:  # a comparison with the event just before is the most selective
                 found[j] = self._number(min(usable, key=lambda way: way.left.var != step.var))
         return found
 
 
-def _rows(program: Program) -> list[tuple[int, Step]]:
-    """Return the edges in the order of the program's table: those of states, then those that open runs."""
-    inner: list[tuple[int, Step]] = []
-    opening: list[tuple[int, Step]] = []
+def _rows(program: Program) -> list[tuple[int, PlanEdge]]:
+    """Return the edges in the order of the program's table: edges of states first, then starts."""
+    inner: list[tuple[int, PlanEdge]] = []
+    opening: list[tuple[int, PlanEdge]] = []
     for number, automaton in enumerate(program.automata):
         for state in range(len(automaton.states)):
             for edge in automaton.edges_from(state):
-                step = Step(edge, edge.var not in automaton.states[state].started)
+                step = PlanEdge(edge, edge.var not in automaton.states[state].started)
                 (inner if state else opening).append((number, step))
     return inner + opening

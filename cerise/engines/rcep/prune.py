@@ -1,9 +1,9 @@
-"""Which events may be part of a match that one event completes: found backwards from it, before any join.
+"""Pruning before the joins: a backward pass finds the events that may be part of a match of one trigger.
 
-An event is alive on an edge if some later event is alive on an edge that follows, and is linked to it; the
-event that completes the match, the trigger, is alive on the edges that end there. One comparison of order
-between neighbours is judged by the best value seen so far: the pass is linear in the window's events. All
-other predicates are left to the walk; what is alive is a superset.
+An event is alive on an edge if a later event is alive on a next edge and linked to it; the trigger is alive
+on the edges that complete matches. The best value of later events judges an inequality between neighbours, so
+the pass is linear in the window's events. The joins judge all other predicates: the events alive are a
+superset of those in matches.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from cerise.engines.rcep.records import (
     AT_LEAST,
     AT_MOST,
     NULL,
-    Judged,
-    Link,
-    Step,
-    Workspace,
+    EdgeLink,
+    JoinWorkspace,
+    PruneEdge,
+    TriggerTest,
     holds,
     list_start,
 )
@@ -29,17 +29,17 @@ from cerise.kernels.records import Rows, Words
 
 @kernel(void(Ints, Ints, int64, int64, int64, int64))
 def keep_near(masks: Any, times: Any, first: int, last: int, triggers: int, within: int) -> None:
-    """Let the events that no trigger has in its window fit no variable.
+    """Clear the mask of each event that lies in no trigger's window.
 
     Args:
-        masks: which variables each event fits.
-        times: its time.
+        masks: the variables that each event fits.
+        times: the time of each event.
         first: the first event that may be a trigger.
         last: the event to stop before.
         triggers: the variables that can be last.
-        within: how long the window is.
+        within: the length of the window.
     """
-    trigger = len(masks)  # the next one; a difference of times that overflows is small, so its event is kept
+    trigger = len(masks)  # the next trigger; a difference that overflows is negative, so its event is kept
     for e in range(len(masks) - 1, -1, -1):
         if first <= e < last and masks[e] & triggers:
             trigger = e
@@ -49,16 +49,17 @@ def keep_near(masks: Any, times: Any, first: int, last: int, triggers: int, with
 
 @kernel(void(Ints, Ints, Ints, Ints, Ints))
 def fill_lists(masks: Any, parts: Any, starts: Any, lists: Any, places: Any) -> None:
-    """List the events that fit each variable by partition, and last those that fit any.
+    """List the events that fit each variable, by partition; the last lists hold the events that fit any.
 
     Args:
-        masks: which variables each event fits.
-        parts: its partition, -1 where it has none.
-        starts: room for where each list starts: variables and one more, by partitions and one more.
+        masks: the variables that each event fits.
+        parts: the partition of each event, -1 for none.
+        starts: room for the start of each list, (variables + 1) · (partitions + 1) words; the first two pass
+            in the number of partitions and of variables.
         lists: room for the events of all lists.
-        places: room for the place of each event in the list of all.
+        places: room for the position of each event in the list of all.
     """
-    width, variables = starts[0] + 1, starts[1]  # given there, as they are needed only here
+    width, variables = starts[0] + 1, starts[1]
     for i in range(len(starts)):
         starts[i] = 0
     for e in range(len(masks)):
@@ -89,8 +90,8 @@ def fill_lists(masks: Any, parts: Any, starts: Any, lists: Any, places: Any) -> 
 
 
 @kernel()
-def note_alive(links: Rows[Link], by_right: Words, edge: Step, e: int) -> None:
-    """Let the edges before an edge know the best value of the events that are alive on it."""
+def note_alive(links: Rows[EdgeLink], by_right: Words, edge: PruneEdge, e: int) -> None:
+    """Update the best value of an edge's events that are alive, for the links from earlier edges."""
     for i in range(edge.right, edge.right_end):
         link = links[by_right[i]]
         value = link.right[e]
@@ -103,7 +104,7 @@ def note_alive(links: Rows[Link], by_right: Words, edge: Step, e: int) -> None:
 
 
 @kernel()
-def is_judged(judged: Rows[Judged], edge: Step, e: int, p: int) -> bool:
+def is_judged(judged: Rows[TriggerTest], edge: PruneEdge, e: int, p: int) -> bool:
     """Whether an event passes all comparisons with the trigger."""
     for i in range(edge.judged, edge.judged_end):
         test = judged[i]
@@ -113,8 +114,8 @@ def is_judged(judged: Rows[Judged], edge: Step, e: int, p: int) -> bool:
 
 
 @kernel()
-def leads_on(has: Words, links: Rows[Link], edge: Step, e: int) -> bool:
-    """Whether some later event is alive on an edge that follows, and linked to this one."""
+def leads_on(has: Words, links: Rows[EdgeLink], edge: PruneEdge, e: int) -> bool:
+    """Whether a later event is alive on a next edge, and linked to this event."""
     link_to = edge.links
     for then in range(edge.first, edge.last):
         if has[then] == 0:
@@ -132,8 +133,8 @@ def leads_on(has: Words, links: Rows[Link], edge: Step, e: int) -> bool:
 
 
 @kernel()
-def begin_with(w: Workspace, p: int) -> None:
-    """Let nothing be alive but the trigger, on the edges that end there."""
+def begin_with(w: JoinWorkspace, p: int) -> None:
+    """Make the trigger the only event alive, on the edges that complete matches."""
     edges, has, links = w.edges, w.has, w.links
     for i in range(w.link_count):
         links[i].has = 0
@@ -146,11 +147,11 @@ def begin_with(w: Workspace, p: int) -> None:
 
 
 @kernel()
-def prune(m: Machine, w: Workspace, p: int) -> int:
-    """Stamp the events that may be part of a match that event p completes.
+def prune(m: Machine, w: JoinWorkspace, p: int) -> int:
+    """Stamp the events that may be part of a match of trigger p.
 
     Returns:
-        The earliest event that such a match may start with; -1: there is no such match.
+        The earliest event with which such a match may start; -1: no match is possible.
     """
     begin_with(w, p)
     edges, has, links, by_right = w.edges, w.has, w.links, w.by_right

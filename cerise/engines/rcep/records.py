@@ -1,7 +1,7 @@
-"""The records of recomputation: what its kernels read and write, and the smallest steps on them.
+"""The records of recomputation, which its kernels read and write, and basic operations on them.
 
-Events are numbered within a piece: those of the window that are kept, then the new ones. Each variable has,
-for each partition, the list of the events that fit it.
+Events are numbered within a piece: the kept events of the window first, then the new events. Each variable
+has, for each partition, a list of the events that fit it.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from cerise.kernels.jit import kernel
 from cerise.kernels.records import Record, Rows, Words
 
 
-class Frame(Record):
-    """A step of a walk: the edge tried, the least of its state, and the events that it may bind."""
+class JoinFrame(Record):
+    """One level of the joins: the edge under trial, the first edge of its state, the events it may bind."""
 
     edge: int
     least: int
     list: Words
     cursor: int  # a position in the list
-    end: int  # where the list ends
-    size: int  # of a subset of a free variable's events
-    leap: int  # the address of the inequality that finds the next event; 0: none does
+    end: int  # the end of the list
+    size: int  # the size of a subset of a free variable's events
+    leap: int  # the address of the inequality that finds the next event; 0: none
     left: int  # the left side of that inequality
 
 
-class Link(Record):
-    """A comparison of neighbours: its sides by event, and the best right side of the events alive, if any."""
+class EdgeLink(Record):
+    """A comparison of neighbours: its sides by event, and the best right side among events alive, if any."""
 
     op: int
     left: Words
@@ -33,8 +33,8 @@ class Link(Record):
     best: int
 
 
-class Step(Record):
-    """An edge, for pruning: its variable, whether it ends matches (and only that), the edges that follow."""
+class PruneEdge(Record):
+    """An edge, for pruning: its variable, whether it completes matches (and only that), its next edges."""
 
     var: int
     bit: int
@@ -42,15 +42,15 @@ class Step(Record):
     terminal: int
     first: int
     last: int
-    links: Words  # the link to each edge that follows, or -1
-    judged: int  # comparisons with the trigger
+    links: Words  # the link to each next edge, or -1
+    judged: int  # the first of its comparisons with the trigger
     judged_end: int
-    right: int  # the links from edges before
+    right: int  # the first of the links from earlier edges
     right_end: int
 
 
-class Judged(Record):
-    """A comparison with the event that completes a match."""
+class TriggerTest(Record):
+    """A comparison of an event with the trigger."""
 
     op: int
     left: Words
@@ -58,7 +58,7 @@ class Judged(Record):
 
 
 class Equality(Record):
-    """An equality: its variable, events by (partition, value), and for each event its equals among them."""
+    """An equality: its variable, events by (partition, value), and the range of each event's equals."""
 
     var: int
     list: Words
@@ -73,15 +73,15 @@ class Inequality(Record):
     var: int
     left: Words
     right: Words
-    long: int  # a list of fewer events is gone through one by one
-    base: int  # where the list of the variable on the right begins
-    by_4096: Words  # extremes over so many events of that list
+    long: int  # shorter lists are scanned event by event
+    base: int  # the start of the list of the variable on the right
+    by_4096: Words  # extremes over runs of 4096 events of that list
     by_256: Words
     by_16: Words
 
 
-class Workspace(Record):
-    """The memory of recomputation, but for the runs and nodes of the walk."""
+class JoinWorkspace(Record):
+    """The memory of recomputation, without the runs and nodes of the joins."""
 
     # the piece
     events: int
@@ -91,32 +91,32 @@ class Workspace(Record):
     numbers: Words
     opens: Words
     floors: Words
-    # lists of events: all of them, where each begins, and the position of each event in the list of all
+    # lists of events: their events, the start of each list, the position of each event in the list of all
     lists: Words
     starts: Words
     partitions: int
     variables: int
     positions: Words
-    # pruning: for each edge and event, and for each variable and event, the trigger they may lead to
+    # pruning: for each edge and event, and for each variable and event, the stamp of the last trigger
     stamps: Words
     alive: Words
     stamp: int
     edge_count: int
-    edges: Rows[Step]
-    links: Rows[Link]
+    edges: Rows[PruneEdge]
+    links: Rows[EdgeLink]
     link_count: int
     by_right: Words
-    judged: Rows[Judged]
+    judged: Rows[TriggerTest]
     has: Words
     equals: Rows[Equality]
     leaps: Rows[Inequality]
     # for each edge that begins a free Kleene variable the edge that ends the match, else -1
     free: Words
     picks: Words  # the positions of a subset's events in their list
-    taken: Words  # their numbers
-    latest: Words  # for each partition and state the latest start that leads there, whatever predicates say
-    # the walk: frames, how deep, where its matches may start, how many there are
-    frames: Rows[Frame]
+    taken: Words  # the numbers of a subset's events
+    latest: Words  # for each partition and state the latest start that leads there, without predicates
+    # the joins: frames, their depth, the first event a match may start with, the matches of this trigger
+    frames: Rows[JoinFrame]
     room: int
     depth: int
     low: int
@@ -130,7 +130,7 @@ class Workspace(Record):
     alone: int
     counts: int
     right_deep: int
-    # what is found: where it is written, how much room there is, how much was written
+    # output: its arrays, their room, how much is written
     lengths: Words
     rows: int
     found: Words
@@ -139,7 +139,7 @@ class Workspace(Record):
     written: int
     counted: int
     tests: int
-    patience: int  # tests after which the caller is asked whether to go on
+    patience: int  # tests after which the kernel returns to its caller
 
 
 LESS, AT_MOST, MORE, AT_LEAST, EQUAL, UNEQUAL = range(6)
@@ -150,7 +150,7 @@ DONE, FULL, DEEPER, PAUSED, TOO_MANY = range(5)
 
 @kernel()
 def holds(op: int, left: int, right: int) -> bool:
-    """Whether two keys compare so; no comparison holds of a null."""
+    """Whether a comparison of two keys holds; it never holds with a null."""
     if NULL in (left, right):
         return False
     if op == LESS:
@@ -166,7 +166,7 @@ def holds(op: int, left: int, right: int) -> bool:
 
 @kernel()
 def first_after(events: Words, low: int, high: int, e: int) -> int:
-    """Return the first place in a list, from low up to high, of an event later than e."""
+    """Return the first position in a list, from low up to high, of an event later than e."""
     while low < high:
         middle = (low + high) >> 1
         if events[middle] > e:
@@ -177,6 +177,6 @@ def first_after(events: Words, low: int, high: int, e: int) -> int:
 
 
 @kernel()
-def list_start(w: Workspace, var: int, part: int) -> int:
-    """Return where the list of a variable's events in a partition starts; it ends where the next one does."""
+def list_start(w: JoinWorkspace, var: int, part: int) -> int:
+    """Return the start of the list of a variable's events in a partition; the next list starts at its end."""
     return w.starts[var * (w.partitions + 1) + part]

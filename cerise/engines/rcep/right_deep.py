@@ -1,8 +1,8 @@
-"""The walk of a right-deep plan [RCEP §2.2]: joins from the trigger back to the first event of a match.
+"""Right-deep joins [RCEP §2.2]: from the trigger back to the first event of a match.
 
-It walks the automaton of the mirrored query: the trigger is bound first, and each further event is earlier
-than the one before. So a predicate between a Kleene variable and a later one is judged for each of its
-events as it is bound, where the walk from the first variable on knows only in the end which subsets fail.
+They follow the automaton of the mirrored query: the trigger is bound first, and each further event is earlier
+than the one before. So a predicate between a Kleene variable and a later variable is judged event by event as
+they are bound; left-deep joins judge it at the end, subset by subset.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cerise.engines.rcep.records import (
     PAUSED,
     TOO_MANY,
     Inequality,
-    Workspace,
+    JoinWorkspace,
     first_after,
 )
 from cerise.engines.rcep.skip_index import leap_back, prepare_leaps
@@ -35,10 +35,10 @@ from cerise.kernels.jit import ask, kernel
 
 
 @kernel()
-def open_list_back(m: Machine, w: Workspace, d: int, p: int, low: int) -> None:
-    """Find the events that the edge of a frame may bind: earlier than the newest bound; first the trigger.
+def open_list_back(m: Machine, w: JoinWorkspace, d: int, p: int, low: int) -> None:
+    """Find the events that the edge of a frame may bind: the trigger first, then ever earlier events.
 
-    The cursor of a frame is one beyond its next event, and goes down to where the list begins.
+    The cursor of a frame is one beyond its next event, and moves down to the start of the list.
     """
     frame = w.frames[d]
     lay_list(m, w, d, p)
@@ -58,7 +58,7 @@ def open_list_back(m: Machine, w: Workspace, d: int, p: int, low: int) -> None:
 
 
 @kernel()
-def may_begin(m: Machine, w: Workspace, e: int, p: int) -> bool:
+def may_begin(m: Machine, w: JoinWorkspace, e: int, p: int) -> bool:
     """Whether an event may be the first of a match that the trigger completes."""
     points = w.points
     return w.opens[e] != 0 and reaches(m, points[e], points[p])
@@ -66,14 +66,14 @@ def may_begin(m: Machine, w: Workspace, e: int, p: int) -> bool:
 
 @kernel()
 def is_accepted(formulas: Any, m: Machine, d: int, j: int, e: int) -> bool:
-    """Whether what is judged only when a match is complete holds of the d + 1 events bound."""
+    """Whether the d + 1 bound events pass the tests of a complete match."""
     test = m.edges[j].accept_test
     return test < 0 or ask(formulas, test, m.runs[d + 1], 0, e, m.cols, m.nodes.start) > 0
 
 
 @kernel()
-def walk_back(formulas: Any, m: Machine, w: Workspace, p: int, low: int) -> int:
-    """Go on with the walk for a trigger until it ends, or more room is needed."""
+def walk_back(formulas: Any, m: Machine, w: JoinWorkspace, p: int, low: int) -> int:
+    """Continue the search for a trigger until it ends, or the caller must act; see `left_deep.recompute`."""
     count, stamp, alive = w.events, w.stamp, w.alive
     d = w.depth
     while d >= 0:

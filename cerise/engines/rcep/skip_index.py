@@ -1,8 +1,8 @@
-"""One inequality of a join by sorted runs: events that fail it against what is bound are leapt over.
+"""A skip index for one inequality of a join: skips runs of events that fail it against a bound event.
 
-The list of a variable's events stays in stream order, as matches need it. Above it lie the extremes of a
-comparison's right side over runs of 16 events, of 256 and of 4096: a run whose extreme fails holds no event
-that passes, so the next one that does is found in logarithmic time, not by looking at all between.
+The list of a variable's events stays in stream order, which matches need. The index holds the extremes of the
+comparison's right side over runs of 16, 256 and 4096 events: if the extreme of a run fails, all its events
+fail, so the next event that passes is found in logarithmic time, without testing all events between.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from cerise.engines.automaton.records import Machine
 from cerise.engines.rcep.records import (
     AT_MOST,
     NULL,
-    Frame,
     Inequality,
-    Workspace,
+    JoinFrame,
+    JoinWorkspace,
     first_after,
     holds,
 )
@@ -24,12 +24,12 @@ from cerise.kernels.jit import kernel
 from cerise.kernels.records import Words
 
 Ints = npt.NDArray[np.int64]
-BITS = (12, 8, 4)  # of the number of events in a run, the longest runs first
-NONE = np.iinfo(np.int64).max  # where no value is, for a least one
+BITS = (12, 8, 4)  # log2 of the number of events in a run, the longest runs first
+NONE = np.iinfo(np.int64).max  # stands for null in a minimum
 
 
 def extremes(values: Ints, op: int) -> list[Ints]:
-    """Return for runs of each length the greatest value if the right side must be large, else the least."""
+    """Return the extremes of runs of each length: maxima if the right side must be large, else minima."""
     greatest = op <= AT_MOST
     filler = NULL if greatest else NONE
     found = values if greatest else np.where(values == NULL, NONE, values)
@@ -44,13 +44,13 @@ def extremes(values: Ints, op: int) -> list[Ints]:
 
 @kernel()
 def fails(op: int, extremes: Words, run: int, left: int) -> bool:
-    """Whether no event of a run passes."""
+    """Whether all events of a run fail."""
     return not holds(op, left, extremes[run])
 
 
 @kernel()
 def leap(row: Inequality, events: Words, left: int, place: int, end: int) -> int:
-    """Return the next place in a list, up to its end, of an event that passes."""
+    """Return the position of the next event of a list that passes, or its end."""
     keys, op = row.right, row.op
     while place < end:
         at = place - row.base
@@ -69,7 +69,7 @@ def leap(row: Inequality, events: Words, left: int, place: int, end: int) -> int
 
 @kernel()
 def leap_back(row: Inequality, events: Words, left: int, place: int, start: int) -> int:
-    """Return one beyond the place of the last event before a place that passes; the start if none does."""
+    """Return one beyond the position of the last event before `place` that passes; the start if none does."""
     keys, op = row.right, row.op
     while place > start:
         at = place - row.base
@@ -87,11 +87,8 @@ def leap_back(row: Inequality, events: Words, left: int, place: int, start: int)
 
 
 @kernel()
-def prepare_leaps(m: Machine, w: Workspace, frame: Frame, d: int, first: int, last: int) -> None:
-    """Let a frame leap over events that fail, where its list from the first event to the last one is long.
-
-    The list keeps the events between the two.
-    """
+def prepare_leaps(m: Machine, w: JoinWorkspace, frame: JoinFrame, d: int, first: int, last: int) -> None:
+    """Cut the list of a frame to the events from `first` to `last`; a long list gets the skip index."""
     row = w.leaps[frame.edge]
     frame.leap = 0
     if row.var < 0 or frame.end - frame.cursor < row.long:

@@ -1,4 +1,4 @@
-"""What recomputation does with a stream, whatever it then asks of the events: one piece after another."""
+"""Recomputation over a stream, piece by piece; subclasses enumerate or count the matches of a piece."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import numpy.typing as npt
 from cerise.engines.automaton import state
 from cerise.engines.automaton.columns import Columns
 from cerise.engines.base import EngineReport, Finding, Options
-from cerise.engines.rcep.comparisons import Comparison
+from cerise.engines.rcep.comparisons import EventComparison
 from cerise.engines.rcep.keys import Sides
 from cerise.engines.rcep.plan import Plan
-from cerise.engines.rcep.window import Piece, Window
+from cerise.engines.rcep.window import EventPiece, EventWindow
 from cerise.errors import DataError
 from cerise.events import EventBatch
 from cerise.kernels import formulas
@@ -28,9 +28,9 @@ ENGINE = "rcep"
 
 
 class Recomputing(ABC):
-    """All state of a query that is recomputed: the events of its window."""
+    """The state of a query under recomputation: the events of its window."""
 
-    def __init__(self, plan: Plan, options: Options, compared: Sequence[Comparison]) -> None:
+    def __init__(self, plan: Plan, options: Options, compared: Sequence[EventComparison]) -> None:
         self.plan, self.program, self.options = plan, plan.program, options
         self.report = EngineReport()
         self._formulas = formulas.load(self.program.source)
@@ -40,16 +40,15 @@ class Recomputing(ABC):
         self._reset()
 
     def _reset(self) -> None:
-        self._window = Window(self.program, self.options.limits.pool_rows)
+        self._window = EventWindow(self.program, self.options.limits.pool_rows)
         self._last: int | None = None
-        # the number of the first event that has not been tried as the last of a match; or as the first, where
-        # that decides when a match is final
+        # the number of the first event that has not been tried as a trigger; with `by_start`, as a start
         self._done = 0
 
     # ---- the interface of all engines
 
     def feed(self, events: EventBatch) -> Iterator[Finding]:
-        """Take the next events in stream order; yield the matches that become final, some at a time."""
+        """Take the next events in stream order; yield the matches that become final, in batches."""
         if not len(events):
             return
         if self._last is not None and events.times[0] < self._last:
@@ -63,16 +62,16 @@ class Recomputing(ABC):
             stop = min(start + max(self.options.limits.joined_events, len(self._window)), len(events))
             yield from self._read(events.slice(start, stop), over=False)
             start = stop
-        yield from self._counted()
+        yield from self._yield_count()
 
     def flush(self) -> Iterator[Finding]:
         yield from self._read(self._window.retained.kept.slice(0, 0), over=True)
-        yield from self._counted()
+        yield from self._yield_count()
         self._reset()
 
     def save(self) -> bytes:
         more = {"done": np.array([self._done, self._last is not None, self._last or 0])}
-        return state.write(self.program, {**self._window.saved(), **more}, engine=ENGINE)
+        return state.write(self.program, {**self._window.save(), **more}, engine=ENGINE)
 
     def load(self, saved: bytes) -> None:
         """Go on from a saved state of the same query."""
@@ -85,7 +84,7 @@ class Recomputing(ABC):
     # ---- pieces
 
     def _read(self, fresh: EventBatch, *, over: bool) -> Iterator[Finding]:
-        """Look at what is kept and at some new events."""
+        """Find the matches among the kept events and the new ones."""
         begun = time.perf_counter()
         piece = self._window.piece(fresh)
         masks = np.zeros(len(piece), np.int64)
@@ -96,13 +95,13 @@ class Recomputing(ABC):
             self._fit(piece, points, masks)
             first = int(np.searchsorted(piece.numbers, self._done))
             ready = self._ready(piece, over=over)
-            wanted = self._wanted(piece, masks, first, ready)
-            piece = self._window.parted(piece, wanted != 0)
+            wanted = self._narrow(piece, masks, first, ready)
+            piece = self._window.partition(piece, wanted != 0)
             self.report.matching_seconds += time.perf_counter() - begun
             if self.plan.by_start:
-                yield from self._started(piece, wanted, first, ready)
+                yield from self._find_by_start(piece, wanted, first, ready)
             else:
-                yield from self._found(piece, wanted, first, ready)
+                yield from self._find(piece, wanted, first, ready)
             self._done = int(piece.numbers[ready]) if ready < len(piece) else int(piece.numbers[-1]) + 1
             begun = time.perf_counter()
             self.report.uncomputable += self._columns.chunk.faults
@@ -111,20 +110,20 @@ class Recomputing(ABC):
         self._columns.texts.keep(np.zeros(0, np.int64), forget)
         self.report.matching_seconds += time.perf_counter() - begun
 
-    def _fit(self, piece: Piece, points: Ints, masks: Ints) -> None:
-        """Make the columns ready, and find the variables that each event fits."""
+    def _fit(self, piece: EventPiece, points: Ints, masks: Ints) -> None:
+        """Read the columns, and find the variables that each event fits."""
         columns = self._columns
         columns.read(piece.events, forget)
         columns.at(0, 0, points)
         assert self._formulas.fits is not None
         self._formulas.fits(len(piece), columns.address, masks.ctypes.data)
         if piece.fresh and (faults := columns.chunk.faults):
-            columns.chunk.faults = 0  # those of events that are kept were counted when they were new
+            columns.chunk.faults = 0  # faults of kept events were counted when the events were new
             self._formulas.fits(piece.fresh, columns.address, masks.ctypes.data)
             columns.chunk.faults = faults - columns.chunk.faults
 
-    def _ready(self, piece: Piece, *, over: bool) -> int:
-        """Return up to which event all is known that matches with it as their last, or first, depend on."""
+    def _ready(self, piece: EventPiece, *, over: bool) -> int:
+        """Return the end of the events whose matches, by trigger or by start, no later event can change."""
         if over or not self.plan.waits:
             return len(piece)
         return int(np.searchsorted(piece.points, max(int(piece.points[-1]) - self._reach, INT64_MIN)))
@@ -132,32 +131,32 @@ class Recomputing(ABC):
     @property
     def _reach(self) -> int:
         within = self.program.bound.within
-        assert within is not None  # a NOT at the end needs one (S6.4)
+        assert within is not None  # a NOT at the end needs WITHIN (S6.4)
         return int(str(within.size))
 
-    def _started(self, piece: Piece, masks: Ints, first: int, ready: int) -> Iterator[Finding]:
-        """Find the matches that start with some events; all that could end or forbid them is there (S6.2)."""
+    def _find_by_start(self, piece: EventPiece, masks: Ints, first: int, ready: int) -> Iterator[Finding]:
+        """Find the matches that start with events whose whole window has arrived (S6.2)."""
         opens = piece.opens.copy()
         opens[:first], opens[ready:] = 0, 0
         if opens.any():
             until = min(int(piece.points[ready - 1]) + self._reach, INT64_MAX)
             last = int(np.searchsorted(piece.points, until, "right"))
-            yield from self._found(replace(piece, opens=opens), masks, first, last)
+            yield from self._find(replace(piece, opens=opens), masks, first, last)
 
-    def _wanted(self, _piece: Piece, masks: Ints, _first: int, _last: int) -> Ints:
+    def _narrow(self, _piece: EventPiece, masks: Ints, _first: int, _last: int) -> Ints:
         return masks
 
     @abstractmethod
-    def _found(self, piece: Piece, masks: Ints, first: int, last: int) -> Iterator[Finding]:
-        """Find the matches that events, from the first up to the last, complete."""
+    def _find(self, piece: EventPiece, masks: Ints, first: int, last: int) -> Iterator[Finding]:
+        """Find the matches that the events from `first` to `last` complete."""
 
     @abstractmethod
-    def _counted(self) -> Iterator[Finding]:
-        """Yield how many matches there were since the last time, where no more is asked for."""
+    def _yield_count(self) -> Iterator[Finding]:
+        """Yield the number of matches since the last call, if the query asks only for it."""
 
     def _on_fault(self, _fault: Fault) -> None:
         self.report.uncomputable += 1
 
 
 def forget(_codes: Ints) -> None:
-    """No string is remembered from piece to piece."""
+    """Ignore new codes of strings: no code is kept from piece to piece."""

@@ -1,8 +1,8 @@
-"""Kleene variables of which nothing is asked but what each event is: every subset of their events matches.
+"""Free Kleene variables, whose predicates read one event alone: every subset of their events matches.
 
 Subsets are made in Banker's order [RCEP §2.3]: all of one event, then all of two, and so on. No event is
-bound and nothing is judged on the way, so this is some times as fast as the walk; where a predicate can give
-up a subset with all that contain it, the walk is faster.
+bound and no formula judged, so this is several times as fast as the joins; but where a predicate can reject a
+subset together with all its supersets, the joins are faster.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cerise.engines.rcep.records import (
     DONE,
     FULL,
     TOO_MANY,
-    Workspace,
+    JoinWorkspace,
     first_after,
 )
 from cerise.kernels.jit import kernel
@@ -22,8 +22,8 @@ from cerise.kernels.records import Words
 
 
 @kernel()
-def pick_from(w: Workspace, d: int, first: int, place: int) -> None:
-    """Let a subset have, from one of its events on, those from a place in the list on."""
+def pick_from(w: JoinWorkspace, d: int, first: int, place: int) -> None:
+    """Fill a subset from its event `first` on with consecutive events of the list from `place` on."""
     frame = w.frames[d]
     events, picks, taken, numbers = frame.list, w.picks, w.taken, w.numbers
     for i in range(first, frame.size):
@@ -32,8 +32,8 @@ def pick_from(w: Workspace, d: int, first: int, place: int) -> None:
 
 
 @kernel()
-def begin_size(w: Workspace, d: int, size: int) -> None:
-    """Begin with the first subset of so many events, if there are as many."""
+def begin_size(w: JoinWorkspace, d: int, size: int) -> None:
+    """Begin with the first subset of `size` events, if there are as many."""
     frame = w.frames[d]
     frame.size = size
     if size <= frame.end - frame.cursor:
@@ -42,8 +42,8 @@ def begin_size(w: Workspace, d: int, size: int) -> None:
 
 
 @kernel()
-def next_subset(w: Workspace, d: int) -> None:
-    """Go on to the next subset of as many events, or to the first of one more."""
+def next_subset(w: JoinWorkspace, d: int) -> None:
+    """Move on to the next subset of the same size, or to the first of the next size."""
     frame, picks = w.frames[d], w.picks
     size, end = frame.size, frame.end
     i = size - 1
@@ -56,8 +56,8 @@ def next_subset(w: Workspace, d: int) -> None:
 
 
 @kernel()
-def write_event(w: Workspace, lengths: Words, v: int, e: int) -> None:
-    """Write one more event of a variable."""
+def write_event(w: JoinWorkspace, lengths: Words, v: int, e: int) -> None:
+    """Write a further event of a variable."""
     fill = w.fill
     w.found[v * w.found_room + fill[v]] = w.numbers[e]
     fill[v] += 1
@@ -65,8 +65,8 @@ def write_event(w: Workspace, lengths: Words, v: int, e: int) -> None:
 
 
 @kernel()
-def write_subset(m: Machine, w: Workspace, d: int, p: int) -> None:
-    """Write the match of the d events bound, a subset, and the trigger."""
+def write_subset(m: Machine, w: JoinWorkspace, d: int, p: int) -> None:
+    """Write the match of the d bound events, a subset, and the trigger."""
     frame, fill, taken = w.frames[d], w.fill, w.taken
     j, size, variables = frame.edge, frame.size, w.variables
     lengths = w.lengths[variables * w.written :]
@@ -87,8 +87,8 @@ def write_subset(m: Machine, w: Workspace, d: int, p: int) -> None:
 
 
 @kernel()
-def write_subsets(m: Machine, w: Workspace, d: int, p: int) -> int:
-    """Go on with the matches of the d events bound, every subset of the list of a frame, and the trigger."""
+def write_subsets(m: Machine, w: JoinWorkspace, d: int, p: int) -> int:
+    """Continue to write the matches of the d bound events, each subset of a frame's list, and the trigger."""
     frame = w.frames[d]
     if frame.size < 0:
         end = first_after(frame.list, frame.cursor, frame.end, p - 1)

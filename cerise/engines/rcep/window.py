@@ -1,4 +1,4 @@
-"""The events that may still be part of a match, kept from batch to batch, and the next ones after them."""
+"""Keeps the events that may still be part of a match, from batch to batch."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from cerise.events import EventBatch
 Ints = npt.NDArray[np.int64]
 Marks = npt.NDArray[np.bool_]
 MAX = np.iinfo(np.int64).max
-UNKNOWN = -2  # a partition that nobody has asked for
+UNKNOWN = -2  # the partition of an event before `Window.partition` numbers it
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Some events that are looked at together: those kept, then new ones.
+class EventPiece:
+    """The events that are matched together: the kept events, then new ones.
 
     Attributes:
-        events: all of them, in stream order.
-        numbers: their numbers in the stream.
-        parts: the partition of each, -1 where it has none; numbers are good within the piece. UNKNOWN until
-            `Window.parted` says what it is.
-        partitions: how many there are.
-        points: what windows are measured in: times, or positions in the partition.
-        opens: whether a match may start with each.
-        fresh: the first that is new.
+        events: the events, in stream order.
+        numbers: the number of each event in the stream.
+        parts: the partition of each event, -1 for none, numbered within the piece; UNKNOWN until
+            `Window.partition` numbers it.
+        partitions: how many partitions there are.
+        points: the time of each event, or its position in the partition if the window counts events.
+        opens: whether a match may start with each event.
+        fresh: the first new event.
     """
 
     events: EventBatch
@@ -47,8 +47,8 @@ class Piece:
         return len(self.numbers)
 
 
-class Window:
-    """What is kept of a stream: memory is linear in the events of a window that fit some variable."""
+class EventWindow:
+    """The events kept of a stream; memory is linear in the events of a window that fit a variable."""
 
     def __init__(self, program: Program, pool_rows: int) -> None:
         bound = program.bound
@@ -63,11 +63,11 @@ class Window:
     def __len__(self) -> int:
         return len(self.points)
 
-    def piece(self, fresh: EventBatch) -> Piece:
-        """Return what is kept with the next events after it."""
+    def piece(self, fresh: EventBatch) -> EventPiece:
+        """Return the kept events with the next events after them."""
         held = self.retained
         held.begin(fresh)
-        events = _joined(held.kept, fresh)
+        events = _concat(held.kept, fresh)
         parts, partitions = np.full(len(events), UNKNOWN, np.int64), 0
         if self.program.by_position:
             parts, partitions = _or_one(self._partitions.of(events), events), len(self._partitions)
@@ -75,13 +75,13 @@ class Window:
         points = self._points(fresh, parts[kept:])
         opens = np.ones(len(fresh), np.int64) if fresh.opens is None else fresh.opens.astype(np.int64)
         numbers = np.arange(held.start, held.start + len(fresh))
-        return Piece(
+        return EventPiece(
             events, np.concatenate([held.numbers, numbers]), parts, partitions,
             np.concatenate([self.points, points]), np.concatenate([self.opens, opens]), kept,
         )  # fmt: skip
 
-    def parted(self, piece: Piece, wanted: Marks) -> Piece:
-        """Return a piece whose wanted events have their partitions: to number all would cost the most."""
+    def partition(self, piece: EventPiece, wanted: Marks) -> EventPiece:
+        """Number the partitions of the wanted events only: numbering all would cost more than matching."""
         if self.program.by_position:
             return piece
         rows = np.flatnonzero(wanted)
@@ -104,11 +104,11 @@ class Window:
         number_in_partition(np.ascontiguousarray(parts), points, self._counts)
         return points
 
-    def keep(self, piece: Piece, fits: Marks, windows: int) -> Marks:
-        """Let go of all events of a piece but those that fit and that so many windows still reach.
+    def keep(self, piece: EventPiece, fits: Marks, windows: int) -> Marks:
+        """Drop all events of a piece except those that fit and lie within the last `windows` windows.
 
         Returns:
-            Which events were kept.
+            Whether each event was kept.
         """
         kept: Marks = fits & (piece.parts != -1)
         if self._within is not None and len(piece):
@@ -125,7 +125,7 @@ class Window:
         return kept
 
     def _forget(self, busy: Ints) -> None:
-        """Let go of the partitions that hold nothing, where they have become many; SLIDE counts them all."""
+        """Drop partitions without events once there are many, unless SLIDE counts their positions."""
         if not self.program.by_position or self.program.bound.slide is not None:
             return
         if len(self._partitions) > max(self._pool_rows, 4 * len(busy)) and self._partitions.paths:
@@ -136,8 +136,8 @@ class Window:
 
     # ---- in another process
 
-    def saved(self) -> state.Arrays:
-        """Return everything that is not known from the query."""
+    def save(self) -> state.Arrays:
+        """Return everything that the query alone does not determine."""
         held, ties = self.retained, self.retained.ties
         return {
             **state.pack_events(held.kept), "numbers": held.numbers, "points": self.points,
@@ -152,7 +152,7 @@ class Window:
         return [list(key) for key in self._partitions.numbers] if self.program.by_position else []
 
     def restore(self, arrays: state.Arrays) -> None:
-        """Take what was saved."""
+        """Take over saved events."""
         held, plain = self.retained, state.unpack_json(arrays["plain"])
         held.kept, held.numbers = state.unpack_events(arrays, held.kept), arrays["numbers"]
         held.start = plain["start"]
@@ -168,7 +168,7 @@ def _or_one(parts: Ints | None, events: EventBatch) -> Ints:
     return np.zeros(len(events), np.int64) if parts is None else np.ascontiguousarray(parts)
 
 
-def _joined(kept: EventBatch, fresh: EventBatch) -> EventBatch:
+def _concat(kept: EventBatch, fresh: EventBatch) -> EventBatch:
     if not len(kept):
         return fresh
     return EventBatch(
