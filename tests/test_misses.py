@@ -415,7 +415,7 @@ def test_the_text_shows_twenty() -> None:
             "kin = 'A'",
             "unknown column 'kin'\n  line 1, column 1\n  | kin = 'A'\n  | ^^^\nhint: did you mean 'kind'?",
         ),
-        ("t + 1", "where='t + 1' is no predicate"),
+        ("t + 1", "where='t + 1' is not a predicate"),
         ("PREV(t) > 1", "PARTITION BY and ORDER BY look at one row"),
     ],
 )
@@ -516,7 +516,7 @@ def test_what_only_spark_can_compute(spark: SparkSession) -> None:
     assert found["failed"].to_pylist() == ["(soundex(`kind`)) = 'Z' is false ((soundex(`kind`)) = 'B000')"]
     with pytest.raises(cerise.BindError, match="kin"):
         cerise.explain_misses(frame, query, where="kin = 'A'")
-    with pytest.raises(cerise.BindError, match="is no predicate"):
+    with pytest.raises(cerise.BindError, match="is not a predicate"):
         cerise.explain_misses(frame, query, where="t + 1")
 
 

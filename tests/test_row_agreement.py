@@ -17,7 +17,7 @@ import pytest
 
 from cerise.engines.base import Options, concat_matches
 from cerise.engines.limits import Limits
-from cerise.engines.reference.rows import Search
+from cerise.engines.reference.rows import ReferenceRowSearch
 from cerise.engines.results.value_codes import partitions
 from cerise.engines.rows import program
 from cerise.engines.rows.prepare import prepare
@@ -42,17 +42,17 @@ class TooLong(Exception):
 @contextmanager
 def patience(most: int = PATIENT) -> Iterator[None]:
     """Give up a search of the reference after so many candidates."""
-    plain = Search.candidates
+    plain = ReferenceRowSearch.candidates
     left: Counter[int] = Counter()
 
-    def counted(self: Search, *args: Any, **more: Any) -> Any:
+    def counted(self: ReferenceRowSearch, *args: Any, **more: Any) -> Any:
         left[self.start] += 1
         if left[self.start] > most:
             raise TooLong
         return plain(self, *args, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Search, "candidates", counted)
+        patch.setattr(ReferenceRowSearch, "candidates", counted)
         yield
 
 

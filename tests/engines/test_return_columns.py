@@ -62,7 +62,7 @@ def shown(bound: Bound, matches: Matches, limits: Limits) -> Any:
 
 def test_all_at_once_and_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     rng, counts = random.Random(11), {"at once": 0, "one by one": 0}
-    real = match_table.computed
+    real = match_table.compute_at_once
 
     def counted(*args: Any) -> pa.Array | None:
         values = real(*args)
@@ -72,9 +72,9 @@ def test_all_at_once_and_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(QUERIES):
         bound, found = matches_of(rng)
         for matches in found:
-            monkeypatch.setattr(match_table, "computed", counted)
+            monkeypatch.setattr(match_table, "compute_at_once", counted)
             at_once = shown(bound, matches, EVER)
-            monkeypatch.setattr(match_table, "computed", real)
+            monkeypatch.setattr(match_table, "compute_at_once", real)
             assert str(at_once) == str(shown(bound, matches, NEVER))
     assert counts["at once"] > QUERIES
     assert counts["one by one"] > QUERIES / 10  # text, and what cannot be computed
@@ -122,8 +122,8 @@ def test_what_may_be_totalled(total: str, monkeypatch: pytest.MonkeyPatch) -> No
         return cerise.find(EVENTS, query, time="t", type="kind", options=options)
 
     calls: list[int] = []
-    real = match_table._compiled
-    monkeypatch.setattr(match_table, "_compiled", lambda *args: calls.append(1) or real(*args))
+    real = match_table._compute_rows
+    monkeypatch.setattr(match_table, "_compute_rows", lambda *args: calls.append(1) or real(*args))
     at_once = answer(Limits())
     assert calls
     assert at_once["n"][0].as_py() >= Limits().compiled_rows

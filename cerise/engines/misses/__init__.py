@@ -1,1 +1,1 @@
-"""Why not (M47): how far the search got from events that start no match, and what stopped it there."""
+"""Why not (M47): how far the search got from events that start no match, and why it stopped there."""

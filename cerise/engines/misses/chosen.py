@@ -1,4 +1,4 @@
-"""Which rows are asked about: `where=`, an SQL predicate over one row."""
+"""Chooses the rows to explain by `where=`, an SQL predicate over one row."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ BEFORE, AFTER = "SELECT * FROM events MATCH_RECOGNIZE (ORDER BY (", "\n) ALL ROW
 
 
 def with_chosen(table: pa.Table, where: str | None) -> pa.Table:
-    """Return a table with a column that says which rows are asked about; without `where`, it has none.
+    """Return a table with a column that marks the rows to explain; without `where`, the table as it is.
 
     Raises:
-        ParseError, BindError: where the predicate is wrong, pointing into it.
-        UnsupportedError: where only Spark could compute it.
+        ParseError, BindError: the predicate is wrong; the error points into it.
+        UnsupportedError: only Spark could compute the predicate.
     """
     if where is None:
         return table
@@ -36,5 +36,7 @@ def with_chosen(table: pa.Table, where: str | None) -> pa.Table:
 
 
 def refuse(where: str) -> BindError:
-    """Return the error for what is neither true nor false."""
-    return BindError(f"where={where!r} is no predicate", hint="write one over columns, as in price > 10")
+    """Return the error for an expression that is neither true nor false."""
+    return BindError(
+        f"where={where!r} is not a predicate", hint="write a predicate over columns, as in price > 10"
+    )

@@ -15,7 +15,7 @@ from cerise.kinds import Kind
 from cerise.pattern.expr import Literal
 from cerise.pattern.show import show_expr
 
-STARTS = 1_000  # that are explained, unless more are asked for
+STARTS = 1_000  # are explained at most, unless the user sets a limit
 STEPS = 1_000_000  # of the search from one start
 SHOWN = 20  # starts in the text
 COLUMNS = ("reached", "labels", "at", "wanted", "failed", "because", "others")
@@ -23,12 +23,12 @@ COLUMNS = ("reached", "labels", "at", "wanted", "failed", "because", "others")
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """What stopped a search: where, before which variable, and why.
+    """Why a search stopped: the row, the variable it tried, and the failure.
 
     Attributes:
         at: the row where it stopped; None: at the end of the partition.
-        wanted: the variable that was tried there; None: none was.
-        failed: what failed, as text.
+        wanted: the variable that it tried there; None: none.
+        failed: the failure as text.
         because: the kind of failure: predicate, null, window, end, anchor, negation or skipped.
     """
 
@@ -44,9 +44,9 @@ class Miss:
 
     Attributes:
         start: the row.
-        labels: the variables of the rows or events that were mapped at the furthest point.
-        reason: what stopped the search there.
-        others: what the other variables that could have come there failed at.
+        labels: the variables of the rows or events that the longest candidate mapped.
+        reason: why the search stopped there.
+        others: why the other variables that could have come there failed.
     """
 
     start: int
@@ -60,24 +60,24 @@ class Misses:
     """Events that start no match, and why not; `print` it.
 
     Attributes:
-        table: one row for each; a pyarrow Table, or a lazy Spark DataFrame.
-        start: the names of its columns that say which event it is.
+        table: one row for each event; a pyarrow Table, or a lazy Spark DataFrame.
+        start: the names of the columns that identify the event.
     """
 
     table: Any
     start: tuple[str, ...]
 
     def __str__(self) -> str:
-        """At most 20 of them as text; of a DataFrame these are computed now."""
+        """Return at most 20 misses as text; for a DataFrame, Spark computes them now."""
         table = self.table if isinstance(self.table, pa.Table) else self.table.limit(SHOWN + 1).toArrow()
         if not len(table):
             return "nothing missed: all that was looked at starts a match, or lies inside one"
-        told = [_told(row, self.start) for row in table.slice(0, SHOWN).to_pylist()]
+        texts = [_show(row, self.start) for row in table.slice(0, SHOWN).to_pylist()]
         more = [f"… and more: these are {SHOWN}, the table has them all"] if len(table) > SHOWN else []
-        return "\n\n".join([*told, *more])
+        return "\n\n".join([*texts, *more])
 
 
-def _told(row: dict[str, Any], start: Sequence[str]) -> str:
+def _show(row: dict[str, Any], start: Sequence[str]) -> str:
     place = "" if row["at"] is None else f", at {row['at']}"
     lines = [
         ", ".join(f"{name} = {row[name]}" for name in start),
@@ -93,9 +93,9 @@ def to_table(misses: Sequence[Miss], start: pa.Table, moments: pa.ChunkedArray) 
     """Return misses as a table.
 
     Args:
-        misses: what was found; they name rows by number.
-        start: of all rows, the columns that say which one it is.
-        moments: of all rows, when they happened.
+        misses: the misses, which name rows by number.
+        start: the columns of all rows that identify a row.
+        moments: the time, or first order column, of all rows.
     """
     reasons = [each.reason for each in misses]
     rows = start.take(pa.array([each.start for each in misses], pa.int64()))
@@ -107,30 +107,30 @@ def to_table(misses: Sequence[Miss], start: pa.Table, moments: pa.ChunkedArray) 
         pa.array([each.wanted for each in reasons], text),
         pa.array([each.failed for each in reasons], text),
         pa.array([each.because for each in reasons], text),
-        pa.array([_listed(each.others) for each in misses], text),
+        pa.array([_show_others(each.others) for each in misses], text),
     ]
     return pa.Table.from_arrays([*rows.columns, *columns], names=[*rows.column_names, *COLUMNS])
 
 
-def _listed(others: Sequence[Reason]) -> str | None:
+def _show_others(others: Sequence[Reason]) -> str | None:
     return "; ".join(f"or {each.wanted}: {each.failed}" for each in others) or None
 
 
 def start_names(names: Sequence[str]) -> list[str]:
-    """Return names for columns of the start, each one once, apart from the other columns."""
+    """Return distinct names for the columns of the start that differ from those of the other columns."""
     return [f"start_{name}" if name in COLUMNS else name for name in dict.fromkeys(names)]
 
 
-def judged(
+def explain_test(
     at: int, wanted: str, test: tuple[str, object], values: Sequence[tuple[str, object, Kind]]
 ) -> Reason:
-    """Return the reason where a predicate does not hold.
+    """Return the reason for a predicate that does not hold.
 
     Args:
-        at: the row that it was tried on.
+        at: the row under test.
         wanted: the variable.
-        test: the predicate as text, and what it was worth: false, or null.
-        values: what it is computed from, with their values and kinds.
+        test: the predicate as text, and its value: false, or null.
+        values: the operands of the predicate, with their values and kinds.
     """
     text, worth = test
     known = ", ".join(f"{name} = {_value(value, kind)}" for name, value, kind in dict.fromkeys(values))
@@ -142,11 +142,11 @@ def _value(value: Any, kind: Kind) -> str:
     return "null" if value is None else show_expr(Literal(value, kind))
 
 
-def bounded(found: Iterator[Miss], limit: int | None) -> list[Miss]:
-    """Return as many misses as are asked for.
+def take_misses(found: Iterator[Miss], limit: int | None) -> list[Miss]:
+    """Return the first `limit` misses.
 
     Raises:
-        PlanError: where nobody said how many, and there are too many to explain.
+        PlanError: `limit` is None, and there are too many misses to explain.
     """
     if limit is not None:
         return list(islice(found, limit))
@@ -160,12 +160,12 @@ def bounded(found: Iterator[Miss], limit: int | None) -> list[Miss]:
 
 
 def most_steps(options: Options) -> int:
-    """Return how many steps one search may take: in plain Python fewer than compiled, unless users say."""
+    """Return how many steps one search may take: fewer than compiled code, unless the user sets a limit."""
     return STEPS if options.max_steps == Options().max_steps else options.max_steps
 
 
-class Steps:
-    """Counts the steps of one search, and ends it where there are too many."""
+class StepBudget:
+    """Counts the steps of one search, and ends it if it takes too many."""
 
     def __init__(self, most: int) -> None:
         self.most = most

@@ -1,4 +1,4 @@
-"""Why a row starts no match of a row pattern (M47): the candidate that maps most rows, and its next test."""
+"""Why a row starts no match of a row pattern (M47): the longest candidate, and the tests that it fails."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from cerise.engines.misses.chosen import CHOSEN
 from cerise.engines.misses.report import (
     Miss,
     Reason,
-    Steps,
-    bounded,
-    judged,
+    StepBudget,
+    explain_test,
     most_steps,
     start_names,
+    take_misses,
     to_table,
 )
-from cerise.engines.reference.rows import RowMatch, Test, resume
+from cerise.engines.reference.rows import ConditionTest, RowMatch, resume
 from cerise.engines.reference.rows_values import Columns, Scope, read_columns, value_of
 from cerise.engines.results.value_codes import partitions
 from cerise.engines.rows.prepare import prepare
@@ -56,7 +56,7 @@ def row_misses(bound: BoundRows, table: pa.Table, options: Options, limit: int |
 
     Args:
         bound: the clause.
-        table: the rows; where some are chosen, with the column that says which (`misses.chosen`).
+        table: the rows; `misses.chosen` may have added a column that marks chosen rows.
         options: how to run the clause.
         limit: how many rows to explain at most.
     """
@@ -71,11 +71,11 @@ def row_misses(bound: BoundRows, table: pa.Table, options: Options, limit: int |
         chosen = np.asarray(prepared.column(CHOSEN).to_pylist(), bool)
     matches = concat_matches(list(found_in(full, prepared, offsets, options)))
     found = _misses(Tests.of(full, prepared), offsets, matches, chosen, most_steps(options))
-    return to_table(bounded(found, limit), *_starts(bound, prepared, offsets))
+    return to_table(take_misses(found, limit), *_starts(bound, prepared, offsets))
 
 
 def start_columns(bound: BoundRows) -> tuple[str, ...]:
-    """Return the names of the columns that say which row it is: partition and order, else its number."""
+    """Return the names of the columns that identify a row: partition and order, else its number."""
     names = [*bound.partition, *([each.column for each in bound.order] or ["row"])]
     sql = {each.name: each.sql for each in bound.derived}
     return tuple(start_names([sql.get(name, name) for name in names]))
@@ -101,7 +101,7 @@ def _numbers(offsets: Ints) -> Ints:
 def _misses(
     tests: Tests, offsets: Ints, matches: RowMatches, chosen: Bools | None, steps: int
 ) -> Iterator[Miss]:
-    """Yield the misses: of chosen rows those that lie inside matches too."""
+    """Yield the misses: rows outside all matches, or all chosen rows that start no match."""
     inside = np.ones(int(offsets[-1]), bool)
     inside[find_rows_outside(_complete(matches), len(inside))] = False
     by_start = {each.start: each for each in _row_matches(tests.bound, matches)}
@@ -116,15 +116,15 @@ def _misses(
             if not (chosen[start] if chosen is not None else not inside[start]):
                 continue
             if last is not None and start < until:
-                yield Miss(start, (), _skipped(tests.bound, last))
+                yield Miss(start, (), _explain_skip(tests.bound, last))
             else:
-                search = Search(tests, (low, high), start, number - (match is not None), steps)
+                search = RowMissSearch(tests, (low, high), start, number - (match is not None), steps)
                 if (miss := search.miss()) is not None:
                     yield miss
 
 
 def _complete(matches: RowMatches) -> RowMatches:
-    """Return matches without the time-outs: these miss what they lack (M46)."""
+    """Return matches without time-outs, which are explained as misses (M46)."""
     if matches.timeouts is None:
         return matches
     kept = ~matches.timeouts
@@ -142,7 +142,7 @@ def _row_matches(bound: BoundRows, matches: RowMatches) -> Iterator[RowMatch]:
         yield RowMatch(int(matches.numbers[i]), int(matches.starts[i]), labels, (), status)
 
 
-def _skipped(bound: BoundRows, match: RowMatch) -> Reason:
+def _explain_skip(bound: BoundRows, match: RowMatch) -> Reason:
     where = f"{bound.skip.to.value} {bound.skip.name}".strip()
     return Reason(None, None, f"inside match {match.number}: AFTER MATCH SKIP {where}", "skipped")
 
@@ -156,21 +156,21 @@ class Tests:
 
     Attributes:
         bound: the clause.
-        columns: the columns that it reads.
+        columns: the columns that the conditions read.
         tests: the conditions, by variable.
-        conditions: the same as expressions.
-        known: what conditions are worth that depend on no other row of the match, by variable and row.
+        conditions: the conditions as expressions, by variable.
+        known: memo of conditions that depend on no other row of the match, by variable and row.
     """
 
     bound: BoundRows
     columns: Columns
-    tests: dict[str, Test]
+    tests: dict[str, ConditionTest]
     conditions: dict[str, Expr]
     known: dict[str, dict[int, bool]]
 
     @classmethod
     def of(cls, bound: BoundRows, prepared: pa.Table) -> Tests:
-        """Make the conditions ready."""
+        """Compile the conditions."""
         conditions = {each.label: each.expr for each in bound.conditions}
         tests = {label: _test(expr, bound) for label, expr in conditions.items()}
         known: dict[str, dict[int, bool]] = {
@@ -182,20 +182,20 @@ class Tests:
 
 
 def _own(atom: Atom, label: str) -> bool:
-    """Whether an atom is known from the row that is tried, whatever the rows before it are mapped to."""
+    """Whether an atom depends on the row under test alone, not on the labels of earlier rows."""
     if not isinstance(atom, Nav) or atom.column == CLASSIFIER:
         return False
     return atom.last and not atom.offset and (atom.members is None or label in atom.members)
 
 
-def _test(expr: Expr, bound: BoundRows) -> Test:
+def _test(expr: Expr, bound: BoundRows) -> ConditionTest:
     atoms = {attr.path[0]: bound.atoms[attr.path[0]] for attr in attributes(expr)}
-    return Test(compiled(expr, lambda fault: None), atoms)
+    return ConditionTest(compiled(expr, lambda fault: None), atoms)
 
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """A loop of which so many iterations are done; the last of them began after `since` rows (M13)."""
+    """A loop after `count` iterations; the last of them began after `since` rows (M13)."""
 
     loop: Quantified
     count: int
@@ -203,7 +203,7 @@ class Iteration:
 
 
 class Todo(NamedTuple):
-    """What is still to be matched, the next first."""
+    """The rest of the pattern as a linked list, the next item first."""
 
     item: RowPattern | Iteration
     rest: Todo | None
@@ -211,7 +211,7 @@ class Todo(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mapped:
-    """What rows are mapped to, the last of them first: candidates share their beginnings."""
+    """The labels of mapped rows as a linked list, the last row first: candidates share their beginnings."""
 
     count: int = 0
     label: str = ""
@@ -229,10 +229,10 @@ class Mapped:
         return self is other or (self.count == other.count and self.labels() == other.labels())
 
 
-class Search:
-    """The candidates from one start row in preferment order, by an explicit stack: no path is too long.
+class RowMissSearch:
+    """Searches the candidates from one start row in preferment order; its stack allows paths of any length.
 
-    The failures met where most rows were mapped are kept, those of the first such mapping.
+    It keeps the failures of the first candidate that maps most rows.
     """
 
     def __init__(self, tests: Tests, partition: tuple[int, int], start: int, number: int, steps: int) -> None:
@@ -241,24 +241,24 @@ class Search:
         self.partition = partition
         self.start = start
         self.number = number
-        self.steps = Steps(steps)
+        self.steps = StepBudget(steps)
         self.furthest = Mapped()
         self.failures: list[Label | Anchor] = []
 
     def miss(self) -> Miss | None:
-        """Return how far the search gets; None where it finds a match."""
+        """Return how far the search gets; None if it finds a match."""
         todo: list[tuple[Todo | None, Mapped]] = [(Todo(self.bound.pattern, None), Mapped())]
         while todo:
             path, mapped = todo.pop()
             if path is None:
                 return None
             self.steps()
-            todo.extend(reversed(list(self._ways(path, mapped))))
+            todo.extend(reversed(list(self._expand(path, mapped))))
         first, *others = map(self._reason, self.failures)
         return Miss(self.start, self.furthest.labels(), first, tuple(others))
 
-    def _ways(self, path: Todo, mapped: Mapped) -> Iterator[tuple[Todo | None, Mapped]]:
-        """Yield the ways to go on, the most preferred first (M9–M16)."""
+    def _expand(self, path: Todo, mapped: Mapped) -> Iterator[tuple[Todo | None, Mapped]]:
+        """Yield the continuations of a path, the most preferred first (M9–M16)."""
         item, rest = path
         match item:
             case Label() | Anchor():
@@ -269,17 +269,17 @@ class Search:
                 else:
                     yield rest, mapped
             case Concat(items):
-                yield _chained(items, rest), mapped
+                yield _push(items, rest), mapped
             case Alternation(items):
                 yield from ((Todo(each, rest), mapped) for each in items)
             case Permute(items):
-                yield from ((_chained(order, rest), mapped) for order in permutations(items))
+                yield from ((_push(order, rest), mapped) for order in permutations(items))
             case Excluded(inner):
                 yield Todo(inner, rest), mapped
             case Quantified():
                 yield Todo(Iteration(item, 0), rest), mapped
             case Iteration():
-                yield from ((way, mapped) for way in _iterated(item, rest, mapped.count))
+                yield from ((way, mapped) for way in _iterate(item, rest, mapped.count))
 
     def _passes(self, item: Label | Anchor, mapped: Mapped) -> bool:
         row = self.start + mapped.count
@@ -304,7 +304,7 @@ class Search:
             self.failures.append(item)
 
     def _outside(self, row: int) -> tuple[str, str] | None:
-        """Say why a row cannot be mapped to any variable, and of which kind that is (M42)."""
+        """Say why a row cannot be mapped to any variable, and the kind of failure (M42)."""
         if row == self.partition[1]:
             return "end of partition", "end"
         within = self.bound.within
@@ -322,7 +322,7 @@ class Search:
         return f"window: {show(passed)} {sign} {show(within.size)}", "window"
 
     def _scope(self, item: Label, mapped: Mapped) -> Scope:
-        """The state that a condition sees: its row is tentatively mapped already (M19)."""
+        """Return the scope of a condition: its own row is tentatively mapped already (M19)."""
         labels = (*mapped.labels(), item.name)
         return Scope(self.tests.columns, *self.partition, self.start, labels, len(labels), self.number)
 
@@ -339,7 +339,7 @@ class Search:
         return self._predicate(item, row)
 
     def _predicate(self, item: Label, row: int) -> Reason:
-        """Return the conjunct that is false, else the one that is null."""
+        """Return the first conjunct that is false, else the first that is null."""
         scope, label = self._scope(item, self.furthest), item.name
         atoms = self.tests.tests[label].atoms
         values = {name: _value(scope, atoms, name) for name in atoms}
@@ -354,7 +354,7 @@ class Search:
             (show_atom(atoms[each.path[0]], self.bound), values[each.path[0]], kind_of_expr(each))
             for each in attributes(expr)
         ]
-        return judged(row, label, (show_condition(expr, self.bound), worth), known)
+        return explain_test(row, label, (show_condition(expr, self.bound), worth), known)
 
 
 def _value(scope: Scope, atoms: dict[str, Atom], name: str) -> object:
@@ -364,14 +364,14 @@ def _value(scope: Scope, atoms: dict[str, Atom], name: str) -> object:
         return None
 
 
-def _chained(items: tuple[RowPattern, ...], rest: Todo | None) -> Todo | None:
+def _push(items: tuple[RowPattern, ...], rest: Todo | None) -> Todo | None:
     for item in reversed(items):
         rest = Todo(item, rest)
     return rest
 
 
-def _iterated(done: Iteration, rest: Todo | None, length: int) -> Iterator[Todo | None]:
-    """Yield how a loop goes on: once more, or not, in the order that it prefers (M11, M13)."""
+def _iterate(done: Iteration, rest: Todo | None, length: int) -> Iterator[Todo | None]:
+    """Yield the continuations of a loop, one more iteration or its end, the preferred first (M11, M13)."""
     loop, count = done.loop, done.count
     if done.since is not None:
         if count >= loop.low and length == done.since:

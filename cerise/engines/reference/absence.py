@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 
-from cerise.engines.reference.predicates import Test
+from cerise.engines.reference.predicates import ConjunctTest
 from cerise.engines.reference.stream import Reach, Stream
 from cerise.pattern.bound import Bound, Branch, Negation
 from cerise.pattern.evaluate import Binding, OnFault
@@ -20,21 +20,21 @@ class Absences:
         self.parts = [(each.absence, self._tests(each, bound, on_fault)) for each in branch.negations]
 
     def veto(self, binding: Binding, stream: Stream) -> bool:
-        """Whether an event that must not occur does."""
-        return self.vetoing(binding, stream) is not None
+        """Whether an event that must not occur vetoes a match."""
+        return self.find_veto(binding, stream) is not None
 
-    def vetoing(self, binding: Binding, stream: Stream) -> tuple[Absence, int] | None:
+    def find_veto(self, binding: Binding, stream: Stream) -> tuple[Absence, int] | None:
         for absence, tests in self.parts:
             if (position := self._occurs(absence, tests, binding, stream)) is not None:
                 return absence, position
         return None
 
     @staticmethod
-    def _tests(negation: Negation, bound: Bound, on_fault: OnFault) -> list[Test]:
-        return [Test.of(test, bound.kleene, on_fault) for test in negation.tests]
+    def _tests(negation: Negation, bound: Bound, on_fault: OnFault) -> list[ConjunctTest]:
+        return [ConjunctTest.of(test, bound.kleene, on_fault) for test in negation.tests]
 
     def _occurs(
-        self, absence: Absence, tests: Iterable[Test], binding: Binding, stream: Stream
+        self, absence: Absence, tests: Iterable[ConjunctTest], binding: Binding, stream: Stream
     ) -> int | None:
         own = {position for positions in binding.values() for position in positions}
         for position in self._where(absence, binding, stream):
@@ -46,7 +46,7 @@ class Absences:
         return None
 
     def _where(self, absence: Absence, binding: Binding, stream: Stream) -> Iterator[int]:
-        """Yield the positions at which the negated event must not be."""
+        """Yield the positions at which the negated event must not occur."""
         taken = [position for positions in binding.values() for position in positions]
         first, last = min(taken), max(taken)
         back = takewhile(lambda p: self.reach.near(stream, p, last), range(last, -1, -1))
@@ -63,6 +63,6 @@ class Absences:
 
 
 def _inside(back: set[int], ahead: set[int], first: int, last: int) -> list[int]:
-    """S6.3: within the window before the last event and within the window after the first."""
+    """Return the positions of S6.3: in the window before the last event and in the window after the first."""
     lowest, highest = min(back), max(ahead)
     return [p for p in range(lowest, highest + 1) if (p in back or p > last) and (p in ahead or p < first)]

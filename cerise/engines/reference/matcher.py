@@ -1,4 +1,4 @@
-"""The reference behind the interface of all engines: partitions, branches, and which matches are wanted."""
+"""The reference as an engine: partitions, branches, and the choice of matches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cerise.pattern.show import show
 from cerise.pattern.values import Fault
 
 Rows = npt.NDArray[np.int64]
-Positions = tuple[tuple[int, ...], ...]  # of one match: for each variable in pattern order, its rows
+Positions = tuple[tuple[int, ...], ...]  # of one match: the rows of each variable, in pattern order
 STATE = b"cerise.reference.1\n"
 
 
@@ -40,7 +40,7 @@ class Reference:
         return ReferenceMatcher(bound, options)
 
     def explain(self, bound: Bound) -> Mapping[str, str]:  # noqa: ARG002
-        """There is nothing to say: it does what the law says."""
+        """Return nothing: the reference runs the semantics as written."""
         return {}
 
 
@@ -82,7 +82,7 @@ class ReferenceMatcher:
             self.report.events += len(events)
 
     def flush(self) -> Iterator[Matches]:
-        """Yield all matches of the events fed so far, and forget them."""
+        """Yield all matches of the events fed so far, and drop the events."""
         tables = self._tables or [self.bound.schema.columns.empty_table()]
         table = pa.concat_tables(tables)
         schema = self.bound.schema
@@ -96,12 +96,12 @@ class ReferenceMatcher:
             picked = {path: _pick(values, rows) for path, values in columns.items()}
             matches = self._all_matches(Stream(picked, events.times[rows].tolist()))
             matches = {each for each in matches if opens[rows[_order(each)[1]]]}
-            found += [_in_rows(match, rows) for match in wanted(matches, self.bound)]
+            found += [_in_rows(match, rows) for match in choose_matches(matches, self.bound)]
         self.report.matches += len(found)
         yield self._matches(found, events)
 
     def save(self) -> bytes:
-        """Return the events, marked with the query that they wait for."""
+        """Return the events, after a hash of their query."""
         sink = pa.BufferOutputStream()
         tables = self._tables or [self.bound.schema.columns.empty_table()]
         with pa.ipc.new_stream(sink, tables[0].schema) as writer:
@@ -110,7 +110,7 @@ class ReferenceMatcher:
         return STATE + self._mark() + bytes(sink.getvalue())
 
     def load(self, state: bytes) -> None:
-        """Take up the events of a saved state of the same query."""
+        """Restore the events of a saved state of the same query."""
         head = STATE + self._mark()
         if not state.startswith(head):
             raise DataError("the saved state is of another query, or damaged", hint="start the query afresh")
@@ -123,7 +123,7 @@ class ReferenceMatcher:
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
     def _all_matches(self, stream: Stream) -> set[Positions]:
-        """Return the matches of one partition: the union of those of the branches (S3.2, S3.7)."""
+        """Return the matches of one partition: the union over the branches (S3.2, S3.7)."""
         found: set[Positions] = set()
         for runs, absences in self._branches:
             for binding in runs.over(stream, self.options.max_runs):
@@ -144,13 +144,13 @@ class ReferenceMatcher:
         return Matches(events, columns)
 
 
-def wanted(found: Iterable[Positions], bound: Bound) -> list[Positions]:
+def choose_matches(found: Iterable[Positions], bound: Bound) -> list[Positions]:
     """Return the matches of one partition that OUTPUT and LIMIT ask for (S7.1, S7.4)."""
     matches = sorted(found, key=_order)
     if bound.query.output is Output.NON_OVERLAPPING:
-        matches = _non_overlapping(matches)
+        matches = _drop_overlaps(matches)
     if bound.query.limit is not None:
-        matches = _limited(matches, bound.query.limit)
+        matches = _limit(matches, bound.query.limit)
     return matches
 
 
@@ -159,7 +159,7 @@ def _order(match: Positions) -> tuple[int, int, Positions]:
     return max(taken), min(taken), match
 
 
-def _non_overlapping(matches: Iterable[Positions]) -> list[Positions]:
+def _drop_overlaps(matches: Iterable[Positions]) -> list[Positions]:
     chosen: list[Positions] = []
     free_after = -1
     for match in matches:
@@ -170,7 +170,7 @@ def _non_overlapping(matches: Iterable[Positions]) -> list[Positions]:
     return chosen
 
 
-def _limited(matches: Iterable[Positions], limit: int) -> list[Positions]:
+def _limit(matches: Iterable[Positions], limit: int) -> list[Positions]:
     chosen: list[Positions] = []
     count: dict[int, int] = {}
     for match in matches:
@@ -194,7 +194,7 @@ def partitions_of(events: EventBatch, bound: Bound) -> list[Rows]:
 
 
 def _key(value: Any) -> Any:
-    """Make a value a dictionary key that is equal where SQL groups it together: NaN with NaN."""
+    """Return a value as a dictionary key with the equality of GROUP BY: NaN equals NaN."""
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 

@@ -1,4 +1,4 @@
-"""When each conjunct is judged: as soon as its last identifier is bound (S4.1, S4.3)."""
+"""Judges each conjunct as soon as its last identifier is bound (S4.1, S4.3)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from cerise.pattern.expr import At, attributes, outside_aggregates
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
-    """A conjunct as a function, and what must be bound before it can be judged.
+class ConjunctTest:
+    """A conjunct as a function, and the bindings it needs before it can be judged.
 
     Attributes:
         function: the conjunct.
         needs: the variables that must have an event.
-        finals: the Kleene variables that must have been left: their last event or whole set is used.
+        finals: the Kleene variables that the run must have left: it reads their last event or all of them.
         indexed: the (variable, k) of every b[k].
-        runs_over: for each Kleene variable that it speaks of one by one, the first number it speaks of.
+        runs_over: the Kleene variables whose events it tests one by one, each with the number of the first
+            event it tests.
     """
 
     function: Compiled
@@ -30,7 +31,7 @@ class Test:
     runs_over: dict[str, int]
 
     @classmethod
-    def of(cls, conjunct: Conjunct, kleene: frozenset[str], on_fault: OnFault) -> Test:
+    def of(cls, conjunct: Conjunct, kleene: frozenset[str], on_fault: OnFault) -> ConjunctTest:
         """Return the test of a bound conjunct."""
         expr = conjunct.expr
         every = {each.var for each in outside_aggregates(expr) if each.at is At.EVERY and each.var in kleene}
@@ -44,7 +45,7 @@ class Test:
         )
 
     def determined(self, binding: Binding, left: frozenset[str]) -> bool:
-        """Whether everything that it speaks of is known; events to come are judged when they come."""
+        """Whether all bindings that it needs are known; later events are judged when they come."""
         return (
             all(binding.get(var) for var in self.needs)
             and self.finals <= left
@@ -52,11 +53,11 @@ class Test:
         )
 
     def holds(self, columns: Columns, binding: Binding, *, newest: str | None = None) -> bool:
-        """Whether it holds for all events it runs over; of variable `newest`, for its newest event only."""
+        """Whether it holds for all events it runs over; for variable `newest`, only for the newest event."""
         return all(self.function(columns, binding, step) is True for step in self.steps(binding, newest))
 
     def steps(self, binding: Binding, newest: str | None) -> Iterator[dict[str, int]]:
-        """Yield the numbers of the events that it is judged for; of variable `newest`, of its newest only."""
+        """Yield the numbers of the events it is judged for; for variable `newest`, only the newest event."""
         ranges = []
         for var, first in self.runs_over.items():
             count = len(binding.get(var, ()))
@@ -66,32 +67,32 @@ class Test:
 
 
 def newly_hold(
-    tests: Iterable[Test],
+    tests: Iterable[ConjunctTest],
     columns: Columns,
     moved: tuple[Binding, Binding],
     left: tuple[frozenset[str], frozenset[str]],
     var: str,
 ) -> bool:
-    """Whether everything holds that binding one more event to a variable has made judgeable.
+    """Whether all tests hold that can be judged once a variable has one more event.
 
     Args:
         tests: the conjuncts of the branch.
         columns: the stream's columns.
         moved: the binding before and after.
-        left: the variables left before and after.
+        left: the variables that the run has left before and after.
         var: the variable that has the new event.
     """
-    judged = newly_judged(tests, moved, left, var)
+    judged = list_new_tests(tests, moved, left, var)
     return all(test.holds(columns, moved[1], newest=newest) for test, newest in judged)
 
 
-def newly_judged(
-    tests: Iterable[Test],
+def list_new_tests(
+    tests: Iterable[ConjunctTest],
     moved: tuple[Binding, Binding],
     left: tuple[frozenset[str], frozenset[str]],
     var: str,
-) -> Iterator[tuple[Test, str | None]]:
-    """Yield what binding one more event has made judgeable, and the variable whose newest event it is for."""
+) -> Iterator[tuple[ConjunctTest, str | None]]:
+    """Yield the tests that can be judged now, each with the variable whose newest event alone counts."""
     before, after = moved
     for test in tests:
         if not test.determined(after, left[1]):

@@ -1,7 +1,7 @@
 """The reference for row patterns: plain backtracking, one candidate after another (semantics.md §10).
 
-Slow and obvious: every value is computed from scratch for every row that is tried, and a match takes a
-Python frame for each iteration of a quantifier, so that it may have some thousands of rows, not more.
+Slow and obvious: it computes every value from scratch for every row it tries, and a match takes a Python
+frame for each iteration of a quantifier, so a match can have some thousands of rows, not more.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ from cerise.pattern.row_pattern import (
 from cerise.pattern.values import Fault
 
 NO_LIMIT = 1 << 62  # steps
-Mapped = tuple[tuple[str, bool], ...]  # of each row of a candidate: its label, and whether it is excluded
+Mapped = tuple[tuple[str, bool], ...]  # the label of each row of a candidate, and whether it is excluded
 DEEPEST = 20_000  # Python frames
-PER_PART, PER_TEST, PER_ROW = 20, 100, 20  # steps of a part of the pattern, of a test, of each row it sees
+PER_PART, PER_TEST, PER_ROW = 20, 100, 20  # steps for a part of the pattern, a test, each row of the test
 
 
 @dataclass(frozen=True, slots=True)
 class RowMatch:
-    """A match: of `status` 'match', or 'timeout' for a partial one (M46).
+    """A match, or a partial match whose window expired, a time-out (M46).
 
     Attributes:
         number: its MATCH_NUMBER().
-        start: its first row in the prepared table; of an empty match, where it was found.
-        labels: what row start + i is mapped to.
-        excluded: whether row start + i is not to be shown (M38).
-        status: its MATCH_STATUS().
+        start: its first row in the prepared table; for an empty match, the row where it was found.
+        labels: the label of row start + i.
+        excluded: whether the output omits row start + i (M38).
+        status: its MATCH_STATUS(): 'match' or 'timeout'.
     """
 
     number: int
@@ -65,14 +65,14 @@ class RowMatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
-    """The condition of a variable, and the atoms that it is computed from."""
+class ConditionTest:
+    """The condition of a variable, and the atoms that it reads."""
 
     function: Compiled
     atoms: dict[str, Atom]
 
     def holds(self, scope: Scope) -> bool:
-        """Whether it holds; null does not (M18), and what cannot be computed is null (S4.6)."""
+        """Whether it holds; null does not (M18), and a value that cannot be computed is null (S4.6)."""
         columns: dict[Path, list[object]] = {
             (name,): [_or_null(atom, scope)] for name, atom in self.atoms.items()
         }
@@ -92,16 +92,16 @@ def find_rows(bound: BoundRows, table: pa.Table, steps: Steps | None = None) -> 
     Args:
         bound: the clause.
         table: the rows.
-        steps: counts the steps; without it they have no limit.
+        steps: counts the steps; None: no limit.
 
     Raises:
-        DataError: where AFTER MATCH SKIP has no row to go to (M40).
-        PlanError: where it takes too many steps.
+        DataError: AFTER MATCH SKIP has no row to go to (M40).
+        PlanError: the search takes too many steps.
     """
     steps = steps or Steps(NO_LIMIT, Watch())
     columns = read_columns(bound, table)
     tests = {
-        each.label: Test(
+        each.label: ConditionTest(
             compiled(each.expr, lambda fault: None),
             {attr.path[0]: bound.atoms[attr.path[0]] for attr in attributes(each.expr)},
         )
@@ -119,12 +119,16 @@ def find_rows(bound: BoundRows, table: pa.Table, steps: Steps | None = None) -> 
 
 
 def _scan(
-    bound: BoundRows, columns: Columns, tests: dict[str, Test], partition: tuple[int, int], steps: Steps
+    bound: BoundRows,
+    columns: Columns,
+    tests: dict[str, ConditionTest],
+    partition: tuple[int, int],
+    steps: Steps,
 ) -> Iterator[RowMatch]:
     """Yield the matches of a partition: from each start the most preferred one, then skip (M5–M8)."""
     start, number = partition[0], 1
     while start < partition[1]:
-        search = Search(bound, columns, tests, partition, start, number, steps)
+        search = ReferenceRowSearch(bound, columns, tests, partition, start, number, steps)
         match = search.match()
         if match is None:
             start += 1
@@ -135,7 +139,7 @@ def _scan(
 
 
 def resume(bound: BoundRows, match: RowMatch) -> int:
-    """Return the row where the search goes on (M39, M40); after an empty match and a time-out, the next."""
+    """Return the row where the search goes on (M39, M40): the next row after an empty match or a time-out."""
     skip, start = bound.skip, match.start
     if not match.labels or match.status == "timeout" or skip.to is SkipTo.NEXT:
         return start + 1
@@ -159,23 +163,23 @@ def resume(bound: BoundRows, match: RowMatch) -> int:
 
 
 @dataclass(slots=True)
-class Search:
-    """The candidates from one start row, in preferment order.
+class ReferenceRowSearch:
+    """Searches the candidates from one start row, in preferment order.
 
     Attributes:
         bound: the clause.
         columns: the columns of the table.
         tests: the conditions, by variable.
-        partition: its first row, and the row after its last.
-        start: the row that a match begins with.
-        number: the MATCH_NUMBER() that it would have.
+        partition: the first row of the partition, and the row after its last.
+        start: the first row of a match.
+        number: the MATCH_NUMBER() of a match.
         steps: counts the steps.
-        expired: the first candidate met that lacks a row because its window, or the partition, was over.
+        expired: the first candidate that lacks a row because its window, or the partition, is over.
     """
 
     bound: BoundRows
     columns: Columns
-    tests: dict[str, Test]
+    tests: dict[str, ConditionTest]
     partition: tuple[int, int]
     start: int
     number: int
@@ -183,7 +187,7 @@ class Search:
     expired: Mapped = ()
 
     def match(self) -> RowMatch | None:
-        """Return the most preferred match; where there is none, the time-out that may be wanted instead."""
+        """Return the most preferred match; without one, the time-out if the clause asks for it."""
         within = self.bound.within
         found = next(self.candidates(self.bound.pattern, (), hidden=False), None)
         if found is not None:
@@ -211,7 +215,7 @@ class Search:
                 for order in permutations(items):  # in lexicographic order of their places (M14)
                     yield from self._one_after_another(order, mapped, hidden=hidden)
             case Quantified():
-                yield from self._repeated(pattern, 0, mapped, hidden=hidden)
+                yield from self._repeat(pattern, 0, mapped, hidden=hidden)
             case Excluded(item):
                 yield from self.candidates(item, mapped, hidden=True)
             case Anchor(start):
@@ -221,17 +225,17 @@ class Search:
     def _one_after_another(
         self, items: tuple[RowPattern, ...], mapped: Mapped, *, hidden: bool
     ) -> Iterator[Mapped]:
-        """All that follows the first choice for the left part, then all that follows the second (M9)."""
+        """Yield all continuations of the first choice for the left part, then those of the second (M9)."""
         if not items:
             yield mapped
             return
         for longer in self.candidates(items[0], mapped, hidden=hidden):
             yield from self._one_after_another(items[1:], longer, hidden=hidden)
 
-    def _repeated(self, loop: Quantified, count: int, mapped: Mapped, *, hidden: bool) -> Iterator[Mapped]:
-        """What follows `count` iterations: one more before no more, unless reluctant (M11).
+    def _repeat(self, loop: Quantified, count: int, mapped: Mapped, *, hidden: bool) -> Iterator[Mapped]:
+        """Yield the candidates after `count` iterations: another iteration first, unless reluctant (M11).
 
-        Once the minimum is reached, an iteration of no rows is a candidate and the last one (M13).
+        Once the minimum is reached, an iteration without rows is a candidate, and the last (M13).
         """
         enough = count >= loop.low
         if enough and loop.reluctant:
@@ -241,12 +245,12 @@ class Search:
                 if enough and len(longer) == len(mapped):
                     yield longer
                 else:
-                    yield from self._repeated(loop, count + 1, longer, hidden=hidden)
+                    yield from self._repeat(loop, count + 1, longer, hidden=hidden)
         if enough and not loop.reluctant:
             yield mapped
 
     def _one_row(self, label: str, mapped: Mapped, *, hidden: bool) -> Iterator[Mapped]:
-        """Map the next row to a variable if it is there, in the window, and satisfies the condition."""
+        """Map the next row to a variable if it exists, lies in the window and satisfies the condition."""
         row = self.start + len(mapped)
         if row == self.partition[1] or not self._in_window(row):
             self.expired = self.expired or mapped
@@ -257,12 +261,12 @@ class Search:
             yield longer
 
     def _scope(self, mapped: Mapped) -> Scope:
-        """The state that a condition sees: its row is tentatively mapped already (M19)."""
+        """Return the scope of a condition: its own row is tentatively mapped already (M19)."""
         labels = [label for label, _ in mapped]
         return Scope(self.columns, *self.partition, self.start, labels, len(labels), self.number)
 
     def _in_window(self, row: int) -> bool:
-        """Whether a row is in the window that the first row opens; one without a time is in none (M42)."""
+        """Whether a row is in the window that the first row opens; a row without time is in none (M42)."""
         within = self.bound.within
         if within is None or row == self.start:
             return True
@@ -275,7 +279,7 @@ class Search:
 
 @contextmanager
 def _deep() -> Iterator[None]:
-    """Let Python recurse deeper for a while."""
+    """Raise Python's recursion limit for the body of a `with`."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, DEEPEST))
     try:
@@ -290,12 +294,12 @@ def _deep() -> Iterator[None]:
 
 
 def to_matches(bound: BoundRows, found: list[RowMatch], offsets: Ints) -> RowMatches:
-    """Return the matches in the form that the output is made of.
+    """Return matches as arrays, from which the output is made.
 
     Args:
         bound: the clause.
-        found: what `find_rows` returned.
-        offsets: where the partitions start, and the number of rows (`engines.rows.prepare`).
+        found: the matches of `find_rows`.
+        offsets: the first row of each partition, and the number of rows (`engines.rows.prepare`).
     """
     place = {label: i for i, label in enumerate(bound.labels)}
     starts = np.array([each.start for each in found], np.int64)

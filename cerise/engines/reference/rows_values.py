@@ -1,6 +1,6 @@
-"""What navigations and aggregates are worth at a row of a match, as plainly as it can be said (M19–M32).
+"""The values of navigations and aggregates at a row of a match, in plain Python (M19–M32).
 
-Values are in canonical form (`kinds.canonical`); what cannot be computed raises `Fault`.
+Values are in canonical form (`kinds.canonical`); a value that cannot be computed raises `Fault`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Columns = Mapping[str, Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A match, or the part of it that is known, and the row from which it is looked at.
+    """A match, or the known part of it, and the current row of a running expression.
 
     Attributes:
         columns: the columns of the prepared table.
         low: the first row of the partition.
         high: the row after its last.
         start: the first row of the match.
-        labels: those of its rows, as far as they are known: a later row has none (M20).
-        current: how many of its rows a running expression sees: those up to the current one.
+        labels: the labels of its rows, as far as they are known: a later row has none (M20).
+        current: how many of its rows a running expression sees: those up to the current row.
         number: its MATCH_NUMBER().
         status: its MATCH_STATUS().
     """
@@ -42,12 +42,12 @@ class Scope:
     number: int
     status: str = "match"
 
-    def seen(self, members: frozenset[str] | None, *, final: bool) -> list[int]:
+    def rows_of(self, members: frozenset[str] | None, *, final: bool) -> list[int]:
         known = self.labels if final else self.labels[: self.current]
         return [self.start + i for i, label in enumerate(known) if members is None or label in members]
 
     def at(self, column: str, row: int) -> Any:
-        """Return the value of a column in a row of the partition; null where there is no such row."""
+        """Return the value of a column in a row of the partition; null outside the partition."""
         if column != CLASSIFIER:
             return self.columns[column][row] if self.low <= row < self.high else None
         inside = self.start <= row < self.start + len(self.labels)
@@ -80,10 +80,10 @@ def _values(column: pa.ChunkedArray, name: str) -> list[Any]:
 
 
 def value_of(atom: Atom, scope: Scope) -> Any:
-    """Return what an atom is worth.
+    """Return the value of an atom.
 
     Raises:
-        Fault: where it cannot be computed: a sum that does not fit.
+        Fault: it cannot be computed: a sum does not fit.
     """
     match atom:
         case MatchNumber():
@@ -91,23 +91,23 @@ def value_of(atom: Atom, scope: Scope) -> Any:
         case MatchStatus():
             return scope.status
         case Nav():
-            return _reached(atom, scope)
+            return _navigate(atom, scope)
         case RowAgg():
-            return _aggregated(atom, scope)
+            return _aggregate(atom, scope)
 
 
-def _reached(nav: Nav, scope: Scope) -> Any:
-    """First a row of the match, counted among those of the variable; from there a row of the partition."""
-    rows = scope.seen(nav.members, final=nav.final)
+def _navigate(nav: Nav, scope: Scope) -> Any:
+    """Find a row of the match among the variable's rows, then shift to a row of the partition."""
+    rows = scope.rows_of(nav.members, final=nav.final)
     if nav.offset >= len(rows):
         return None
     row = rows[-1 - nav.offset] if nav.last else rows[nav.offset]
     return scope.at(nav.column, row + nav.shift)
 
 
-def _aggregated(agg: RowAgg, scope: Scope) -> Any:
-    """Over rows that the filter keeps and whose arguments are not null; if distinct, the first of equals."""
-    rows = scope.seen(agg.members, final=agg.final)
+def _aggregate(agg: RowAgg, scope: Scope) -> Any:
+    """Aggregate rows that pass the filter and have no null argument; with DISTINCT, the first of equals."""
+    rows = scope.rows_of(agg.members, final=agg.final)
     if agg.where is not None:
         rows = [row for row in rows if scope.at(agg.where, row) is True]
     inputs = [tuple(scope.at(column, row) for column in agg.columns) for row in rows]
@@ -133,7 +133,7 @@ SUMMARIES: dict[str, Callable[[Sequence[Any]], Any]] = {
     "any_value": lambda values: values[0] if values else None,
     "array_agg": lambda values: list(values) or None,
 }
-BY: dict[str, Callable[[Sequence[tuple[Any, ...]]], Any]] = {  # of equal ones the first
+BY: dict[str, Callable[[Sequence[tuple[Any, ...]]], Any]] = {  # the first of equals wins
     "min_by": lambda pairs: min(pairs, key=lambda pair: rank(pair[1]), default=(None,))[0],
     "max_by": lambda pairs: max(pairs, key=lambda pair: rank(pair[1]), default=(None,))[0],
 }

@@ -1,13 +1,13 @@
-"""The accepting runs of an OR-free query: NFA^b as S3.3–S3.5 and S5 define it."""
+"""The accepting runs of an OR-free query: NFA^b as defined in S3.3–S3.5 and S5."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cerise.engines.reference.predicates import Test, newly_hold
+from cerise.engines.reference.predicates import ConjunctTest, newly_hold
 from cerise.engines.reference.stream import Reach, Stream
-from cerise.engines.reference.structure import Place, place
+from cerise.engines.reference.structure import RunPosition, place
 from cerise.errors import PlanError
 from cerise.pattern.bound import Bound, Branch
 from cerise.pattern.evaluate import Binding, OnFault
@@ -15,8 +15,8 @@ from cerise.pattern.query import Strategy
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """A partial match: which events are bound to which variables, and the first of them."""
+class PlainRun:
+    """A run: the events bound to each variable, and the first of them."""
 
     binding: Binding
     start: int
@@ -31,19 +31,19 @@ class Runs:
         self.reach = Reach.of(bound)
         self.names = [var.name for var in branch.variables]
         self.absent = frozenset(var.name for var in bound.variables) - frozenset(self.names)
-        tests = [(c, Test.of(c, bound.kleene, on_fault)) for c in branch.conjuncts]
+        tests = [(c, ConjunctTest.of(c, bound.kleene, on_fault)) for c in branch.conjuncts]
         self.filters = {
             name: [test for c, test in tests if c.filters and name in c.variables] for name in self.names
         }
         self.tests = [test for c, test in tests if not c.filters]
         self.most = 0
-        self._places: dict[tuple[int, ...], Place] = {}
+        self._places: dict[tuple[int, ...], RunPosition] = {}
 
     def over(self, stream: Stream, max_runs: int) -> Iterator[Binding]:
         """Yield the binding of every accepting run."""
         if not self._constants_hold(stream):
             return
-        alive: list[Run] = []
+        alive: list[PlainRun] = []
         for position in range(len(stream)):
             fits = [name for name in self.names if self._fits(name, position, stream)]
             if fits:
@@ -57,7 +57,7 @@ class Runs:
                 raise _too_many(len(alive), position, stream, max_runs)
 
     def _constants_hold(self, stream: Stream) -> bool:
-        """Judge what is known before any event: constants, and aggregates of variables not in this branch."""
+        """Judge the tests that need no event: constants, and aggregates of variables not in this branch."""
         known = [test for test in self.tests if test.determined({}, self.absent)]
         return all(test.holds(stream.columns, {}) for test in known)
 
@@ -67,11 +67,16 @@ class Runs:
         )
 
     def _step(
-        self, alive: Sequence[Run], position: int, fits: list[str], stream: Stream, accepted: list[Binding]
-    ) -> list[Run]:
+        self,
+        alive: Sequence[PlainRun],
+        position: int,
+        fits: list[str],
+        stream: Stream,
+        accepted: list[Binding],
+    ) -> list[PlainRun]:
         """Move every run, and the start state, by one event."""
-        after: list[Run] = []
-        for run in (*alive, Run({}, position)):
+        after: list[PlainRun] = []
+        for run in (*alive, PlainRun({}, position)):
             if not self.reach.holds(stream, run.start, position):
                 continue
             bound_directly = False
@@ -80,20 +85,20 @@ class Runs:
                     bound_directly |= direct
                     if self._accepts(binding, stream):
                         accepted.append(binding)
-                    after.append(Run(binding, run.start))
+                    after.append(PlainRun(binding, run.start))
             if run.binding and self._may_ignore(bound_directly):
                 after.append(run)
         return [run for run in after if self._place(run.binding).edges]
 
-    def _place(self, binding: Binding) -> Place:
-        """Return where a run stands. That depends only on how many events each variable has."""
+    def _place(self, binding: Binding) -> RunPosition:
+        """Return the position of a run, which depends only on how many events each variable has."""
         counts = tuple(len(binding.get(name, ())) for name in self.names)
         if counts not in self._places:
             self._places[counts] = place(self.pattern, binding)
         return self._places[counts]
 
     def _may_ignore(self, bound_directly: bool) -> bool:
-        """The ignore edge is the strategy (S3.4)."""
+        """Whether a run may ignore an event: the strategy decides (S3.4)."""
         if self.strategy is Strategy.ANY:
             return True
         return self.strategy is Strategy.NEXT and not bound_directly
@@ -104,7 +109,7 @@ class Runs:
         return after if newly_hold(self.tests, stream.columns, (before, after), gone, name) else None
 
     def _accepts(self, binding: Binding, stream: Stream) -> bool:
-        """Whether a run has reached the final state; what was open until now is judged here."""
+        """Whether a run has reached the final state and passes the tests that were open until now."""
         if not self._place(binding).complete:
             return False
         gone = self._place(binding).left | self.absent

@@ -1,4 +1,4 @@
-"""One partition's events as the reference sees them, and what its window allows (S5)."""
+"""The events of one partition for the reference, and the reach of its windows (S5)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Reach:
         return cls(size, step, bound.within is not None and bound.within.unit is Unit.EVENTS)
 
     def holds(self, stream: Stream, first: int, last: int) -> bool:
-        """Whether one window holds the events at two positions, and all between (S5.1–S5.3)."""
+        """Whether one window holds the events at two positions and all events between (S5.1–S5.3)."""
         if self.within is None:
             return True
         start, end = self._points(stream, first, last)

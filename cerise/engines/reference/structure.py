@@ -1,4 +1,4 @@
-"""Where a run stands in its pattern. A binding says it all: no state besides it (S3.1, S3.3, S3.5)."""
+"""The position of a run in its pattern, derived from its binding alone (S3.1, S3.3, S3.5)."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from dataclasses import dataclass
 from cerise.pattern.evaluate import Binding
 from cerise.pattern.query import And, Kleene, Node, Seq, Var, variables
 
-Edge = tuple[str, bool]  # a variable that may bind the next event; whether no proceed move is needed for it
+Edge = tuple[str, bool]  # a variable that may bind the next event; whether it needs no proceed move
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a run stands: where it can go, whether it is done, and what it has left behind."""
+class RunPosition:
+    """The position of a run: its edges, whether it is complete, and the variables it has left for good."""
 
     edges: tuple[Edge, ...]
     complete: bool
     left: frozenset[str]
 
 
-def place(pattern: Node, binding: Binding) -> Place:
-    """Return the place of a run with this binding."""
-    return Place(tuple(edges(pattern, binding)), complete(pattern, binding), left(pattern, binding))
+def place(pattern: Node, binding: Binding) -> RunPosition:
+    """Return the position of a run with this binding."""
+    return RunPosition(
+        tuple(edges(pattern, binding)), complete(pattern, binding), find_final(pattern, binding)
+    )
 
 
 def edges(node: Node, binding: Binding) -> list[Edge]:
@@ -48,7 +50,7 @@ def edges(node: Node, binding: Binding) -> list[Edge]:
 
 
 def current(items: tuple[Node, ...], binding: Binding) -> int:
-    """Return the item of a SEQ that the run is at: the last one that has an event."""
+    """Return the item of a SEQ at which the run stands: the last item that has an event."""
     return max((i for i, item in enumerate(items) if started(item, binding)), default=0)
 
 
@@ -83,13 +85,13 @@ def is_open(node: Node, binding: Binding) -> bool:
     return False
 
 
-def left(node: Node, binding: Binding) -> frozenset[str]:
+def find_final(node: Node, binding: Binding) -> frozenset[str]:
     """Return the variables that a run has left for good, so that their final values are known."""
     match node:
         case And(items):
-            return frozenset().union(*(left(item, binding) for item in items))
+            return frozenset().union(*(find_final(item, binding) for item in items))
         case Seq(items):
             now = current(items, binding)
             passed = (var.name for item in items[:now] for var in variables(item))
-            return left(items[now], binding).union(passed)
+            return find_final(items[now], binding).union(passed)
     return frozenset()

@@ -1,1 +1,1 @@
-"""What the results of both languages are made of: matches as arrays, computed columns, aggregates."""
+"""The parts of results that both languages share: matches as arrays, computed columns, aggregates."""

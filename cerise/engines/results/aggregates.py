@@ -1,8 +1,8 @@
 """Aggregates over rows of matches, for all rows of the result at once (M30–M32).
 
-The inputs of all matches stand one after another, and a row of the result sees a stretch of those of its
-match that begins with the first. So most aggregates are scans that start anew with every match, read off
-at the end of each stretch; running and final differ in nothing else.
+The inputs of all matches lie one after another, and a row of the result aggregates a prefix of the inputs of
+its match. So most aggregates are scans that restart with every match, read at the end of each prefix; running
+and final aggregates differ only in the prefix.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from cerise.kinds import Kind, canonical, kind_of
 
 Doubles = npt.NDArray[np.float64]
 WORD = np.int64(0xFFFF_FFFF)
-FEW_LEFT = 8  # matches; for so few it is faster to go on one by one
+FEW_LEFT = 8  # matches; for so few it is faster to scan each alone
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What an aggregate is computed from.
+    """The inputs of an aggregate.
 
     Attributes:
-        names: of its arguments.
-        columns: their values, for the rows that count, match after match.
-        owners: the match that each of these rows belongs to.
-        low: for each row of the result, the first of the inputs that it sees.
-        high: the one after the last.
+        names: the names of its arguments.
+        columns: the values of its arguments, for the rows that count, match after match.
+        owners: the match of each input.
+        low: for each row of the result, its first input.
+        high: for each row of the result, the end of its inputs.
     """
 
     names: tuple[str, ...]
@@ -45,7 +45,7 @@ class Inputs:
 
     @property
     def none(self) -> Bools:
-        """Which rows of the result see no input."""
+        """Whether each row of the result has no input."""
         none: Bools = self.low == self.high
         return none
 
@@ -58,13 +58,13 @@ class Inputs:
         return np.asarray(number.cast(pa.float64(), safe=False), dtype=np.float64).copy()
 
     def scan(self, step: Callable[[Ints, int], None], alone: Callable[[slice], None]) -> None:
-        """Go over the inputs of each match from first to last.
+        """Scan the inputs of each match from first to last.
 
-        All matches take their k-th step together; when few are left, each goes its whole way alone.
+        All matches take their k-th step together; when few are left, each is scanned alone.
 
         Args:
-            step: given the (k+1)-th input of all matches that have one, and k, from 1.
-            alone: given all inputs of one match.
+            step: called with the (k+1)-th inputs of all matches that have one, and k, from 1.
+            alone: called with all inputs of one match.
         """
         starts = np.flatnonzero(np.diff(self.owners, prepend=-1)).astype(np.int64)
         lengths = np.diff(starts, append=len(self.owners))
@@ -92,7 +92,7 @@ def _sum(inputs: Inputs) -> pa.Array:
         return _sum_of_decimals(inputs)
     kind = kind_of(column.type)
     if kind is Kind.FLOAT:
-        return pa.array(inputs.at_last(_running_sums(inputs)), pa.float64(), mask=inputs.none)
+        return pa.array(inputs.at_last(_scan_sums(inputs)), pa.float64(), mask=inputs.none)
     values = np.asarray(canonical(column, kind, inputs.names[0]), dtype=np.int64)
     low, high = _exact_sums([values & WORD, values >> 32], inputs)
     if _wraps(high):
@@ -105,11 +105,11 @@ def _avg(inputs: Inputs) -> pa.Array:
     if pa.types.is_decimal(inputs.columns[0].type):
         return _avg_of_decimals(inputs)
     count = np.maximum(inputs.high - inputs.low, 1)
-    return pa.array(inputs.at_last(_running_sums(inputs)) / count, pa.float64(), mask=inputs.none)
+    return pa.array(inputs.at_last(_scan_sums(inputs)) / count, pa.float64(), mask=inputs.none)
 
 
-def _running_sums(inputs: Inputs) -> Doubles:
-    """Sum doubles from first to last, as the order of additions decides the last bits."""
+def _scan_sums(inputs: Inputs) -> Doubles:
+    """Sum doubles from first to last, because the order of additions decides the last bits."""
     values = inputs.doubles()
     sums = values.copy()
 
@@ -124,7 +124,7 @@ def _running_sums(inputs: Inputs) -> Doubles:
 
 
 def _exact_sums(limbs: list[Ints], inputs: Inputs) -> list[Ints]:
-    """Sum numbers that are given as 32-bit limbs, the lowest first and the highest signed: nothing wraps."""
+    """Sum numbers of 32-bit limbs, the lowest first and the highest signed, without overflow."""
     sums = []
     for limb in limbs:
         before = np.concatenate([[0], np.cumsum(limb, dtype=np.int64)])
@@ -147,7 +147,7 @@ def _too_large(inputs: Inputs, what: str) -> DataError:
     )
 
 
-# ---- decimals: types and rounding as Spark's
+# ---- decimals, with the types and rounding of Spark
 
 
 def _sum_of_decimals(inputs: Inputs) -> pa.Array:
@@ -173,39 +173,39 @@ def _avg_of_decimals(inputs: Inputs) -> pa.Array:
     type_ = inputs.columns[0].type
     scale = min(38, type_.scale + 4)
     averages = [
-        None if total is None else _rounded_half_up(total, int(count), scale)
+        None if total is None else _round_half_up(total, int(count), scale)
         for total, count in zip(_sum(inputs).to_pylist(), inputs.high - inputs.low, strict=True)
     ]
     return pa.array(averages, pa.decimal128(min(38, type_.precision + 4), scale))
 
 
-def _rounded_half_up(total: Decimal, count: int, scale: int) -> Decimal:
+def _round_half_up(total: Decimal, count: int, scale: int) -> Decimal:
     units = int(total.scaleb(scale))
     magnitude = (2 * abs(units) + count) // (2 * count)
     return Decimal(-magnitude if units < 0 else magnitude).scaleb(-scale)
 
 
-# ---- of the values, one
+# ---- aggregates that choose one value
 
 
 def _min(inputs: Inputs) -> pa.Array:
-    return _chosen(inputs, _best(inputs, 0, least=True))
+    return _pick(inputs, _best(inputs, 0, least=True))
 
 
 def _max(inputs: Inputs) -> pa.Array:
-    return _chosen(inputs, _best(inputs, 0, least=False))
+    return _pick(inputs, _best(inputs, 0, least=False))
 
 
 def _min_by(inputs: Inputs) -> pa.Array:
-    return _chosen(inputs, _best(inputs, 1, least=True))
+    return _pick(inputs, _best(inputs, 1, least=True))
 
 
 def _max_by(inputs: Inputs) -> pa.Array:
-    return _chosen(inputs, _best(inputs, 1, least=False))
+    return _pick(inputs, _best(inputs, 1, least=False))
 
 
 def _best(inputs: Inputs, argument: int, *, least: bool) -> Ints:
-    """Return, after each input, which one of its match has been the best so far, of equal ones the first."""
+    """Return for each input the best input of its match so far; the first of equals is best."""
     rank, _ = ranks(inputs.columns[argument], inputs.names[argument])
     key = ~rank if least else rank
     best = np.arange(len(key), dtype=np.int64)
@@ -223,7 +223,7 @@ def _best(inputs: Inputs, argument: int, *, least: bool) -> Ints:
     return best
 
 
-def _chosen(inputs: Inputs, best: Ints) -> pa.Array:
+def _pick(inputs: Inputs, best: Ints) -> pa.Array:
     last = np.where(inputs.none, 0, inputs.high - 1)
     chosen = best[last] if len(best) else last
     return inputs.columns[0].take(pa.array(chosen, mask=inputs.none))
@@ -237,7 +237,7 @@ def _any_value(inputs: Inputs) -> pa.Array:
 
 
 def _array_agg(inputs: Inputs) -> pa.Array:
-    """The values as lists; running ones repeat what they share."""
+    """Return lists of values; running lists repeat their common prefix."""
     lengths = inputs.high - inputs.low
     ends = np.cumsum(lengths, dtype=np.int64)
     index = np.arange(int(lengths.sum())) + np.repeat(inputs.low - (ends - lengths), lengths)
@@ -247,7 +247,7 @@ def _array_agg(inputs: Inputs) -> pa.Array:
 
 
 def _stddev(inputs: Inputs) -> pa.Array:
-    """The sample's, by Welford's method from first to last; null for one value."""
+    """Return the sample's standard deviation, by Welford's method; null for fewer than two values."""
     values = inputs.doubles()
     means, squares = values.copy(), np.zeros(len(values))
 

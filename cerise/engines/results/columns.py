@@ -17,27 +17,27 @@ from cerise.events import raw_column
 from cerise.kernels.strings import Literals
 from cerise.kinds import Kind, canonical, null_bits, numbers
 
-FEW = 64  # strings; for so few Python is faster than Arrow
+FEW = 64  # strings; for fewer Python is faster than Arrow
 
 
-class Columns:
-    """Where generated code finds the values of rows: numbers as they are, strings as codes in their order."""
+class TableColumns:
+    """The columns that generated code reads: numbers as they are, strings as codes in their order."""
 
     def __init__(
         self, kinds: Mapping[str, Kind], texts: Mapping[str, int], literal_only: frozenset[str] = frozenset()
     ) -> None:
-        """Say what is read.
+        """Describe the columns.
 
         Args:
             kinds: the columns, with their kinds.
-            texts: the strings that they are compared with, with their numbers.
-            literal_only: the columns of strings that are only ever asked to equal these.
+            texts: the strings of the query, with their numbers.
+            literal_only: the columns of strings that are only compared with these, for equality.
         """
         self._kinds, self._literal_only = kinds, literal_only
         self._literals = pa.array(list(texts), pa.string())
 
-    def read(self, table: pa.Table, order: Ints | None = None, threads: Threads = ALONE) -> Values:
-        """Return the values of a table, in some order of its rows; None: as they come."""
+    def read(self, table: pa.Table, order: Ints | None = None, threads: Threads = ALONE) -> ColumnValues:
+        """Return the values of a table, its rows in the given order; None: as they come."""
         if order is not None and threads.limits.spread_rows * len(order) <= len(table):
             table, order = table.select(list(self._kinds)).take(pa.array(order)), None
         arrays = {name: _column(table, name, kind) for name, kind in self._kinds.items()}
@@ -50,11 +50,11 @@ class Columns:
         nulls = null_bits(list(arrays.values()), len(table))
         values = [take_values(each, order, threads) for each in values]
         nulls = None if nulls is None else take_values(nulls, order, threads)
-        return Values(values, nulls, coded)
+        return ColumnValues(values, nulls, coded)
 
 
-class Values:
-    """Values in memory, and the words that say where."""
+class ColumnValues:
+    """Values in memory, and the words that hold their addresses."""
 
     def __init__(self, arrays: list[npt.NDArray[Any]], nulls: Ints | None, coded: _Texts) -> None:
         self._arrays, self._literals = arrays, coded.literals
@@ -63,17 +63,17 @@ class Values:
         self._words = np.zeros(COLUMNS + len(arrays), np.int64)
         context = Context(self._words.ctypes.data)
         context.nulls, context.texts = self._nulls.ctypes.data, self._literals.ctypes.data
-        context.step = 0 if nulls is None else 8  # where there are none, one word tells for all rows
+        context.step = 0 if nulls is None else 8  # without nulls, all rows share one zero word
         for i, array in enumerate(arrays):
             self._words[COLUMNS + i] = array.ctypes.data
 
     def words(self) -> Ints:
-        """Return the words that generated code is told; whoever asks may write into them."""
+        """Return a copy of the words that generated code reads; the caller may write into it."""
         return self._words.copy()
 
 
 class _Texts:
-    """Strings as codes that are ordered as they are."""
+    """Strings as codes in the order of the strings."""
 
     def __init__(
         self, literals: pa.Array, columns: dict[str, pa.Array], literal_only: frozenset[str]
@@ -87,7 +87,7 @@ class _Texts:
             if name not in plain
         }
         words = {name: each.dictionary.cast(pa.string()) for name, each in encoded.items()}
-        self.table, self.literals = _ranked(literals, list(words.values()))
+        self.table, self.literals = _rank_strings(literals, list(words.values()))
         self.columns: dict[str, Ints] = {}
         for name, column in columns.items():
             if name in plain:
@@ -99,12 +99,12 @@ class _Texts:
                 self.columns[name] = places[np.asarray(indices)]
 
 
-def _ranked(literals: pa.Array, others: list[pa.Array]) -> tuple[pa.Array, Ints]:
-    """Return all distinct strings in order, and the places of the literals among them."""
-    if not others and len(literals) < FEW:  # as is asked of every batch
-        given = literals.to_pylist()
-        words = sorted(set(given), key=str.encode)
-        return pa.array(words, pa.string()), np.array([words.index(each) for each in given], np.int64)
+def _rank_strings(literals: pa.Array, others: list[pa.Array]) -> tuple[pa.Array, Ints]:
+    """Return all distinct strings in order, and the codes of the literals."""
+    if not others and len(literals) < FEW:  # the usual case, and every batch asks
+        strings = literals.to_pylist()
+        words = sorted(set(strings), key=str.encode)
+        return pa.array(words, pa.string()), np.array([words.index(each) for each in strings], np.int64)
     known = pc.unique(pa.concat_arrays([literals, *others]).drop_null())
     known = known.take(pc.array_sort_indices(known))
     return known, _codes(literals, known)
@@ -115,7 +115,7 @@ def _codes(strings: pa.Array, table: pa.Array) -> Ints:
 
 
 def _column(table: pa.Table, name: str, kind: Kind) -> pa.Array:
-    """Return a column in canonical form; strings that are codes already stay so."""
+    """Return a column in canonical form; dictionary-encoded strings stay encoded."""
     column = table.column(name)
     if kind is not Kind.STRING or not pa.types.is_dictionary(column.type):
         return canonical(raw_column(table, (name,)), kind, name)

@@ -1,4 +1,4 @@
-"""Expressions over columns for all rows at once: what `pattern.evaluate` computes row by row, compiled."""
+"""Computes expressions over whole columns with compiled code; `pattern.evaluate` computes row by row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from cerise.engines.automaton.derived import computes_text, find_literal_only
 from cerise.engines.automaton.formulas import load_code, words
-from cerise.engines.results.columns import Columns
+from cerise.engines.results.columns import TableColumns
 from cerise.engines.results.context import COLUMNS, HEAD, SCAN_NAMES, Context, column_name, text_name
 from cerise.engines.threads import room
 from cerise.events import Path
@@ -26,24 +26,24 @@ from cerise.pattern.expr import Agg, Attr, Expr, attributes, walk
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """The values of an expression, null where it cannot be computed, and how often that was."""
+    """The values of an expression, null where a value cannot be computed, and how many could not."""
 
     values: pa.Array
     faults: int
 
 
 def is_compiled(expr: Expr) -> bool:
-    """Whether an expression can be computed here: none that computes with text can."""
+    """Whether an expression can be computed here: it must not compute with text."""
     kinds = {kind_of(expr), *(kind_of(each) for each in attributes(expr))}
     return kinds <= COMPUTABLE and not any(map(computes_text, walk(expr)))
 
 
 def compute(expr: Expr, columns: dict[Path, pa.Array], rows: int) -> Computed:
-    """Compute an expression over columns of so many rows.
+    """Compute an expression for all rows.
 
     Args:
         expr: an expression over attributes of one row.
-        columns: their values.
+        columns: the values of these attributes.
         rows: how many rows there are.
     """
     scope, writer = _Cells(), Writer(depth=2)
@@ -51,23 +51,23 @@ def compute(expr: Expr, columns: dict[Path, pa.Array], rows: int) -> Computed:
     code = formulas.load(_source(expr, found, scope, writer))
     table = pa.table({_name(path): columns[path] for path in scope.kinds})
     literal = frozenset(map(_name, find_literal_only([expr])))
-    read = Columns({_name(path): kind for path, kind in scope.kinds.items()}, scope.texts, literal)
+    read = TableColumns({_name(path): kind for path, kind in scope.kinds.items()}, scope.texts, literal)
     values = read.read(table)
-    told, gone = values.words(), np.zeros(rows, np.int64)
+    context, nulls = values.words(), np.zeros(rows, np.int64)
     out = room(rows, np.float64 if kind_of(expr) is Kind.FLOAT else np.int64)
-    each_row(code.edge, told.ctypes.data, rows, out.ctypes.data, gone.ctypes.data)
-    return Computed(_column(out, gone != 0, kind_of(expr), values.texts), int(told[Context.faults]))
+    each_row(code.edge, context.ctypes.data, rows, out.ctypes.data, nulls.ctypes.data)
+    return Computed(_column(out, nulls != 0, kind_of(expr), values.texts), int(context[Context.faults]))
 
 
 @kernel(void(*[int64] * 5))
-def each_row(edge: Any, cols: int, rows: int, out: int, gone: int) -> None:
-    """Let generated code write a value, and whether it is null, for each row."""
-    ask(edge, 0, out, 0, rows, cols, gone)
+def each_row(edge: Any, cols: int, rows: int, out: int, nulls: int) -> None:
+    """Call generated code that writes for each row a value and whether it is null."""
+    ask(edge, 0, out, 0, rows, cols, nulls)
 
 
 @dataclass(slots=True)
 class _Cells:
-    """Gives attributes of row `e` their values."""
+    """Writes the code of attributes of row `e`."""
 
     kinds: dict[Path, Kind] = field(default_factory=dict)
     texts: dict[str, int] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class _Cells:
         return Value(code, writer.name(f"(load(nulls + step * e) >> {number}) & 1 != 0"))
 
     def aggregate(self, agg: Agg, writer: Writer) -> Value:  # noqa: ARG002
-        """There are none over single rows."""
+        """Raise: an expression over one row has no aggregates."""
         raise AssertionError(agg)
 
     def text(self, literal: str) -> str:
@@ -109,7 +109,7 @@ def _column(
     kind: Kind,
     texts: pa.Array,
 ) -> pa.Array:
-    """Return values as a column of the kind's own type."""
+    """Return values as a column of the Arrow type of their kind."""
     if kind is Kind.NULL:
         return pa.nulls(len(values))
     array = pa.array(values, mask=null if null.any() else None)

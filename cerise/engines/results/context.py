@@ -1,4 +1,4 @@
-"""What generated code is told besides its arguments: where columns, nulls and the codes of strings lie."""
+"""The context of generated code: the addresses of columns, nulls and the codes of strings."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from cerise.kernels.records import Record
 
 
 class Context(Record):
-    """What generated code is told; the addresses of the columns follow."""
+    """The words that generated code reads; the addresses of the columns follow."""
 
-    nulls: int  # where a word for each row says which columns are null
-    texts: int  # where the codes of the strings of the conditions lie
-    faults: int  # how often a value could not be computed
+    nulls: int  # the address of a word for each row, with a bit for each null column
+    texts: int  # the address of the codes of the conditions' strings
+    faults: int  # how many values could not be computed
     low: int  # the first row of the partition
     high: int  # the row after its last
-    number: int  # of the match
-    positions: int  # where the rows of each set of labels lie
+    number: int  # the number of the match
+    positions: int  # the address of the rows of each set of labels
     stride: int  # how many rows each set has room for
-    classes: int  # where the labels of the rows of the match lie, as codes
-    step: int  # bytes from the nulls of a row to those of the next
+    classes: int  # the address of the labels of the match's rows, as codes
+    step: int  # bytes between the nulls of two rows
 
 
-COLUMNS = Context.WORDS  # where the addresses of columns begin
+COLUMNS = Context.WORDS  # the word of the first column's address
 FAULTS = words("cols", Context.faults)
 HEAD = f"""\
 def count_fault(cols) -> None:
@@ -30,7 +30,7 @@ def count_fault(cols) -> None:
 
 def edge(k, r, d, e, cols, nodes):
 """
-# what does not change while rows are judged is read before
+# words that stay the same for all rows are loaded before the loop
 SCAN_NAMES = {
     Context.nulls: "nulls",
     Context.step: "step",
@@ -41,10 +41,10 @@ SCAN_NAMES = {
 
 
 def column_name(number: int) -> str:
-    """Return the name of the address of a column, while rows are judged."""
+    """Return the name, in generated code, of the address of a column."""
     return f"c{number}"
 
 
 def text_name(number: int) -> str:
-    """Return the name of the code of a string of the conditions, while rows are judged."""
+    """Return the name, in generated code, of the code of a string."""
     return f"t{number}"

@@ -1,4 +1,4 @@
-"""Matches as a table with the columns that the query promised (S7)."""
+"""Turns matches into a table with the columns that the query promises (S7)."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def _column(
         case tuple() as path:
             return raw_column(table, path).take(pa.array(ends[0]))
         case Var(name):
-            return _taken(_structs(table), matches.rows[name], many=column.many)
+            return _take(_structs(table), matches.rows[name], many=column.many)
         case Attr() as attr if column.kind is None:
-            return _passed_through(attr, matches, many=column.many)
+            return _pass_through(attr, matches, many=column.many)
         case str() | Total():
             raise AssertionError(column.fill)
-    return _computed(column, column.fill, matches, limits)
+    return _compute_column(column, column.fill, matches, limits)
 
 
 def ends_of(matches: Matches) -> tuple[Rows, Rows]:
@@ -64,8 +64,8 @@ def ends_of(matches: Matches) -> tuple[Rows, Rows]:
     for rows in matches.rows.values():
         for pick, into, better in ((0, first, np.minimum), (-1, last, np.maximum)):
             ends = nth(rows, pick)
-            there = np.asarray(ends.is_valid())
-            into[there] = better(into[there], ends.drop_null().to_numpy(zero_copy_only=False))
+            valid = np.asarray(ends.is_valid())
+            into[valid] = better(into[valid], ends.drop_null().to_numpy(zero_copy_only=False))
     return first, last
 
 
@@ -74,8 +74,8 @@ def _structs(table: pa.Table) -> pa.StructArray:
     return pa.StructArray.from_arrays(arrays, fields=list(table.schema))
 
 
-def _taken(values: pa.Array, rows: pa.ListArray, *, many: bool) -> pa.Array:
-    """Return the value of the one event of each match, or the list of the values of its events."""
+def _take(values: pa.Array, rows: pa.ListArray, *, many: bool) -> pa.Array:
+    """Return the value of the single event of each match, or the list of the values of its events."""
     if not many:
         return values.take(nth(rows, 0))
     lengths = rows.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
@@ -83,19 +83,19 @@ def _taken(values: pa.Array, rows: pa.ListArray, *, many: bool) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), values.take(rows.flatten()), mask=rows.is_null())
 
 
-def _passed_through(attr: Attr, matches: Matches, *, many: bool) -> pa.Array:
+def _pass_through(attr: Attr, matches: Matches, *, many: bool) -> pa.Array:
     values = raw_column(matches.events.table, attr.path)
     rows = matches.rows[attr.var]
     if many:
-        return _taken(values, rows, many=True)
+        return _take(values, rows, many=True)
     n = attr.at - 1 if isinstance(attr.at, int) else -1 if attr.at is At.LAST else 0
     return values.take(nth(rows, n))
 
 
-def _computed(column: OutColumn, expr: Expr, matches: Matches, limits: Limits) -> pa.Array:
-    """Compute a column of RETURN, by Spark's ANSI rules: what cannot be computed is an error (S4.6)."""
+def _compute_column(column: OutColumn, expr: Expr, matches: Matches, limits: Limits) -> pa.Array:
+    """Compute a column of RETURN by ANSI rules: a value that cannot be computed is an error (S4.6)."""
     assert column.kind is not None
-    if (values := computed(expr, matches, limits)) is not None:
+    if (values := compute_at_once(expr, matches, limits)) is not None:
         return values
     function = compiled(expr, refuse(expr))
     columns = matches.events.columns({each.path for each in attributes(expr) if each.path})
@@ -109,7 +109,7 @@ def _computed(column: OutColumn, expr: Expr, matches: Matches, limits: Limits) -
 
 
 def refuse(expr: Expr) -> Callable[[Fault], None]:
-    """Return what makes an error of a column that cannot be computed."""
+    """Return the handler that raises an error for a value that cannot be computed."""
 
     def refuse(fault: Fault) -> None:
         raise DataError(
@@ -125,25 +125,25 @@ PLACES = {At.EVERY: 0, At.CURRENT: 0, At.LAST: -1}
 
 
 class _OneByOne(Exception):
-    """This cannot be computed for all matches at once, or a value cannot be computed at all."""
+    """Raised for an expression that cannot be computed for all matches at once."""
 
 
-def computed(expr: Expr, matches: Matches, limits: Limits = DEFAULT) -> pa.Array | None:
-    """Return the values of an expression; None where it must be computed match by match.
+def compute_at_once(expr: Expr, matches: Matches, limits: Limits = DEFAULT) -> pa.Array | None:
+    """Return the values of an expression for all matches; None if it must be computed match by match.
 
-    That is so where matches are few, where text is computed, and where something cannot be computed, so that
-    whoever looks at each match finds the one at fault, or that there is none.
+    It must if matches are few, if it computes text, or if a value cannot be computed: computing match by
+    match then finds the match at fault, or that no match needs the value.
     """
     if len(matches) < limits.compiled_rows:
         return None
     atoms = _Atoms(matches)
     try:
-        return _compiled(atoms.replaced(expr), atoms.columns, len(matches))
+        return _compute_rows(atoms.replace_atoms(expr), atoms.columns, len(matches))
     except _OneByOne:
         return None
 
 
-def _compiled(expr: Expr, columns: dict[Path, pa.Array], rows: int) -> pa.Array:
+def _compute_rows(expr: Expr, columns: dict[Path, pa.Array], rows: int) -> pa.Array:
     from cerise.engines.results.computing import compute, is_compiled  # this brings numba
 
     if not is_compiled(expr) or (found := compute(expr, columns, rows)).faults:
@@ -153,16 +153,16 @@ def _compiled(expr: Expr, columns: dict[Path, pa.Array], rows: int) -> pa.Array:
 
 @dataclass(slots=True)
 class _Atoms:
-    """What an expression takes from matches: attributes of one event, and aggregates, as columns."""
+    """The inputs of an expression over matches, as columns: attributes of one event, and aggregates."""
 
     matches: Matches
     columns: dict[Path, pa.Array] = field(default_factory=dict)
     _known: dict[Expr, Attr] = field(default_factory=dict)
 
-    def replaced(self, expr: Expr) -> Expr:
-        """Return an expression over these columns."""
+    def replace_atoms(self, expr: Expr) -> Expr:
+        """Return an expression with its attributes and aggregates replaced by columns."""
         if not isinstance(expr, Attr | Agg):
-            return rebuild(expr, self.replaced)
+            return rebuild(expr, self.replace_atoms)
         if expr not in self._known:
             path = (f"_{len(self.columns)}",)
             self.columns[path] = self._aggregate(expr) if isinstance(expr, Agg) else self._attribute(expr)
@@ -186,9 +186,9 @@ class _Atoms:
         if not attr.path:
             return pa.array(lengths)
         values = _over_events(agg.arg, self.matches.events).take(rows.flatten())
-        there = np.asarray(values.is_valid())
-        before, ends = np.concatenate([[0], np.cumsum(there, dtype=np.int64)]), np.cumsum(lengths)
-        owners = np.repeat(np.arange(len(rows)), lengths)[there]
+        valid = np.asarray(values.is_valid())
+        before, ends = np.concatenate([[0], np.cumsum(valid, dtype=np.int64)]), np.cumsum(lengths)
+        owners = np.repeat(np.arange(len(rows)), lengths)[valid]
         name, some = show_expr(agg.arg), values.drop_null()
         inputs = Inputs((name,), [some], owners, before[ends - lengths], before[ends])
         try:
@@ -198,11 +198,11 @@ class _Atoms:
 
 
 def _over_events(expr: Expr, events: EventBatch) -> pa.Array:
-    """Return the values of an expression about one event, for all events; numbers as int64 and float64."""
+    """Return the values of an expression over one event, for all events; numbers as int64 and float64."""
     if isinstance(expr, Attr):
         return events.column(expr.path) if kind_of(expr) in NUMBERS else _raw(events, expr.path)
     columns = {each.path: _raw(events, each.path) for each in attributes(expr)}
-    return _compiled(_at_one(expr), columns, len(events))
+    return _compute_rows(_at_one(expr), columns, len(events))
 
 
 def _raw(events: EventBatch, path: Path) -> pa.Array:
@@ -211,7 +211,7 @@ def _raw(events: EventBatch, path: Path) -> pa.Array:
 
 
 def nth(rows: pa.ListArray, n: int) -> pa.Array:
-    """Return the n-th element of each list, counted from 0 or backwards from -1; null where there is none."""
+    """Return the n-th element of each list, from 0, or backwards from -1; null for shorter lists."""
     lengths = _lengths(rows)
     index = n if n >= 0 else lengths + n
     starts = np.concatenate([[0], np.cumsum(lengths)])[:-1]

@@ -1,4 +1,4 @@
-"""Columns as integers that are equal, and ordered, where their values are: as Spark orders them."""
+"""Columns as integers with the equality and the order of their values, as Spark orders them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from cerise.pattern.row_pattern import BoundRows
 
 NUMERIC = {Kind.INT, Kind.BOOL, Kind.INSTANT, Kind.LOCAL, Kind.DATE, Kind.DURATION, Kind.NULL}
 LARGEST = 2**62
-CLOSE = 4  # values for each row at most, so that a table of them is not much larger than the rows
+CLOSE = 4  # the widest range of values, per row, for which values are codes as they are
 
 
 def ranks(column: pa.Array | pa.ChunkedArray, name: str) -> tuple[Ints, Bools | None]:
-    """Return the rank of each value, and which rows are null (None: none); the rank of null says nothing."""
+    """Return the rank of each value, and whether it is null (None: no value is); null has any rank."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = kind_of(column.type)
@@ -31,20 +31,20 @@ def ranks(column: pa.Array | pa.ChunkedArray, name: str) -> tuple[Ints, Bools | 
     if kind in NUMERIC:
         numbers = canonical(column, kind, name).cast(pa.int64())
         return np.asarray(numbers.fill_null(0) if nulls is not None else numbers, dtype=np.int64), nulls
-    return _sorted_codes(column, name), nulls
+    return _rank_values(column, name), nulls
 
 
 def codes(column: pa.Array | pa.ChunkedArray, name: str, threads: Threads = ALONE) -> tuple[Ints, int]:
-    """Return numbers below a bound, equal and ordered as the values are, null before all, and the bound."""
+    """Return codes with the equality and order of values, null first, and a bound above all codes."""
     if pa.types.is_dictionary(column.type):
         return _dictionary_codes(column, name)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return _string_codes(column, name, threads)
+        return _codes_of_strings(column, name, threads)
     rank, nulls = ranks(column, name)
     low, high = (int(rank.min()), int(rank.max())) if len(rank) else (0, 0)
-    if low > INT64_MIN and high - low < CLOSE * len(rank):  # they are codes already
+    if low > INT64_MIN and high - low < CLOSE * len(rank):  # shifted, the ranks are codes
         near = room(len(rank))
-        threads.each(lambda block: _shifted(rank, low - 1, near, block), threads.blocks(len(rank)))
+        threads.each(lambda block: _shift(rank, low - 1, near, block), threads.blocks(len(rank)))
         return near if nulls is None else np.where(nulls, 0, near), high - low + 2
     encoded = pa.array(rank, mask=nulls).dictionary_encode()
     distinct = np.asarray(encoded.dictionary)
@@ -54,36 +54,37 @@ def codes(column: pa.Array | pa.ChunkedArray, name: str, threads: Threads = ALON
     return place[np.asarray(encoded.indices.fill_null(len(distinct)))], len(distinct) + 1
 
 
-def _shifted(numbers: Ints, by: int, out: Ints, block: tuple[int, int]) -> None:
+def _shift(numbers: Ints, by: int, out: Ints, block: tuple[int, int]) -> None:
     here = slice(*block)
     np.subtract(numbers[here], by, out=out[here])
 
 
-def _string_codes(column: pa.Array | pa.ChunkedArray, name: str, threads: Threads) -> tuple[Ints, int]:
-    """As `codes`, of strings: each thread numbers those that it sees, and then all of them are ranked."""
+def _codes_of_strings(column: pa.Array | pa.ChunkedArray, name: str, threads: Threads) -> tuple[Ints, int]:
+    """Return the codes of strings: each thread numbers its strings, then the distinct strings are ranked."""
     whole = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     shares = threads.shares(len(whole))
     found: Ints = room(len(whole))
 
-    def numbered(share: tuple[int, int]) -> pa.Array:
-        return _numbered(whole.slice(share[0], share[1] - share[0]), found[slice(*share)], threads.limits)
+    def number_share(share: tuple[int, int]) -> pa.Array:
+        column = whole.slice(share[0], share[1] - share[0])
+        return _number_strings(column, found[slice(*share)], threads.limits)
 
-    words = threads.each(numbered, shares)
-    place = _sorted_codes(pa.concat_arrays(words), name)
+    words = threads.each(number_share, shares)
+    place = _rank_values(pa.concat_arrays(words), name)
     starts = np.cumsum([0, *map(len, words)])
 
-    def ranked(i: int) -> None:
+    def rank_share(i: int) -> None:
         known = np.concatenate([[0], place[starts[i] : starts[i + 1]]])
         for low, high in threads.blocks(shares[i][1] - shares[i][0]):
             here = found[shares[i][0] + low : shares[i][0] + high]
             here[:] = known[here]
 
-    threads.each(ranked, range(len(shares)))
+    threads.each(rank_share, range(len(shares)))
     return found, int(place.max(initial=0)) + 1
 
 
-def _numbered(column: pa.ChunkedArray, out: Ints, limits: Limits) -> pa.Array:
-    """Write a number, from 1, for each string, 0 for none; return the strings in that order."""
+def _number_strings(column: pa.ChunkedArray, out: Ints, limits: Limits) -> pa.Array:
+    """Write a number from 1 for each string, 0 for null; return the distinct strings in that order."""
     from cerise.kernels.strings import InternedStrings  # this brings numba
 
     known, done = InternedStrings(len(column), limits.first_strings, limits.most_strings), 0
@@ -101,21 +102,21 @@ def _numbered(column: pa.ChunkedArray, out: Ints, limits: Limits) -> pa.Array:
 
 
 def _dictionary_codes(column: pa.Array | pa.ChunkedArray, name: str) -> tuple[Ints, int]:
-    """As `codes`, of a column that has codes already: only its distinct values are ranked."""
+    """Return the codes of a dictionary-encoded column: only its distinct values are ranked."""
     whole = column.unify_dictionaries().combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     place, bound = codes(whole.dictionary, name)
     return np.append(place, 0)[_indices(whole, len(place))], bound
 
 
 def _indices(column: pa.DictionaryArray, missing: int) -> Any:
-    """Return the numbers of values in a dictionary, and another one for rows without a value."""
+    """Return the dictionary indices of a column, with `missing` for nulls."""
     return np.asarray(column.indices.fill_null(missing) if column.indices.null_count else column.indices)
 
 
 def joint_codes(
     columns: list[tuple[str, pa.Array | pa.ChunkedArray]], rows: int, threads: Threads = ALONE
 ) -> tuple[Ints, int]:
-    """Return numbers below a bound, equal and ordered as the values of several columns are, and the bound."""
+    """Return codes with the equality and order of several columns' values, and a bound above all codes."""
     if not columns:
         return np.zeros(rows, np.int64), 1
     (name, column), *others = columns
@@ -129,7 +130,7 @@ def joint_codes(
 
 
 def partitions(bound: BoundRows, table: pa.Table) -> Ints:
-    """Return where each partition of a prepared table starts, and at the end the number of rows."""
+    """Return the first row of each partition of a prepared table, and at the end the number of rows."""
     rows = table.num_rows
     if not rows:
         return np.zeros(1, np.int64)
@@ -139,16 +140,16 @@ def partitions(bound: BoundRows, table: pa.Table) -> Ints:
 
 
 def _double_ranks(column: pa.Array) -> Ints:
-    """-0.0 equals 0.0, NaN equals itself and is above all."""
+    """Return the ranks of doubles: -0.0 equals 0.0, NaN equals itself and is above all others."""
     values = column.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
     values[np.isnan(values)] = np.nan
     bits = values.view(np.int64)
-    flipped: Ints = bits ^ ((bits >> 63) & np.int64(2**63 - 1))  # negative ones are stored upside down
+    flipped: Ints = bits ^ ((bits >> 63) & np.int64(2**63 - 1))  # the bits of negative doubles descend
     return flipped
 
 
-def _sorted_codes(column: pa.Array | pa.ChunkedArray, name: str) -> Ints:
-    """The place of each value among the distinct ones: for text (by code point) and whatever else has one."""
+def _rank_values(column: pa.Array | pa.ChunkedArray, name: str) -> Ints:
+    """Return the rank of each value among the distinct values: text by code point, others as in Arrow."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     try:
         encoded = array.dictionary_encode()

@@ -22,7 +22,7 @@ from cerise.kinds import INT64_MAX, INT64_MIN, canonical, kind_of
 from cerise.pattern.row_pattern import BoundRows
 
 if TYPE_CHECKING:
-    from cerise.engines.results.columns import Values
+    from cerise.engines.results.columns import ColumnValues
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class SearchInput:
 
     program: Program
     offsets: Ints
-    values: Values
+    values: ColumnValues
     times: Ints
     no_time: int
     masks: Masks
@@ -60,12 +60,12 @@ class SearchInput:
             masks: which labels each row of their table could have by itself; None: any.
             threads: who does the work.
         """
-        from cerise.engines.results.columns import Columns  # this brings numba
+        from cerise.engines.results.columns import TableColumns  # this brings numba
 
         asked, table = program.conditions, rows.table
         for each in asked.derived:
             table = table.append_column(pa.field(each.name, each.type), computed(each, table))
-        values = Columns(asked.columns, asked.texts, asked.literal_only).read(table, rows.order, threads)
+        values = TableColumns(asked.columns, asked.texts, asked.literal_only).read(table, rows.order, threads)
         offsets = np.ascontiguousarray(rows.offsets)
         told, room = room_for_masks(len(rows), len(program.bound.labels))
         _bring(told, masks, rows.order, threads)
@@ -124,11 +124,11 @@ class Judge:
     """Tells which labels rows could have, as far as some conditions tell."""
 
     def __init__(self, conditions: Conditions, labels: int) -> None:
-        from cerise.engines.results.columns import Columns  # this brings numba
+        from cerise.engines.results.columns import TableColumns  # this brings numba
 
         self._conditions, self._type = conditions, mask_type(labels)
         self._edge = conditions.formulas.edge
-        self._columns = Columns(conditions.columns, conditions.texts, conditions.literal_only)
+        self._columns = TableColumns(conditions.columns, conditions.texts, conditions.literal_only)
 
     def masks(self, rows: pa.Table) -> Masks:
         """Return a bit for each label that each of some rows could have by itself."""

@@ -1,4 +1,4 @@
-"""Totals over matches, which are counted as they come and never kept (S7.2)."""
+"""Totals over matches: each match is added when it comes, and not kept (S7.2)."""
 
 from cerise.engines.totals.groups import Positions
 from cerise.engines.totals.ledger import Ledger, each_alone, group_names, partial_schema

@@ -1,4 +1,4 @@
-"""What is known of the values of one argument, group by group: counts, sums and extremes, to be joined."""
+"""Partial aggregates of one argument, group by group: counts, sums and extremes, which can be merged."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from cerise.engines.totals.exact import (
     integers,
     number_of,
     odd_sums,
-    summed,
+    sum_double_products,
+    sum_groups,
+    sum_products,
     text_of,
-    weighed,
-    weighed_doubles,
 )
 from cerise.kinds import STORED, Kind
 from cerise.pattern.bound import Bound
@@ -28,7 +28,7 @@ from cerise.pattern.check import kind_of
 from cerise.pattern.expr import Attr, Expr
 from cerise.pattern.query import Total
 
-Cell = Mapping[str, Any]  # for each part an array with a value for each group
+Cell = Mapping[str, Any]  # for each part an array of values by group
 NEEDS = {
     "count": ("count",), "sum": ("count", "total", "odd"), "avg": ("count", "total", "odd"),
     "min": ("least",), "max": ("most",),
@@ -36,13 +36,14 @@ NEEDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Argument:
     """One argument of aggregates.
 
     Attributes:
-        arg: the value.
-        kind: what it is; of an event itself, which is only counted, BOOL.
-        parts: what must be known of its values: count, total, odd (sums that are not finite), least, most.
+        arg: the expression.
+        kind: the kind of its values; BOOL for an event itself, which is only counted.
+        parts: the parts that the aggregates need: count, total, odd (the sum of non-finite values), least,
+            most.
     """
 
     arg: Expr
@@ -50,8 +51,8 @@ class Asked:
     parts: tuple[str, ...]
 
     @classmethod
-    def of(cls, bound: Bound) -> tuple[Asked, ...]:
-        """Return what the totals of a query ask for, in the order of `bound.arguments`."""
+    def of(cls, bound: Bound) -> tuple[Argument, ...]:
+        """Return the arguments of a query's totals, in the order of `bound.arguments`."""
         totals = [column.fill for column in bound.columns if isinstance(column.fill, Total)]
         found = []
         for arg in bound.arguments:
@@ -61,12 +62,12 @@ class Asked:
         return tuple(found)
 
     def fields(self, number: int) -> list[pa.Field]:
-        """Return the columns of its parts in a partial result; numbers without bound are text."""
+        """Return the columns of its parts in a partial result; unbounded integers are text."""
         types = {"count": pa.string(), "total": pa.string(), "odd": pa.float64()}
         return [pa.field(f"{part}_{number}", types.get(part, STORED[self.kind])) for part in self.parts]
 
     def cell(self, groups: Ints, values: pa.Array, weights: Ints | Objects, size: int) -> Cell:
-        """Return what is known of values.
+        """Aggregate values by group.
 
         Args:
             groups: the group of each value.
@@ -74,11 +75,11 @@ class Asked:
             weights: how often each value counts.
             size: how many groups there are.
         """
-        there = np.asarray(values.is_valid())
-        groups, values, weights = groups[there], values.drop_null(), weights[there]
+        valid = np.asarray(values.is_valid())
+        groups, values, weights = groups[valid], values.drop_null(), weights[valid]
         cell: dict[str, Any] = {}
         if "count" in self.parts:
-            cell["count"] = summed(groups, weights, size)
+            cell["count"] = sum_groups(groups, weights, size)
         if "total" in self.parts:
             cell |= self._sums(groups, values.to_numpy(zero_copy_only=False), weights, size)
         for part in ("least", "most"):
@@ -88,18 +89,18 @@ class Asked:
 
     def _sums(self, groups: Ints, values: Any, weights: Ints | Objects, size: int) -> Cell:
         if self.kind is not Kind.FLOAT:
-            return {"total": weighed(groups, values, weights, size)}
+            return {"total": sum_products(groups, values, weights, size)}
         finite = np.isfinite(values)
-        total = weighed_doubles(groups[finite], values[finite], weights[finite], size)
+        total = sum_double_products(groups[finite], values[finite], weights[finite], size)
         return {"total": total, "odd": odd_sums(groups[~finite], values[~finite], size)}
 
-    def joined(self, cells: Sequence[Cell], groups: Ints, size: int) -> Cell:
-        """Return cells as one.
+    def merge(self, cells: Sequence[Cell], groups: Ints, size: int) -> Cell:
+        """Merge cells into one.
 
         Args:
-            cells: what to join.
-            groups: the group to which each value of the cells, one after another, belongs then.
-            size: how many groups there are then.
+            cells: the cells to merge.
+            groups: the new group of each value of the cells, one cell after another.
+            size: how many new groups there are.
         """
         found: dict[str, Any] = {}
         for part in self.parts:
@@ -109,7 +110,9 @@ class Asked:
             elif part == "odd":
                 found[part] = odd_sums(groups, np.concatenate([np.zeros(0), *(c[part] for c in cells)]), size)
             else:
-                found[part] = summed(groups, np.concatenate([integers([]), *(c[part] for c in cells)]), size)
+                found[part] = sum_groups(
+                    groups, np.concatenate([integers([]), *(c[part] for c in cells)]), size
+                )
         return found
 
     def total(self, function: str, cell: Cell) -> list[Any] | pa.Array:
@@ -130,7 +133,7 @@ class Asked:
 
 
 def _extreme(part: str, groups: Ints, values: pa.Array, size: int) -> pa.Array:
-    """Return the least or the greatest value of each group, null where there is none; NaN is greatest."""
+    """Return the least or the greatest value of each group, null for an empty group; NaN is greatest."""
     encoded = values.dictionary_encode()
     order = pc.sort_indices(encoded.dictionary)
     ranks = np.empty(len(order), np.int64)
@@ -139,9 +142,9 @@ def _extreme(part: str, groups: Ints, values: pa.Array, size: int) -> pa.Array:
     if len(groups):
         codes = ranks[encoded.indices]
         by_group = np.argsort(groups, kind="stable")
-        there, starts = np.unique(groups[by_group], return_index=True)
+        present, starts = np.unique(groups[by_group], return_index=True)
         pick = np.minimum if part == "least" else np.maximum
-        best[there] = pick.reduceat(codes[by_group], starts)
+        best[present] = pick.reduceat(codes[by_group], starts)
     return encoded.dictionary.take(order).take(pa.array(best, mask=best < 0))
 
 
@@ -155,7 +158,7 @@ def columns_of(cell: Cell, fields: Sequence[pa.Field]) -> list[pa.Array]:
 
 
 def cell_of(table: pa.Table, fields: Sequence[pa.Field]) -> Cell:
-    """Return the cell that columns of a partial result are."""
+    """Return columns of a partial result as a cell."""
     cell: dict[str, Any] = {}
     for field in fields:
         column = table.column(field.name).combine_chunks()

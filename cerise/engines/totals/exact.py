@@ -1,7 +1,7 @@
-"""Sums that are exact, whatever their size and order, so that no plan can change them.
+"""Exact sums of any size and in any order, so that no plan can change them.
 
-Numbers without bound are Python's, in arrays of objects. A double is a whole number of units of 2^-1126: its
-53 bits, shifted.
+Unbounded integers are Python's, in arrays of objects. A double is a whole number of units of 2^-1126: its 53
+bits, shifted.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Floats = npt.NDArray[np.float64]
 Objects = npt.NDArray[np.object_]  # Python's integers
 
 UNIT = 1126  # a double is a multiple of 2^-1074; its 53 bits as a whole number may end in 52 zeros
-POWERS = 12  # bits that a power of two of a double takes, counted from 2^-1126
-FEW = 1 << 30  # the sum of weights with which 32 bits of a value fit into 64
+POWERS = 12  # bits for the power of two of a double, counted from 2^-1126
+FEW = 1 << 30  # below this sum of weights, the products with 32 bits of a value fit into 64 bits
 
 
 def integers(numbers: Iterable[Any]) -> Objects:
@@ -27,37 +27,37 @@ def integers(numbers: Iterable[Any]) -> Objects:
     return np.array([int(number) for number in numbers], dtype=object)
 
 
-def summed(groups: Ints, numbers: Ints | Objects, size: int) -> Objects:
-    """Return the sum of the numbers of each group, 0 where there are none."""
+def sum_groups(groups: Ints, numbers: Ints | Objects, size: int) -> Objects:
+    """Return the sum of the numbers of each group, 0 for an empty group."""
     totals = np.zeros(size, dtype=object)
     if len(groups):
         order = np.argsort(groups, kind="stable")
-        there, starts = np.unique(groups[order], return_index=True)
-        totals[there] = np.add.reduceat(numbers[order], starts)
+        present, starts = np.unique(groups[order], return_index=True)
+        totals[present] = np.add.reduceat(numbers[order], starts)
     return totals
 
 
-def weighed(groups: Ints, values: Ints, weights: Ints | Objects, size: int) -> Objects:
+def sum_products(groups: Ints, values: Ints, weights: Ints | Objects, size: int) -> Objects:
     """Return the sum of value × weight of each group."""
     if weights.dtype == object or int(weights.sum()) >= FEW:
-        return summed(groups, values.astype(object) * weights, size)
-    high, low = summed(groups, (values >> 32) * weights, size), values & 0xFFFF_FFFF
-    total: Objects = (high << 32) + summed(groups, low * weights, size)
+        return sum_groups(groups, values.astype(object) * weights, size)
+    high, low = sum_groups(groups, (values >> 32) * weights, size), values & 0xFFFF_FFFF
+    total: Objects = (high << 32) + sum_groups(groups, low * weights, size)
     return total
 
 
-def weighed_doubles(groups: Ints, values: Floats, weights: Ints | Objects, size: int) -> Objects:
+def sum_double_products(groups: Ints, values: Floats, weights: Ints | Objects, size: int) -> Objects:
     """Return the sum of value × weight of each group in units of 2^-1126; values are finite."""
     parts, powers = np.frexp(values)
     whole = np.ldexp(parts, 53).astype(np.int64)
-    places = (groups << POWERS) + powers + (UNIT - 53)  # what has one power is summed as whole numbers
-    there, numbers = np.unique(places, return_inverse=True)
-    sums = weighed(numbers, whole, weights, len(there))
-    return summed(there >> POWERS, sums << (there & ((1 << POWERS) - 1)).astype(object), size)
+    keys = (groups << POWERS) + powers + (UNIT - 53)  # values of one group and power are summed as integers
+    present, numbers = np.unique(keys, return_inverse=True)
+    sums = sum_products(numbers, whole, weights, len(present))
+    return sum_groups(present >> POWERS, sums << (present & ((1 << POWERS) - 1)).astype(object), size)
 
 
 def odd_sums(groups: Ints, values: Floats, size: int) -> Floats:
-    """Return the sum of what is not finite of each group: ±inf, NaN, or 0.0 where there is nothing."""
+    """Return the sum of the non-finite values of each group: ±inf, NaN, or 0.0 if it has none."""
     sums = np.zeros(size)
     with np.errstate(invalid="ignore"):
         np.add.at(sums, groups, values)
@@ -75,7 +75,7 @@ def double(total: int, odd: float, count: int = 1) -> float:
 
 
 def text_of(number: int) -> str:
-    """Return a number as text: hexadecimal, which may be of any length; many zeros at its end are counted."""
+    """Return a number as hexadecimal text, which may have any length; many trailing zeros become a count."""
     digits = f"{number:x}"
     short = digits.rstrip("0")
     zeros = len(digits) - len(short)
@@ -83,6 +83,6 @@ def text_of(number: int) -> str:
 
 
 def number_of(text: str) -> int:
-    """Return the number that a text stands for."""
+    """Return the number of a text from `text_of`."""
     digits, _, zeros = text.partition("p")
     return int(digits, 16) << 4 * int(zeros or 0)

@@ -1,6 +1,6 @@
-"""For which event, partition and windows a match counts, where totals are asked of these apart (S7.2).
+"""The groups of totals: the event, partition or windows for which a match counts (S7.2).
 
-A group is known by its keys, which are the same on every machine: the name of an event and its time, the
+A group is identified by its keys, which are the same on every machine: the id of an event and its time, the
 values of a partition, the number of a window.
 """
 
@@ -29,13 +29,13 @@ LEAST = int(np.iinfo(np.int64).min)
 
 
 def per(bound: Bound) -> Per:
-    """Return for what a query asks totals."""
+    """Return the PER clause of a query's totals."""
     assert bound.query.totals is not None
     return bound.query.totals.per
 
 
 def key_schema(bound: Bound) -> pa.Schema:
-    """Return the columns that say which group is which."""
+    """Return the columns that identify a group."""
     wanted = per(bound)
     fields = [(EVENT, pa.int64()), (TIME, pa.int64())] if wanted is Per.EVENT else []
     if wanted.partition:
@@ -45,11 +45,11 @@ def key_schema(bound: Bound) -> pa.Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
-    """Some groups, and which of them each member is of.
+class MatchGroups:
+    """Groups, and the group of each member.
 
     Attributes:
-        keys: a value for each group, in the order of `key_schema`.
+        keys: the key columns of the groups, in the order of `key_schema`.
         numbers: the group of each member.
         size: how many groups there are.
     """
@@ -59,32 +59,32 @@ class Groups:
     size: int
 
     @classmethod
-    def of(cls, events: EventBatch, last: Ints, windows: Ints | None, bound: Bound) -> Groups:
-        """Return the groups of members that certain events complete, in certain windows."""
+    def of(cls, events: EventBatch, last: Ints, windows: Ints | None, bound: Bound) -> MatchGroups:
+        """Return the groups of members by their last events and their windows."""
         rows, places = np.unique(last, return_inverse=True)
         keys = _keys(events, rows, bound)
-        marks = [pa.array(numbered(keys, len(rows))[0][places])]
+        marks = [pa.array(number_rows(keys, len(rows))[0][places])]
         if windows is not None:
             marks.append(pa.array(windows))
-        numbers, firsts = numbered(marks, len(last))
+        numbers, firsts = number_rows(marks, len(last))
         chosen = [key.take(pa.array(places[firsts])) for key in keys]
         return cls([*chosen, *(mark.take(pa.array(firsts)) for mark in marks[1:])], numbers, len(firsts))
 
     @classmethod
-    def apart(cls, events: EventBatch, last: Ints, windows: Ints | None, bound: Bound) -> Groups:
+    def apart(cls, events: EventBatch, last: Ints, windows: Ints | None, bound: Bound) -> MatchGroups:
         keys = [*_keys(events, last, bound), *([] if windows is None else [pa.array(windows)])]
         return cls(keys, np.arange(len(last)), len(last))
 
     @classmethod
-    def joined(cls, keys: Sequence[Sequence[pa.Array]], rows: int) -> Groups:
-        """Return groups as one: those with equal keys are the same."""
+    def merge(cls, keys: Sequence[Sequence[pa.Array]], rows: int) -> MatchGroups:
+        """Merge groups with equal keys."""
         columns = [pa.concat_arrays(parts) for parts in zip(*keys, strict=True)]
-        numbers, firsts = numbered(columns, rows)
+        numbers, firsts = number_rows(columns, rows)
         return cls([column.take(pa.array(firsts)) for column in columns], numbers, len(firsts))
 
 
-def numbered(columns: Sequence[pa.Array], rows: int) -> tuple[Ints, Ints]:
-    """Give equal rows equal numbers from 0 on; return these, and the first row of each number."""
+def number_rows(columns: Sequence[pa.Array], rows: int) -> tuple[Ints, Ints]:
+    """Number rows from 0 on, equal rows alike; return the numbers, and the first row of each number."""
     numbers = np.zeros(rows, np.int64)
     for column in columns if rows else ():
         codes = column.dictionary_encode().indices.fill_null(-1).to_numpy().astype(np.int64) + 1
@@ -102,7 +102,7 @@ def _keys(events: EventBatch, rows: Ints, bound: Bound) -> list[pa.Array]:
 
 def _names(events: EventBatch, rows: Ints, bound: Bound) -> Any:
     if events.equals is None:
-        return event_ids(events, bound)[rows]  # equal events are told apart by their order
+        return event_ids(events, bound)[rows]  # the order of all events tells equal ones apart
     some = EventBatch(
         events.schema, events.table.take(pa.array(rows)), events.times[rows], events.positions[rows],
         events.equals[rows],
@@ -111,7 +111,7 @@ def _names(events: EventBatch, rows: Ints, bound: Bound) -> Any:
 
 
 def partition_keys(events: EventBatch, rows: Ints, bound: Bound) -> list[pa.Array]:
-    """Return the values that partition some events, equal where SQL groups them together."""
+    """Return the partition values of the given rows, normalised as GROUP BY compares them."""
     if not bound.partition:
         return []
     names = list(dict.fromkeys(path[0] for path in bound.partition))
@@ -120,7 +120,7 @@ def partition_keys(events: EventBatch, rows: Ints, bound: Bound) -> list[pa.Arra
 
 
 def normal(values: pa.Array) -> pa.Array:
-    """Return canonical values with one zero and one NaN."""
+    """Return canonical values with a single zero and a single NaN."""
     if not pa.types.is_floating(values.type):
         return values
     numbers = values.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
@@ -131,10 +131,10 @@ def normal(values: pa.Array) -> pa.Array:
 
 
 def windows_of(matches: Matches, first: Ints, last: Ints, bound: Bound) -> tuple[Ints, Ints]:
-    """Return the first and the last window [k·s, k·s + w) that holds all of each match, by number k.
+    """Return the first and the last window [k·s, k·s + w) that holds a whole match, by number k.
 
     Raises:
-        DataError: one of them starts before all times.
+        DataError: a window starts before the least time.
     """
     assert bound.within is not None
     assert bound.slide is not None
@@ -148,25 +148,25 @@ def windows_of(matches: Matches, first: Ints, last: Ints, bound: Bound) -> tuple
 
 
 def first_window(points: Ints, size: int, step: int) -> Ints:
-    """Return the number of the first window that holds each point and starts at a time that there can be."""
+    """Return the number of the first window that holds each point and starts at a possible time."""
     low = (np.maximum(points, LEAST + size) - size) // step + 1
     return np.where(points < LEAST + size, -(-LEAST // step), low)
 
 
 def starts_early(points: Ints, size: int, step: int) -> npt.NDArray[np.bool_]:
-    """Return whether a window that holds each point starts before all times."""
-    latest = (-(-LEAST // step) - 1) * step  # the start of the last window that does
+    """Return whether a window that holds each point starts before the least time."""
+    latest = (-(-LEAST // step) - 1) * step  # the start of the last such window
     held: npt.NDArray[np.bool_] = points < latest + size
     return held
 
 
 def too_early() -> DataError:
-    """Return the error that there is where such a window holds a match."""
+    """Return the error for a match in a window that starts before the least time."""
     return DataError("a window starts before the first time there is", hint="leave out events at such times")
 
 
 class Positions:
-    """Numbers the events of each partition from 0, over all batches of a stream, where windows count them."""
+    """Numbers the events of each partition from 0, over all batches of a stream, for count windows."""
 
     def __init__(self, bound: Bound) -> None:
         self.bound = bound
@@ -178,11 +178,11 @@ class Positions:
         return counted and bound.query.totals is not None and bound.query.totals.per.window
 
     def __call__(self, events: EventBatch) -> EventBatch:
-        """Return the next events with their positions in a column."""
+        """Return the next events with a column of their positions."""
         if not len(events):
             return events
         keys = partition_keys(events, np.arange(len(events)), self.bound)
-        numbers, firsts = numbered(keys, len(events))
+        numbers, firsts = number_rows(keys, len(events))
         order = np.argsort(numbers, kind="stable")
         sizes = np.bincount(numbers)
         places = np.empty(len(events), np.int64)

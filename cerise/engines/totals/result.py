@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from cerise.engines.totals.cells import Asked, Cell
+from cerise.engines.totals.cells import Argument, Cell
 from cerise.engines.totals.groups import TIME, WINDOW, key_schema
 from cerise.errors import DataError
 from cerise.kinds import INT64_MAX, restore_as
@@ -19,15 +19,15 @@ from cerise.pattern.show import show_total
 
 
 def result_table(
-    bound: Bound, keys: Sequence[pa.Array], matches: Sequence[int], cells: Sequence[tuple[Asked, Cell]]
+    bound: Bound, keys: Sequence[pa.Array], matches: Sequence[int], cells: Sequence[tuple[Argument, Cell]]
 ) -> pa.Table:
     """Return a row for each group.
 
     Args:
         bound: the query.
-        keys: which groups they are.
-        matches: how many matches each has.
-        cells: for each argument of an aggregate what is known of its values.
+        keys: the key columns of the groups.
+        matches: how many matches each group has.
+        cells: the arguments of aggregates, each with its partial aggregates.
     """
     named = dict(zip(key_schema(bound).names, keys, strict=True))
     columns = []
@@ -63,12 +63,12 @@ def _ends(column: OutColumn, windows: Sequence[int], bound: Bound) -> pa.Array:
 
 
 def _total(
-    column: OutColumn, total: Total, matches: Sequence[int], cells: Sequence[tuple[Asked, Cell]]
+    column: OutColumn, total: Total, matches: Sequence[int], cells: Sequence[tuple[Argument, Cell]]
 ) -> pa.Array:
     if total.arg is None:
         return _whole(column, total, matches)
-    asked, cell = next((asked, cell) for asked, cell in cells if asked.arg == total.arg)
-    values = asked.total(total.function, cell)
+    argument, cell = next((argument, cell) for argument, cell in cells if argument.arg == total.arg)
+    values = argument.total(total.function, cell)
     if isinstance(values, pa.Array):
         return restore_as(values, column.type)
     if pa.types.is_floating(column.type):
