@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,14 +40,32 @@ def spark() -> Iterator[SparkSession]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep all tests with a session on one xdist worker, and start it with them: the other does the rest.
 
+    Tests that share a fixture of their module, which is made once in each worker, share a worker as well.
     The tests of the benchmarks run in `make nightly`: most of them start processes that run whole suites.
     """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
             item.add_marker(pytest.mark.spark)
+        elif item.get_closest_marker("xdist_group") is None and shares_a_fixture(item):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
         if item.path.parent == HERE / "benchmarks":
             item.add_marker(pytest.mark.nightly)
-        if any(item.path.is_relative_to(HERE / each) for each in SLOW):
+        if is_slow(item.path):
             item.add_marker(pytest.mark.slow)
-    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+    items.sort(key=lambda item: group_of(item) != "spark")  # all of a module together: its fixtures are kept
+
+
+def shares_a_fixture(item: pytest.Item) -> bool:
+    known = getattr(item, "_fixtureinfo", None)
+    return known is not None and any(each[-1].scope == "module" for each in known.name2fixturedefs.values())
+
+
+def group_of(item: pytest.Item) -> str | None:
+    mark = item.get_closest_marker("xdist_group")
+    return mark.args[0] if mark is not None else None
+
+
+@functools.cache  # thousands of tests are in a hundred files
+def is_slow(path: Path) -> bool:
+    return any(path.is_relative_to(HERE / each) for each in SLOW)

@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("house")  # one worker: the package is read and walked through once
 ROOT = Path(__file__).parents[1]
 API = Path(__file__).with_name("api.txt")
 RATCHETS = {
