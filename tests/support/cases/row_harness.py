@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import re
 import tempfile
 from collections import Counter
@@ -75,6 +76,11 @@ class RowCase:
         return f"{self.file}:{self.line} {self.title}"
 
     def bound(self) -> BoundRows:
+        """The clause, bound once: a case goes through many tests."""
+        return self._bound
+
+    @functools.cached_property
+    def _bound(self) -> BoundRows:
         """Parse the statement, which must be no more than its clause, and bind it to the input."""
         statement = parse_statement(self.statement, self.dialect)
         rest = statement.rest({each.index: f"_{each.index}" for each in statement.clauses}).sql
@@ -162,13 +168,14 @@ RUNNERS: dict[str, Runner] = {
 # ---- reading
 
 
-def load_row_cases() -> list[RowCase]:
+@functools.cache
+def load_row_cases() -> tuple[RowCase, ...]:
     """Read every case of tests/cases/rows."""
-    return [
+    return tuple(
         case
         for path in sorted(CASES.glob("*.mr"))
         for case in read_row_cases(path.name, path.read_text("utf-8"))
-    ]
+    )
 
 
 def read_row_cases(file: str, text: str) -> list[RowCase]:
