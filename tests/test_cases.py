@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from typing import Any
 
@@ -17,13 +16,15 @@ from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound
 from tests.support.cases.harness import Case, answer_of, difference, load_cases
 from tests.support.cases.runners import RUNNERS
+from tests.tiers import AT_LENGTH
 
 CASES = load_cases()
 GOOD = [case for case in CASES if case.error is None]
-ALWAYS = ("whole", "batches of 1", "saved and loaded")
+STREAMED = ("batches of 1", "saved and loaded")
 QUICK = ("reference", "nfa")  # engines
 TURNS = 2  # runners besides, other ones for each case
 BAD = [case for case in CASES if case.error is not None]
+BOUND: dict[str, Bound] = {}  # by the names of cases
 RULES = {
     *(f"S1.{n}" for n in range(1, 6)), *(f"S2.{n}" for n in range(1, 7)), *(f"S3.{n}" for n in range(1, 8)),
     *(f"S4.{n}" for n in range(1, 7)), *(f"S5.{n}" for n in range(1, 5)), *(f"S6.{n}" for n in range(1, 6)),
@@ -32,22 +33,28 @@ RULES = {
 
 
 def bound_of(case: Case) -> Bound:
-    schema = Schema(case.events.schema, case.time, case.type, case.key, case.order)
-    return bind(parse(case.query), schema, case.params)
+    """The query, bound once for all engines."""
+    name = str(case)
+    if name not in BOUND:
+        schema = Schema(case.events.schema, case.time, case.type, case.key, case.order)
+        BOUND[name] = bind(parse(case.query), schema, case.params)
+    return BOUND[name]
 
 
 def runners_of(case: Case, engine: str) -> list[str]:
     """The runners that a case goes through: some always, the others in turn; all with CERISE_EXAMPLES set.
 
     To an engine the tasks of Spark, and stores, are what threads are: events that may not open a run. So only
-    one engine goes through them.
+    one engine goes through them, and it alone always through those of streams; the engines take other turns.
     """
     able = [name for name in RUNNERS if engine == "nfa" or not name.startswith(("exchanged", "from"))]
-    if os.environ.get("CERISE_EXAMPLES"):
+    if AT_LENGTH:
         return able
-    turns = [name for name in able if name not in ALWAYS]
-    mine = {turns[(CASES.index(case) + i * len(turns) // TURNS) % len(turns)] for i in range(TURNS)}
-    return [name for name in able if name in ALWAYS or name in mine]
+    always = ("whole", *STREAMED) if engine == "nfa" else ("whole",)
+    turns = [name for name in able if name not in always]
+    first = CASES.index(case) + list(ENGINES).index(engine)
+    mine = {turns[(first + i * len(turns) // TURNS) % len(turns)] for i in range(TURNS)}
+    return [name for name in able if name in always or name in mine]
 
 
 def engines_and_cases() -> list[Any]:
@@ -55,11 +62,16 @@ def engines_and_cases() -> list[Any]:
     return [
         pytest.param(
             engine, case, id=f"{case}-{engine}",
-            marks=marks_of(engine, number),
+            marks=[*marks_of(engine, number), together(number)],
         )
         for number, case in enumerate(GOOD)
         for engine in ENGINES
     ]  # fmt: skip
+
+
+def together(number: int) -> pytest.MarkDecorator:
+    """Have one worker run all tests of a case: to compile its query is most of their work."""
+    return pytest.mark.xdist_group(f"case {number}")
 
 
 def marks_of(engine: str, number: int) -> list[pytest.MarkDecorator]:
@@ -90,7 +102,9 @@ def test_rejected(case: Case) -> None:
     )
 
 
-@pytest.mark.parametrize("case", GOOD, ids=str)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=str(case), marks=together(number)) for number, case in enumerate(GOOD)]
+)
 def test_warnings(case: Case) -> None:
     import cerise
 
