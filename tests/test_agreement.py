@@ -33,13 +33,14 @@ from tests.support.oracle import brute, brute_returns
 from tests.support.strategies.pairs import QUERY, Pair, most_events, pairs, streams
 from tests.support.strategies.queries import PARAMS, params_of, query_of
 from tests.support.strategies.streams import ROW, Dice, shape_of, table_of
-from tests.tiers import mostly_nightly
+from tests.tiers import AT_LENGTH, mostly_nightly
 
 F = TypeVar("F", bound=Callable[..., Any])
 SKIPPING = (Strategy.NEXT, Strategy.ANY)
 NFA = tuple(name for name in ENGINES if name.startswith("nfa"))
 COMPILED = tuple(name for name in ENGINES if name != "reference")
 GOES = tuple(range(5))  # the pairs of one property are split over tests, so that workers share them
+GROUPS = 3  # of runners that are given the same pairs, so that a query is compiled once for all of them
 STREAMS = 21  # for each query of a property in which compiling the query is most of the work
 
 
@@ -159,7 +160,7 @@ def families(draw: st.DrawFn) -> list[Pair]:
 def test_the_nfa_engines_agree_with_the_reference(go: int) -> None:
     """Each engine has one matcher for all streams of a query: to flush is to forget."""
 
-    @examples(24, len(GOES) * STREAMS, go)
+    @examples(24 if AT_LENGTH else 16, len(GOES) * STREAMS, go)
     @given(families())
     def agrees(family: list[Pair]) -> None:
         bound = bound_of(family[0])
@@ -189,7 +190,7 @@ def test_recomputation_and_all_runners_agree_with_the_reference(go: int) -> None
     agrees()
 
 
-@examples(10, len(GOES) * STREAMS)
+@examples(6, len(GOES) * STREAMS)
 @given(families())
 def test_every_engine_and_nfa_counts_as_many_matches_as_there_are(family: list[Pair]) -> None:
     counting = bound_of(family[0], replace(family[0].query, returns=Count()))
@@ -205,22 +206,22 @@ def test_every_engine_and_nfa_counts_as_many_matches_as_there_are(family: list[P
 
 
 @pytest.mark.parametrize("engine", [*NFA, "reference"])
-@pytest.mark.parametrize("runner", [name for name in RUNNERS if name != "whole"])
-def test_a_runner_changes_nothing(runner: str, engine: str) -> None:
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_a_runner_changes_nothing(group: int, engine: str) -> None:
     """Nor does an engine: the names of matches are the same too."""
 
-    if runner.startswith("from a store") and engine not in ("nfa", "reference"):
-        pytest.skip("to an engine it is what threads are")
-    old = runner.startswith(("batches", "saved"))  # those that threads, exchange and files came after
-    compiled = examples(30 if old else 20, 1, list(ENGINES).index(engine))
+    able = engine in ("nfa", "reference")  # to an engine a store is what threads are
+    runners = [each for each in RUNNERS if each != "whole" and (able or not each.startswith("from a store"))]
 
-    @compiled if engine in NFA else examples(50)
+    @examples(30, 1, GROUPS * list(ENGINES).index(engine) + group) if engine in NFA else examples(50)
     @given(pairs(returns=False))
     def agrees(pair: Pair) -> None:
         bound = bound_of(pair)
         if ENGINES[engine].why_not(bound) is None:
-            whole = RUNNERS["whole"](bound, pair.table, Options(engine="reference"))
-            assert rows(RUNNERS[runner](bound, pair.table, Options(engine=engine))) == rows(whole)
+            whole = rows(RUNNERS["whole"](bound, pair.table, Options(engine="reference")))
+            for runner in runners[group::GROUPS]:
+                found = RUNNERS[runner](bound, pair.table, Options(engine=engine))
+                assert rows(found) == whole, runner
 
     agrees()
 

@@ -33,7 +33,7 @@ from tests.support.cases.runners import RUNNERS
 from tests.support.oracle.brute_totals import Law
 from tests.support.strategies.pairs import Pair
 from tests.support.strategies.totals import totalled
-from tests.test_agreement import NFA, examples
+from tests.test_agreement import GROUPS, NFA, examples
 
 EVENTS = pa.table(
     {
@@ -117,14 +117,16 @@ def test_every_engine_gives_the_totals_of_the_reference(engine: str) -> None:
     agrees()
 
 
-@pytest.mark.parametrize("runner", [name for name in RUNNERS if name != "whole"])
-def test_a_runner_changes_no_totals(runner: str) -> None:
-    @examples(12, 1, list(RUNNERS).index(runner))
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_a_runner_changes_no_totals(group: int) -> None:
+    @examples(12, 1, group)
     @given(totalled())
     def agrees(family: list[Pair]) -> None:
         bound = bind(family[0].query, family[0].schema, family[0].params)
         for pair in family[:2]:
-            assert outcome(runner, bound, pair, "reference") == outcome("whole", bound, pair, "reference")
+            whole = outcome("whole", bound, pair, "reference")
+            for runner in [each for each in RUNNERS if each != "whole"][group::GROUPS]:
+                assert outcome(runner, bound, pair, "reference") == whole, runner
 
     agrees()
 
