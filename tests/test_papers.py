@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import cerise
+from tests.tiers import mostly_nightly
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -181,7 +182,7 @@ def test_runs_in_process(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:no event has type")
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", mostly_nightly(QUERIES, list(QUERIES)[::2]))
 def test_runs_on_spark_with_the_same_answer(name: str, spark: SparkSession) -> None:
     source, query = QUERIES[name]
     events, roles = STREAMS[source]

@@ -1,4 +1,4 @@
-"""A run on two executors of their own, some of whose workers die or dawdle; prints what was found, as JSON.
+"""A run on executors of their own, some of whose workers die or dawdle; prints what was found, as JSON.
 
 Called by `test_faults.py` in a process of its own: a process has one Spark only.
 """
@@ -40,10 +40,10 @@ class Fragile:
             yield found
 
 
-def main(path: str, how: str) -> None:
+def main(path: str, how: str, executors: str) -> None:
     """Find matches in a path, with tasks that fail in some way."""
     spark = cerise.session(
-        spark_master="local-cluster[2,1,1024]",
+        spark_master=f"local-cluster[{executors},{2 // int(executors)},1024]",  # two cores
         spark_speculation=how == "slow", spark_speculation_multiplier=1.1, spark_speculation_quantile=0.3,
         spark_speculation_minTaskRuntime="100ms",
         spark_executorEnv_PYTHONPATH=os.environ["PYTHONPATH"],

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ARRIVAL = "arrival"  # a DataFrame's rows have no order of their own (S1.2)
 COUNTS = (1, 2, 7)
-NUMBERS = range(0, len(GOOD), 4)  # not a multiple of the counts and ways
+NUMBERS = range(0, len(GOOD), 5)  # not a multiple of the counts and ways
 
 
 @pytest.fixture(scope="module")

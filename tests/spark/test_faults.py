@@ -12,12 +12,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import cerise
 from tests.spark.test_lake import RISES, ROLES, ids, stream, write
+from tests.tiers import mostly_nightly
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,13 +52,13 @@ print(run(large))
 """
 
 
-@pytest.mark.parametrize("how", ["killed", pytest.param("slow", marks=pytest.mark.nightly)])
-def test_on_executors_whose_workers_die_or_are_doubled(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("case", mostly_nightly(["killed 1", "killed 2", "slow 2"], ["killed 1"]))
+def test_on_executors_whose_workers_die_or_are_doubled(tmp_path: Path, case: str) -> None:
     table = stream(4_000)
     path = write(table, tmp_path / "events", group=100)
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), path, how],
+        [sys.executable, str(SCRIPT), path, *case.split()],
         capture_output=True,
         text=True,
         env=env,
@@ -73,12 +75,12 @@ def test_on_executors_whose_workers_die_or_are_doubled(tmp_path: Path, how: str)
 def test_a_task_holds_a_window_and_some_row_groups_not_the_table(tmp_path: Path) -> None:
     rows = 6_000_000
     base = pa.table({
-        "t": range(1_000_000), "kind": [*"ABCD"] * 250_000, "x": [i % 10 for i in range(1_000_000)],
+        "t": np.arange(1_000_000), "kind": [*"ABCD"] * 250_000, "x": np.arange(1_000_000) % 10,
     })  # fmt: skip
     large = tmp_path / "large.parquet"
     with pq.ParquetWriter(large, base.schema) as writer:
         for start in range(0, rows, 1_000_000):
-            times = pa.array(range(start, start + 1_000_000))
+            times = pa.array(np.arange(start, start + 1_000_000))
             writer.write_table(base.set_column(0, "t", times), row_group_size=100_000)
     small = tmp_path / "small.parquet"
     pq.write_table(base.slice(0, 1_000), small)
