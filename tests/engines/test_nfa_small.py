@@ -21,7 +21,7 @@ from cerise.events import Schema
 from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
 from tests.support.cases.runners import RUNNERS, in_batches_of
-from tests.tiers import mostly_nightly
+from tests.tiers import AT_LENGTH, mostly_nightly
 
 QUERIES = {
     "sequence": "PATTERN SEQ(A a, B b, C c) WHERE b.x >= a.x WITHIN 9",
@@ -79,7 +79,7 @@ def test_small_rooms_change_nothing(name: str, engine: str, size: int) -> None:
     if (reason := ENGINES[engine].why_not(query)) is not None:
         pytest.skip(reason)
     small = Options(engine=engine, limits=Limits.all(size))
-    for seed in range(2):
+    for seed in range(2 if AT_LENGTH else 1):
         table = events(seed)
         expected = rows(RUNNERS["whole"](query, table, Options(engine="reference")))
         for runner in (in_batches_of(7), in_batches_of(20, reload=True)):

@@ -25,6 +25,7 @@ from tests.engines.test_nfa_streams import NFA, QUERIES, SCHEMA, stream
 
 KLEENE = QUERIES["any kleene"]
 VERSION_AT = len(state.MAGIC)
+pytestmark = pytest.mark.xdist_group("nfa queries")  # those of the streams
 engines = pytest.mark.parametrize("engine", NFA)
 
 
@@ -200,15 +201,15 @@ def test_a_loaded_matcher_goes_on_exactly(engine: str, name: str) -> None:
 @pytest.mark.parametrize("name", QUERIES)
 def test_what_is_saved_does_not_depend_on_the_batches_before(engine: str, name: str) -> None:
     bound = bound_of(QUERIES[name])
-    events = EventBatch.of(stream(4, 400), SCHEMA)
+    events = EventBatch.of(stream(4, 250), SCHEMA)
     answers = []
-    for size in (1, 7, 150, 300):
+    for size in (1, 7, 75, 150):
         matcher = start(engine, bound)
-        for begin in range(0, 300, size):
-            for _ in matcher.feed(events.slice(begin, min(begin + size, 300))):
+        for begin in range(0, 150, size):
+            for _ in matcher.feed(events.slice(begin, min(begin + size, 150))):
                 pass
         later = loaded(engine, bound, matcher.save())
-        answers.append(found(chain(later.feed(events.slice(300, 400)), later.flush()), bound))
+        answers.append(found(chain(later.feed(events.slice(150, 250)), later.flush()), bound))
     assert answers.count(answers[0]) == len(answers)
 
 

@@ -24,7 +24,7 @@ from tests.tiers import AT_LENGTH
 
 Ids = npt.NDArray[np.int64]
 NFA = tuple(name for name in ENGINES if name.startswith("nfa"))
-EVENTS, SEEDS = 10_000, range(10 if AT_LENGTH else 3)
+EVENTS, SEEDS = (10_000, range(10)) if AT_LENGTH else (5_000, range(3))
 SCHEMA = Schema(
     pa.schema(
         [("id", pa.int64()), ("t", pa.int64()), ("type", pa.string()), ("k", pa.int64()), ("x", pa.int64()),
@@ -34,6 +34,7 @@ SCHEMA = Schema(
     "type",
 )  # fmt: skip
 
+pytestmark = pytest.mark.xdist_group("nfa queries")  # one worker: they are compiled once
 NEXT = "USE skip_till_next_match"
 ANY = "USE skip_till_any_match"
 KLEENE = "PATTERN SEQ(A a, B+ b[], C c)"
