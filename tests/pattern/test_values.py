@@ -246,7 +246,7 @@ def test_like(pattern: str, text: str, expected: bool) -> None:
 LIKE_SIGNS = ["a", "b", "%", "%", "_", "\\%", "\\_", "\\\\"]
 
 
-@settings(max_examples=2000)
+@settings(max_examples=2000, deadline=None)
 @given(st.lists(st.sampled_from(LIKE_SIGNS), max_size=8).map("".join), st.text("aab%_\\\n", max_size=8))
 def test_like_agrees_with_one_that_tries_everything(pattern: str, text: str) -> None:
     assert like(pattern)(text) is tried_like(text, pattern)
