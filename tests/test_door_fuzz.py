@@ -15,7 +15,7 @@ import cerise
 from cerise import Options
 from tests.support.strategies.door_texts import Texts
 
-EXAMPLES = int(os.environ.get("CERISE_DOORS", "2000"))
+EXAMPLES = int(os.environ.get("CERISE_DOORS", "1000"))
 FIRST = int(os.environ.get("CERISE_DOORS_FROM", "0"))
 PIECES = 20
 BUDGET = 60  # seconds of one example, the compilation of kernels included

@@ -51,7 +51,7 @@ def able(bound: Bound) -> list[str]:
 @pytest.mark.parametrize("size", mostly_nightly(SIZES, (1,)))
 @pytest.mark.parametrize("runner", RUN_IN_PROCESS + AS_TASKS)
 def test_the_smallest_limits_find_the_same_matches(runner: str, size: int) -> None:
-    @examples(25, len(SIZES) * len(RUN_IN_PROCESS + AS_TASKS), size)
+    @examples(15, len(SIZES) * len(RUN_IN_PROCESS + AS_TASKS), size)
     @given(pairs(returns=False))
     def agrees(pair: Pair) -> None:
         bound = bound_of(pair)

@@ -27,6 +27,7 @@ from cerise.kernels.jit import COMPILED
 from cerise.pattern.row_pattern import BoundRows
 from tests.support.cases.row_harness import run_reference, run_rows
 from tests.support.strategies.rows import TABLES, Family, family_of
+from tests.tiers import mostly_nightly
 
 ASKED = int(os.environ.get("CERISE_EXAMPLES", "0"))
 GOES = tuple(range(5))  # so that workers share the pairs
@@ -120,7 +121,7 @@ def agree(family: Family, seen: Seen) -> None:
         assert found == expected, f"{family.shown(table)}\n{found}\ninstead of\n{expected}"
 
 
-@pytest.mark.parametrize("go", GOES)
+@pytest.mark.parametrize("go", mostly_nightly(GOES, (0, 1)))
 def test_the_compiled_engine_agrees_with_the_reference(go: int) -> None:
     seen = Seen()
     for number in numbers(go):

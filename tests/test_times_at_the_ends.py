@@ -22,6 +22,7 @@ from tests.support.strategies.pairs import QUERY, Pair, most_events
 from tests.support.strategies.queries import PARAMS, params_of, query_of
 from tests.support.strategies.streams import ROW, Dice, Shape, shape_of, table_of
 from tests.test_agreement import COMPILED, GOES, examples, rows
+from tests.tiers import mostly_nightly
 
 WIDE = (2**62, INT64_MAX, 2**63 - 2, 2**62 + 1, 2**63 - 5, 3 * 2**61)
 
@@ -65,7 +66,7 @@ def answer(runner: Runner, bound: Bound, table: pa.Table, engine: str) -> Counte
         return type(error).__name__
 
 
-@pytest.mark.parametrize("go", GOES)
+@pytest.mark.parametrize("go", mostly_nightly(GOES, (0, 1)))
 def test_every_engine_agrees_at_the_ends(go: int) -> None:
     @examples(16, go=go)
     @given(pairs_at_the_ends())
@@ -79,7 +80,7 @@ def test_every_engine_agrees_at_the_ends(go: int) -> None:
     agrees()
 
 
-@pytest.mark.parametrize("go", GOES)
+@pytest.mark.parametrize("go", mostly_nightly(GOES, (0, 1)))
 def test_every_runner_agrees_at_the_ends(go: int) -> None:
     @examples(5, go=go)
     @given(pairs_at_the_ends())

@@ -13,6 +13,7 @@ from cerise.engines.limits import Limits
 from cerise.errors import DataError
 from tests.engines.test_rcep import ANY, KLEENE, answer, bound_of, events, found, start, stream
 from tests.support.cases.runners import whole as run
+from tests.tiers import mostly_nightly
 
 QUERIES = {
     "rising": f"{KLEENE} WHERE b[i].x >= b[i-1].x AND a.x < b.x WITHIN 9",
@@ -35,6 +36,7 @@ QUERIES = {
     "count": f"{KLEENE} WHERE b.x > a.x WITHIN 9 RETURN COUNT(*)",
 }
 SMALL = {"joined_events": 1, "matches": 2}
+ROOMS = (Limits(**SMALL), *map(Limits.all, (1, 2, 3)))
 CUTS = (0, 1, 2, 17, 18, 60, 61, 100, 140)
 names = pytest.mark.parametrize("name", QUERIES)
 
@@ -43,7 +45,7 @@ names = pytest.mark.parametrize("name", QUERIES)
 
 
 @names
-@pytest.mark.parametrize("limits", [Limits(**SMALL), *map(Limits.all, (1, 2, 3))])
+@pytest.mark.parametrize("limits", mostly_nightly(ROOMS, ROOMS[:2]))
 def test_small_rooms_change_nothing(name: str, limits: Limits) -> None:
     """As many new events as are kept are read at a time, and no more than two matches are written."""
     bound, batch = bound_of(QUERIES[name]), stream(1, CUTS[-1])

@@ -26,6 +26,7 @@ from tests.support.strategies.pairs import most_events
 from tests.support.strategies.queries import PARAMS, params_of, query_of
 from tests.support.strategies.streams import ROW, Dice, shape_of, table_of
 from tests.test_agreement import rows
+from tests.tiers import mostly_nightly
 
 BY_INDEX = Options(limits=Limits(kept_share=1))  # however many events fit a variable
 BY_STRETCHES = Options(limits=Limits(kept_share=1, stretch_events=4))
@@ -127,7 +128,7 @@ def random_store(folder: Path, table: pa.Table, schema: Any, rng: Random) -> Sto
 
 
 @pytest.mark.filterwarnings("ignore::cerise.errors.CeriseWarning")
-@pytest.mark.parametrize("go", range(5))
+@pytest.mark.parametrize("go", mostly_nightly(range(5), (0, 1, 2)))
 def test_a_store_finds_what_is_found_in_the_same_events(go: int, tmp_path: Path) -> None:
     rng, seen = Random(go), Counter[str]()
     for number in range(3):
