@@ -259,7 +259,9 @@ COUNTED: dict[str, Callable[[], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("name", RATCHETS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name.startswith("files"))) for name in RATCHETS]
+)
 def test_a_number_only_falls(name: str) -> None:
     found = COUNTED[name]()
     assert len(found) <= RATCHETS[name], found
