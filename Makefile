@@ -22,7 +22,7 @@ demo: $(READY) ## Find patterns in generated events with Spark
 	@$(BIN)/cerise compile automata
 	@$(BIN)/cerise demo
 
-# Kernels are compiled once beside the checks, instead of by every process that the first tests start.
+# Engines are compiled once beside the checks, instead of by every process that the first tests start.
 test: $(READY) ## Check, then test; this is what CI runs
 	@$(BIN)/cerise compile & $(MAKE) --no-print-directory check || exit 1; wait; \
 		$(BIN)/python -m pytest -n 2 --dist loadgroup
