@@ -213,7 +213,7 @@ def test_a_runner_changes_nothing(group: int, engine: str) -> None:
     able = engine in ("nfa", "reference")  # to an engine a store is what threads are
     runners = [each for each in RUNNERS if each != "whole" and (able or not each.startswith("from a store"))]
 
-    @examples(30, 1, GROUPS * list(ENGINES).index(engine) + group) if engine in NFA else examples(50)
+    @examples(20, 1, GROUPS * list(ENGINES).index(engine) + group) if engine in NFA else examples(30)
     @given(pairs(returns=False))
     def agrees(pair: Pair) -> None:
         bound = bound_of(pair)

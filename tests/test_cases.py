@@ -20,7 +20,6 @@ from tests.tiers import AT_LENGTH
 
 CASES = load_cases()
 GOOD = [case for case in CASES if case.error is None]
-STREAMED = ("batches of 1", "saved and loaded")
 QUICK = ("reference", "nfa")  # engines
 TURNS = 2  # runners besides, other ones for each case
 BAD = [case for case in CASES if case.error is not None]
@@ -45,12 +44,12 @@ def runners_of(case: Case, engine: str) -> list[str]:
     """The runners that a case goes through: some always, the others in turn; all with CERISE_EXAMPLES set.
 
     To an engine the tasks of Spark, and stores, are what threads are: events that may not open a run. So only
-    one engine goes through them, and it alone always through those of streams; the engines take other turns.
+    one engine goes through them, and it alone is always saved and loaded; the engines take other turns.
     """
     able = [name for name in RUNNERS if engine == "nfa" or not name.startswith(("exchanged", "from"))]
     if AT_LENGTH:
         return able
-    always = ("whole", *STREAMED) if engine == "nfa" else ("whole",)
+    always = ("whole", "saved and loaded") if engine == "nfa" else ("whole",)
     turns = [name for name in able if name not in always]
     first = CASES.index(case) + list(ENGINES).index(engine)
     mine = {turns[(first + i * len(turns) // TURNS) % len(turns)] for i in range(TURNS)}

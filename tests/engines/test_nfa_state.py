@@ -201,15 +201,15 @@ def test_a_loaded_matcher_goes_on_exactly(engine: str, name: str) -> None:
 @pytest.mark.parametrize("name", QUERIES)
 def test_what_is_saved_does_not_depend_on_the_batches_before(engine: str, name: str) -> None:
     bound = bound_of(QUERIES[name])
-    events = EventBatch.of(stream(4, 250), SCHEMA)
+    events = EventBatch.of(stream(4, 180), SCHEMA)
     answers = []
-    for size in (1, 7, 75, 150):
+    for size in (1, 7, 40, 80):
         matcher = start(engine, bound)
-        for begin in range(0, 150, size):
-            for _ in matcher.feed(events.slice(begin, min(begin + size, 150))):
+        for begin in range(0, 80, size):
+            for _ in matcher.feed(events.slice(begin, min(begin + size, 80))):
                 pass
         later = loaded(engine, bound, matcher.save())
-        answers.append(found(chain(later.feed(events.slice(150, 250)), later.flush()), bound))
+        answers.append(found(chain(later.feed(events.slice(80, 180)), later.flush()), bound))
     assert answers.count(answers[0]) == len(answers)
 
 

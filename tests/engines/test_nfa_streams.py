@@ -126,7 +126,7 @@ def test_the_engines_agree_on_long_streams(name: str) -> None:
         rng = random.Random(seed)
         expected = whole("nfa", bound, events)
         assert len(expected) > 50, "a stream without matches says nothing"
-        for engine in NFA[1:]:
+        for engine in NFA[1:] if AT_LENGTH or not seed else ():
             assert np.array_equal(whole(engine, bound, events), expected), (engine, seed)
         engine = NFA[seed % len(NFA)]
         assert np.array_equal(in_pieces(engine, bound, events, rng), expected), (engine, seed, "in pieces")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from decimal import Decimal
 from typing import Any
@@ -24,8 +23,9 @@ from cerise.pattern.bound import Bound
 from tests.support.strategies.pairs import QUERY, most_events
 from tests.support.strategies.queries import PARAMS, params_of, query_of
 from tests.support.strategies.streams import ROW, Dice, shape_of, table_of
+from tests.tiers import AT_LENGTH, EXAMPLES
 
-QUERIES = max(150, int(os.environ.get("CERISE_EXAMPLES", "0")) // 10)
+QUERIES = max(150, EXAMPLES // 10) if AT_LENGTH else 80
 EVER, NEVER = Limits(compiled_rows=1), Limits(compiled_rows=1 << 60)
 
 

@@ -63,6 +63,9 @@ CASES = {
 }
 
 
+RIGHT = [name for name, (case, _) in CASES.items() if case.error is None]
+
+
 def slices_of(name: str) -> int:
     """How many slices a case is cut into: few, or about as many as it has rows."""
     return 2 if len(name) % 2 else 7
@@ -79,7 +82,7 @@ def test_a_case_in_slices(name: str) -> None:
     assert not wrong, f"{case}\n{wrong}"
 
 
-@pytest.mark.parametrize("name", [name for name, (case, _) in CASES.items() if case.error is None])
+@pytest.mark.parametrize("name", mostly_nightly(RIGHT, RIGHT[::2]))
 def test_a_case_from_files(name: str) -> None:
     (case, bound), count = CASES[name], slices_of(name)
     expected = by_reference(bound, case.input)

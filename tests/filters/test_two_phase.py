@@ -20,7 +20,7 @@ def test_what_is_kept_has_the_same_matches(go: int, two_phase: bool) -> None:
     """In some goes intervals count as hopeless at once, and are not shrunk by further variables."""
     limits = Limits(anchor_events=1, interval_events=1) if go % 2 else Limits()
 
-    @examples(80, go=go)
+    @examples(45, go=go)
     @given(pairs())
     def agrees(pair: Pair) -> None:
         pair = uncounted(pair)

@@ -30,11 +30,13 @@ from cerise.lang.sase import parse
 from cerise.pattern.query import Query
 from cerise.pattern.show import show
 from tests.support.strategies.pairs import any_query
+from tests.tiers import AT_LENGTH
 
 
 @settings(
-    max_examples=1500, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
+    max_examples=1500 if AT_LENGTH else 700, deadline=None, derandomize=True, database=None,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
 @given(any_query())
 def test_what_is_shown_parses_to_the_same_query(query: Query) -> None:
     assert parse(show(query)) == query
