@@ -35,10 +35,10 @@ with warnings.catch_warnings(record=True) as caught:
         len(cerise.find(events, sys.argv[1], time="t", type="type", options=cerise.Options(engine=engine)))
         for engine in ("nfa", "nfa-merge", "nfa-backtrack")
     ]
-    from cerise.engines.automaton import columns, memory
+    from cerise.engines.automaton import memory, window
     from cerise.engines.nfa import backtrack, match_order, step, upkeep
     from cerise.kernels import arrays
-modules = (arrays, columns, memory, backtrack, step, match_order, upkeep)
+modules = (arrays, memory, window, backtrack, step, match_order, upkeep)
 kernels = {
     f"{kernel.py_func.__module__}.{kernel.__name__}": kernel
     for module in modules for kernel in vars(module).values()

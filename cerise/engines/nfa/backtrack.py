@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cerise.engines.automaton.columns import MAX, deadline_of, reaches
 from cerise.engines.automaton.records import Machine, Run
+from cerise.engines.automaton.window import MAX, deadline_of, reaches
 from cerise.engines.nfa.machine import (
     BARRED,
     bind_event,

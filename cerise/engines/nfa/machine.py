@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.automaton.columns import MAX, NEVER, since_when, until
 from cerise.engines.automaton.layout import BETWEEN, COUNTING, JOIN, LEADING
 from cerise.engines.automaton.records import Join, Machine
+from cerise.engines.automaton.window import MAX, NEVER, since_when, until
 from cerise.kernels.jit import ask, kernel
 
 BARRED = 1 << 62  # in an event's mask: no match may start with it

@@ -10,11 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.engines.automaton import state
-from cerise.engines.automaton.columns import Columns, Partitions, number_in_partition
+from cerise.engines.automaton.columns import Columns, Partitions
 from cerise.engines.automaton.layout import JOIN
 from cerise.engines.automaton.memory import Memory, Retained
 from cerise.engines.automaton.program import WAYS_OUT, Program, too_many_matches
 from cerise.engines.automaton.records import Machine, Match, Node
+from cerise.engines.automaton.window import number_in_partition
 from cerise.engines.base import EngineReport, Matches, Options, Progress
 from cerise.engines.nfa import step, upkeep
 from cerise.engines.nfa.compressed import Buffer, Compressed, reachable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.automaton.columns import deadline_of, reaches
 from cerise.engines.automaton.records import Machine
+from cerise.engines.automaton.window import deadline_of, reaches
 from cerise.engines.nfa.machine import (
     BARRED,
     bind_event,

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from cerise.engines.automaton.columns import MAX, NEVER
 from cerise.engines.automaton.layout import JOIN
 from cerise.engines.automaton.records import Candidate, Join, Machine
+from cerise.engines.automaton.window import MAX, NEVER
 from cerise.engines.nfa.machine import (
     free_run,
     record,

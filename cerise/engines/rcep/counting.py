@@ -22,7 +22,7 @@ from cerise.engines.rcep.keys import Keys
 from cerise.engines.rcep.layers import Layers, layers_for, places_of_argument
 from cerise.engines.rcep.plan import Plan
 from cerise.engines.rcep.stream import Recomputing
-from cerise.engines.rcep.window import EventPiece
+from cerise.engines.rcep.window_events import EventPiece
 from cerise.engines.totals.groups import LEAST, first_window, starts_early, too_early
 
 Ints = npt.NDArray[np.int64]

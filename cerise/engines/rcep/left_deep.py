@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.automaton.columns import NEVER, reaches, since_when, until
 from cerise.engines.automaton.layout import BETWEEN, LEADING
 from cerise.engines.automaton.records import Machine
+from cerise.engines.automaton.window import NEVER, reaches, since_when, until
 from cerise.engines.rcep.join_steps import (
     begin_frame,
     bind,

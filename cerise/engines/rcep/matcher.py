@@ -8,19 +8,20 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from cerise.engines.automaton.columns import MAX, Columns
+from cerise.engines.automaton.columns import Columns
 from cerise.engines.automaton.memory import Memory
 from cerise.engines.automaton.program import (
     Program,
     too_many_matches,
 )
+from cerise.engines.automaton.window import MAX
 from cerise.engines.base import Matches, Options, Progress
 from cerise.engines.rcep.left_deep import follow_kept, recompute
 from cerise.engines.rcep.plan import Plan
 from cerise.engines.rcep.prune import keep_near
 from cerise.engines.rcep.records import DEEPER, DONE, FULL, TOO_MANY
 from cerise.engines.rcep.stream import Recomputing, forget
-from cerise.engines.rcep.window import EventPiece
+from cerise.engines.rcep.window_events import EventPiece
 from cerise.engines.rcep.workspace import WorkspaceMemory
 from cerise.kernels import formulas
 from cerise.pattern.query import Output

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.automaton.columns import reaches
 from cerise.engines.automaton.records import Machine
+from cerise.engines.automaton.window import reaches
 from cerise.engines.rcep.records import (
     AT_LEAST,
     AT_MOST,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.engines.automaton.columns import reaches
 from cerise.engines.automaton.records import Machine
+from cerise.engines.automaton.window import reaches
 from cerise.engines.rcep.join_steps import (
     begin_frame,
     bind,

@@ -16,7 +16,7 @@ from cerise.engines.base import EngineReport, Finding, Options
 from cerise.engines.rcep.comparisons import EventComparison
 from cerise.engines.rcep.keys import Sides
 from cerise.engines.rcep.plan import Plan
-from cerise.engines.rcep.window import EventPiece, EventWindow
+from cerise.engines.rcep.window_events import EventPiece, EventWindow
 from cerise.errors import DataError
 from cerise.events import EventBatch
 from cerise.kernels import formulas

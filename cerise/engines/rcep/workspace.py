@@ -23,7 +23,7 @@ from cerise.engines.rcep.records import (
     TriggerTest,
 )
 from cerise.engines.rcep.skip_index import extremes
-from cerise.engines.rcep.window import EventPiece
+from cerise.engines.rcep.window_events import EventPiece
 from cerise.kernels.records import number
 
 Ints = npt.NDArray[np.int64]

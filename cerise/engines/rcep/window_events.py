@@ -9,9 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.engines.automaton import state
-from cerise.engines.automaton.columns import Partitions, number_in_partition
+from cerise.engines.automaton.columns import Partitions
 from cerise.engines.automaton.memory import Retained
 from cerise.engines.automaton.program import Program
+from cerise.engines.automaton.window import number_in_partition
 from cerise.events import EventBatch
 
 Ints = npt.NDArray[np.int64]
