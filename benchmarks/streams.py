@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cerise import data as published
-from cerise.data.draws import BATCH, DRAW, cut, rng_of, schema, sizes
+from cerise.data.draws import BATCH, DRAW, regroup, rng_of, schema, sizes
 from cerise.data.generators import ROW_GROUP
 from cerise.data.generators import SCHEMAS as PUBLISHED_SCHEMAS
 
@@ -108,7 +108,7 @@ def _stream(draw: Draw, columns: pa.Schema, seed: int, wanted: Iterator[int]) ->
             made = draw(rng_of(seed, number)) | {"ts": np.arange(first, first + DRAW)}
             yield pa.RecordBatch.from_pydict(made, schema=columns)
 
-    return cut(draws(), wanted)
+    return regroup(draws(), wanted)
 
 
 def _uniform(rng: np.random.Generator, least: int, most: int) -> npt.NDArray[np.int32]:

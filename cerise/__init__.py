@@ -16,7 +16,7 @@
                            │
                         api.py  ►  cli/
 
-The names below are imported when first used, so that `import cerise` costs nothing.
+Each name below is imported at its first use, so `import cerise` is fast.
 """
 
 from importlib import import_module

@@ -23,16 +23,16 @@ from cerise.run import find as flow
 from cerise.run.access import TableSource
 from cerise.run.find import HERE, Found
 from cerise.run.question import Questions
-from cerise.run.row_search import Rows
+from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
 from cerise.run.why_not import WhyNot
 from cerise.sources import (
     AnyQuery,
-    Asked,
     Columns,
     EventView,
     How,
     Params,
+    Request,
     Roles,
     SchemaSource,
     ask,
@@ -47,7 +47,7 @@ from cerise.sources import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-LOOKED_THROUGH = 100_000  # events: the types of more are looked at only where there is no match
+CHECKED_FIRST = 100_000  # events: the types of a larger table are checked only after a run without matches
 
 __all__ = [
     "Found",
@@ -131,24 +131,24 @@ def find(
     Args:
         events: a table that speaks Arrow (pyarrow, pandas, Polars, DuckDB); a path to Parquet files or a
             Delta table; a `Store`; or a Spark DataFrame.
-        query: SASE+ text, or a query written in Python; or a list of queries, which are looked for in one
-            pass, their matches tagged in a column `query`: by the INTO name, else by number from 1.
-            Or SQL, `SELECT * FROM events MATCH_RECOGNIZE (…)`, which names time, keys and order itself.
-        time: the column that says when an event happened: timestamp, date or integer. A store knows it, and
-            its type, key and order.
-        type: the column that says what kind of event it is, where the pattern names types.
+        query: SASE+ text, or a query written in Python. Or a list of queries, answered in one pass: a column
+            `query` tags each match with the query's INTO name, or its number from 1. Or SQL,
+            `SELECT * FROM events MATCH_RECOGNIZE (…)`, which names time, keys and order itself.
+        time: the column that says when an event happened: timestamp, date or integer. A store has settings
+            for time, type, key and order: leave them out.
+        type: the column that holds the event's type, if the pattern names types.
         key: columns that partition the events, as PARTITION BY in the query.
-        order: columns that break ties between events of equal time. Without them ties are broken by the
-            order of the rows, or in a Spark DataFrame by a hash of the values that the query reads.
+        order: columns that break ties between events of equal time. Without them, the order of the rows
+            breaks ties; in a Spark DataFrame, a hash of the values that the query reads.
         params: values for the query's `:name` parameters.
-        options: how to run, the engine among it; see `Options`.
+        options: how to run, for example the engine; see `Options`.
         version: which version of a Delta table or store; the newest by default.
         dialect: whose defaults SQL has, as in `sql`.
-        spark: a Spark session whose tasks read a path or a store; True is the session there is, or a new
-            one. By default this process reads them.
+        spark: a Spark session whose tasks read a path or a store; True: the running session, or a new one.
+            By default this process reads them.
 
     Returns:
-        A pyarrow Table; a lazy Spark DataFrame for a DataFrame, or where `spark` is given.
+        A pyarrow Table; a lazy Spark DataFrame if `events` is a DataFrame or `spark` is given.
 
     Raises:
         ParseError, BindError: the query is wrong, or does not fit the events.
@@ -161,7 +161,7 @@ def find(
         [2]
     """
     how = How(options or Options(), version, dialect, spark)
-    return _found(ask(events, query, Roles(time, type, key, order, params), how), noted=False).matches
+    return _run(ask(events, query, Roles(time, type, key, order, params), how), noted=False).matches
 
 
 def profile(
@@ -178,11 +178,11 @@ def profile(
     dialect: str = "standard",
     spark: Any = None,
 ) -> Found:
-    """Find the matches of a query, and keep account of the work. Takes the arguments of `find`.
+    """Find the matches of a query, and count the work that it takes. Takes the arguments of `find`.
 
     Returns:
-        `matches`, as `find` returns them; and `report`, the figures. On Spark nothing has run yet, and the
-        report fills with the first action on the matches.
+        `matches`, as `find` returns them; and `report`, the figures. On Spark nothing has run yet: the first
+        action on the matches fills the report.
 
     Example:
         >>> events = pa.table({"t": [1, 2, 3], "kind": ["A", "B", "B"]})
@@ -190,44 +190,48 @@ def profile(
         1
     """
     how = How(options or Options(), version, dialect, spark)
-    return _found(ask(events, query, Roles(time, type, key, order, params), how), noted=True)
+    return _run(ask(events, query, Roles(time, type, key, order, params), how), noted=True)
 
 
-def _found(asked: Asked, *, noted: bool) -> Found:
-    reject_schema(asked.source)
-    asked.warn()
-    later = _warn_of_types(asked)
-    found = flow.find(asked.source, asked.questions, asked.options, asked.runner, noted=noted)
+def _run(request: Request, *, noted: bool) -> Found:
+    reject_schema(request.source)
+    request.warn()
+    later = _warn_of_types(request)
+    found = flow.find(request.source, request.questions, request.options, request.runner, noted=noted)
     if later and not found.report.figures.get("matches"):
-        _warn_of_types(asked, anyway=True)
+        _warn_of_types(request, anyway=True)
     return found
 
 
-def _warn_of_types(asked: Asked, *, anyway: bool = False) -> bool:
-    """Warn of types that no event of a table has; return whether to look again: the table is large."""
-    if not isinstance(asked.source, TableSource):
+def _warn_of_types(request: Request, *, anyway: bool = False) -> bool:
+    """Warn of types that no event of a table has.
+
+    Returns:
+        Whether the check is put off, because the table is large: repeat it with `anyway` if nothing matches.
+    """
+    if not isinstance(request.source, TableSource):
         return False
-    table = asked.source.table
-    if len(table) > LOOKED_THROUGH and not asked.options.strict and not anyway:
+    table = request.source.table
+    if len(table) > CHECKED_FIRST and not request.options.strict and not anyway:
         return True
-    if absent := _absent(asked, table):
-        warn(absent, strict=asked.options.strict)
+    if absent := _absent(request, table):
+        warn(absent, strict=request.options.strict)
     return False
 
 
-def _absent(asked: Asked, table: pa.Table) -> list[str]:
-    """Say which types that the patterns ask for no event has."""
-    said = []
-    for bound in asked.bounds:
+def _absent(request: Request, table: pa.Table) -> list[str]:
+    """Return a warning for each type of the patterns that no event has."""
+    texts = []
+    for bound in request.bounds:
         column = bound.schema.type
         if column is None or bound.source is not None or not len(table):
             continue
-        there = sorted(
+        types = sorted(
             {str(each) for each in pc.unique(table.column(column)).to_pylist() if each is not None}
         )
-        lacking = (each for each in bound.required_types if each not in there)
-        said += [f"no event has type '{each}': {did_you_mean(each, there)}" for each in lacking]
-    return said
+        absent = (each for each in bound.required_types if each not in types)
+        texts += [f"no event has type '{each}': {did_you_mean(each, types)}" for each in absent]
+    return texts
 
 
 def sql(spark: Any, text: str, *, dialect: str = "standard", options: Options | None = None) -> Any:
@@ -235,12 +239,12 @@ def sql(spark: Any, text: str, *, dialect: str = "standard", options: Options | 
 
     Args:
         spark: the session whose tables and views the statement names.
-        text: any statement of Spark SQL; one without MATCH_RECOGNIZE is passed on unchanged.
+        text: any statement of Spark SQL; a statement without MATCH_RECOGNIZE goes to Spark unchanged.
         dialect: whose defaults clauses have: "standard", or "flink" (SKIP TO NEXT ROW, WITHIN exclusive).
         options: how to run; see `Options`.
 
     Returns:
-        A lazy Spark DataFrame. The types of measures are those that Spark gives the same expressions.
+        A lazy Spark DataFrame. A measure has the type that Spark gives its expression.
 
     Raises:
         ParseError, BindError: the statement is wrong; the error points into it.
@@ -265,9 +269,9 @@ def count(
     dialect: str = "standard",
     spark: Any = None,
 ) -> int:
-    """Count the matches of a query without making them, as RETURN COUNT(*) does. Takes what `find` takes.
+    """Count the matches of a query without building them, as RETURN COUNT(*) does.
 
-    The count is exact, however large. For SQL the rows of the result are counted.
+    Takes the arguments of `find`. The count is exact, however large. For SQL it is the number of result rows.
 
     Example:
         >>> events = pa.table({"t": range(200), "kind": ["A"] * 200})
@@ -277,22 +281,22 @@ def count(
     how = How(options or Options(), version, dialect, spark)
     roles = Roles(time, type, key, order, params)
     if is_sql(query):
-        found = _found(ask(events, query, roles, how), noted=False).matches
+        found = _run(ask(events, query, roles, how), noted=False).matches
         return len(found) if isinstance(found, pa.Table) else int(found.count())
-    asked = ask(events, counting(query), roles, how)
-    reject_schema(asked.source)
-    only(asked)
-    asked.warn()
-    later = _warn_of_types(asked)
-    table = flow.collect(asked.source, asked.questions, asked.options, asked.runner)
+    request = ask(events, count_query(query), roles, how)
+    reject_schema(request.source)
+    only(request)
+    request.warn()
+    later = _warn_of_types(request)
+    table = flow.collect(request.source, request.questions, request.options, request.runner)
     total = int(Decimal(table.column(0)[0].as_py()))
     if later and not total:
-        _warn_of_types(asked, anyway=True)
+        _warn_of_types(request, anyway=True)
     return total
 
 
-def counting(query: AnyQuery) -> Query:
-    """Return a query that counts the matches of another, as text: there is no largest number."""
+def count_query(query: AnyQuery) -> Query:
+    """Return a query that counts the matches of another; as text, because counts have no upper bound."""
     return replace(parse(query), returns=Totals((Total("count", None, "count", text=True),)))
 
 
@@ -309,13 +313,13 @@ def compressed(
 ) -> Compressed:
     """Find the matches of a query, and return them as the shared buffer that holds them.
 
-    Where a Kleene variable under skip_till_any_match has exponentially many matches, this stays small: it
-    counts them without spelling any, and spells them one by one when iterated over. Takes the arguments of
-    `find`, and an Arrow table.
+    The buffer stays small even if a Kleene variable under skip_till_any_match has exponentially many
+    matches: it counts them without spelling any, and spells them one by one in a loop. Takes the arguments
+    of `find`; the events are an Arrow table.
 
     Returns:
-        A value with `count()`, `events` (a table) and an iterator of matches: for each variable the rows of
-        `events` that it binds. It pickles.
+        A value with `count()`, `events` (a table) and an iterator of matches: for each variable, the rows of
+        `events` that it binds. It can be pickled.
 
     Example:
         >>> events = pa.table({"t": [1, 2, 3], "kind": ["A", "B", "B"]})
@@ -323,18 +327,18 @@ def compressed(
         >>> compressed(events, query, time="t", type="kind").count()
         3
     """
-    asked = ask(events, query, Roles(time, type, key, order, params), How(options or Options()))
-    question = only(asked)
-    if not isinstance(asked.source, TableSource):
+    request = ask(events, query, Roles(time, type, key, order, params), How(options or Options()))
+    question = only(request)
+    if not isinstance(request.source, TableSource):
         raise UnsupportedError(
             "compressed matches need an Arrow table", hint="give an Arrow table, or use find"
         )
     if not isinstance(question, Sase):
         raise UnsupportedError("MATCH_RECOGNIZE has no compressed matches", hint="use find")
-    asked.warn()
-    table, bound = asked.source.table, question.bound
+    request.warn()
+    table, bound = request.source.table, question.bound
     if question.inner is not None:
-        table = flow.find(asked.source, Questions.of([question.inner]), asked.options, HERE).matches
+        table = flow.find(request.source, Questions.of([question.inner]), request.options, HERE).matches
     if bound.query.totals is not None:
         raise UnsupportedError(
             "RETURN COUNT(*), or other totals, have no matches to compress", hint="leave RETURN out"
@@ -343,7 +347,7 @@ def compressed(
     if (reason := engine.why_not(bound)) is not None:
         raise UnsupportedError(f"the matches cannot be compressed: {reason}", hint="use find")
     try:
-        return engine.compress(bound, EventBatch.of(table, bound.schema, reads=bound.ties), asked.options)
+        return engine.compress(bound, EventBatch.of(table, bound.schema, reads=bound.ties), request.options)
     except MemoryError as error:
         raise out_of_memory(error) from error
 
@@ -364,11 +368,11 @@ def schema(
 ) -> Any:
     """Return the columns that the matches of a query will have, without running it.
 
-    Takes the arguments of `find`; in the place of events their schema is enough: a pyarrow Schema or a Spark
+    Takes the arguments of `find`. Instead of events, their schema is enough: a pyarrow Schema or a Spark
     StructType.
 
     Returns:
-        A Spark StructType where Spark would run the query, else a pyarrow Schema.
+        A Spark StructType if Spark would run the query, else a pyarrow Schema.
 
     Example:
         >>> events = pa.schema({"t": pa.int64(), "kind": pa.string()})
@@ -378,15 +382,15 @@ def schema(
     how = How(options or Options(), version, dialect, spark)
     if isinstance(events, pa.Schema) and is_sql(query):
         events = events.empty_table()
-    asked = ask(events, query, Roles(time, type, key, order, params), how)
-    on_spark = getattr(asked.source, "spark", None)
-    if asked.runner is HERE and on_spark is None:
-        return asked.questions.result
+    request = ask(events, query, Roles(time, type, key, order, params), how)
+    on_spark = getattr(request.source, "spark", None)
+    if request.runner is HERE and on_spark is None:
+        return request.questions.result
     from cerise.spark import runner
 
-    if isinstance(asked.questions.each[0], Rows):
-        return flow.find(asked.source, asked.questions, asked.options, asked.runner).matches.schema
-    return runner.answer_schema(asked.questions, on_spark or runner.spark_columns(asked.source))
+    if isinstance(request.questions.each[0], RowClause):
+        return flow.find(request.source, request.questions, request.options, request.runner).matches.schema
+    return runner.answer_schema(request.questions, on_spark or runner.spark_columns(request.source))
 
 
 def explain(
@@ -403,9 +407,9 @@ def explain(
     dialect: str = "standard",
     spark: Any = None,
 ) -> str:
-    """Say how a query would be run: its meaning, where it runs, what is read and exchanged, by which engine.
+    """Say how a query would run: its meaning, its engine, where it runs, which events it reads and exchanges.
 
-    Takes the arguments of `find`, and runs nothing; of files only the footers are read.
+    Takes the arguments of `find`, and runs nothing; it reads only the footers of files.
 
     Example:
         >>> events = pa.table({"t": [1, 2, 3], "kind": ["A", "B", "B"]})
@@ -413,18 +417,18 @@ def explain(
           PATTERN SEQ(A a, B b)
     """
     how = How(options or Options(), version, dialect, spark)
-    asked = ask(events, query, Roles(time, type, key, order, params), how)
-    return "\n\n".join(_explain(asked, asked.questions))
+    request = ask(events, query, Roles(time, type, key, order, params), how)
+    return "\n\n".join(_explain(request, request.questions))
 
 
-def _explain(asked: Asked, questions: Questions) -> Iterator[str]:
+def _explain(request: Request, questions: Questions) -> Iterator[str]:
     """Explain questions over a source; of FROM the query that reads the source comes first."""
     inner, plan = questions.each[0].inner, None
     if inner is not None:
-        yield from _explain(asked, Questions.of([inner]))
-    elif not isinstance(asked.source, SchemaSource | TableSource):  # a table in memory is there already
-        plan = flow.decide(asked.source, questions, asked.options, asked.runner)
-    yield plans.explain(questions, asked.options, plan, here=asked.runner is HERE)
+        yield from _explain(request, Questions.of([inner]))
+    elif not isinstance(request.source, SchemaSource | TableSource):  # a table in memory needs no plan
+        plan = flow.decide(request.source, questions, request.options, request.runner)
+    yield plans.explain(questions, request.options, plan, here=request.runner is HERE)
 
 
 def explain_misses(
@@ -443,16 +447,16 @@ def explain_misses(
     dialect: str = "standard",
     spark: Any = None,
 ) -> Misses:
-    """Say why events start no match: how far the search got from each, and what stopped it there.
+    """Say why events start no match: how far the search got from each event, and why it stopped there.
 
     Takes the arguments of `find`; or a Spark session and an SQL statement with one MATCH_RECOGNIZE clause.
 
     Args:
         events: as in `find`.
         query: one query.
-        where: an SQL predicate over columns that chooses the events to explain. Without it these are all
-            events that lie in no match; for SASE+, those that could be the first of one.
-        limit: how many of them to explain at most; without it more than 1,000 are an error.
+        where: an SQL predicate over columns that chooses the events to explain. By default, all events
+            outside every match; for SASE+, all of these that could be the first event of a match.
+        limit: how many events to explain at most; without a limit, more than 1,000 are an error.
         time: as in `find`.
         type: as in `find`.
         key: as in `find`.
@@ -464,10 +468,11 @@ def explain_misses(
         spark: as in `find`.
 
     Returns:
-        `table`, one row for each event, as a pyarrow Table or a lazy Spark DataFrame; and, printed, text.
+        A value whose `table` has one row for each event, as a pyarrow Table or a lazy Spark DataFrame;
+        `print` shows it as text.
 
     Raises:
-        PlanError: there is too much to explain; the error says how to ask for less.
+        PlanError: too many events are to be explained; the error says how to ask for fewer.
 
     Example:
         >>> events = pa.table({"t": [1, 9], "kind": ["A", "B"]})
@@ -482,22 +487,22 @@ def explain_misses(
         from cerise.spark.sql import ask_clause
 
         source, clause, runner = ask_clause(events, str(query), dialect, how.options)
-        asked = Asked(source, Questions.of([clause]), runner, how.options)
+        request = Request(source, Questions.of([clause]), runner, how.options)
     else:
-        asked = ask(events, query, roles, how)
-    question = only(asked)
-    reject_schema(asked.source)
-    asked.warn()
-    assert isinstance(question, Sase | Rows)
-    on_spark = asked.runner is not HERE
-    given = asked.source
+        request = ask(events, query, roles, how)
+    question = only(request)
+    reject_schema(request.source)
+    request.warn()
+    assert isinstance(question, Sase | RowClause)
+    on_spark = request.runner is not HERE
+    searched = request.source
     if on_spark:
         from cerise.spark.sql import check_predicate, frame_source
 
-        given = frame_source(asked.source, events, how.version)
-        check_predicate(given, where)
-    misses = WhyNot(question, given.columns, where, limit, asked.options, host=on_spark)
-    found = flow.find(given, Questions.of([misses]), asked.options, asked.runner, noted=False).matches
+        searched = frame_source(request.source, events, how.version)
+        check_predicate(searched, where)
+    misses = WhyNot(question, searched.columns, where, limit, request.options, host=on_spark)
+    found = flow.find(searched, Questions.of([misses]), request.options, request.runner, noted=False).matches
     if on_spark and limit is not None:
         found = found.limit(limit)
     return Misses(found, misses.start_names)

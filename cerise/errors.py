@@ -1,4 +1,4 @@
-"""What can go wrong, said so that a stranger can mend it: the problem, the place and the way out."""
+"""Errors and warnings. Each message says the problem, its place in the query, and a way out."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 from unicodedata import east_asian_width
 
 LONGEST = 1_000  # characters of a problem or a hint
-ALIKE = 0.75  # how alike names are for one to be a misspelling of the other; round and count are not
-SHORT, ALIKE_SHORT = 3, 0.6  # letters of a short name, in which one letter is much
-WIDEST = 160  # characters of a line of a query
-INSIDE = ("cerise", "contextlib")  # the modules of calls that are not the user's
+ALIKE = 0.75  # similarity from which a name counts as a misspelling; round and count stay below it
+SHORT, ALIKE_SHORT = 3, 0.6  # letters of a short name, where one wrong letter weighs more
+WIDEST = 160  # characters of a query's line that a message prints
+INSIDE = ("cerise", "contextlib")  # packages whose calls are not the user's
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of a query text, as character offsets."""
+    """A part of a query text, as character offsets."""
 
     start: int
     end: int
@@ -31,10 +31,10 @@ class CeriseError(Exception):
     """The root of every error that Cerise raises on purpose.
 
     Args:
-        problem: what is wrong, in one sentence without a full stop.
-        span: the place in `text`, if the problem has one.
+        problem: one sentence without a full stop.
+        span: where in `text` the problem is, if it has a place.
         text: the query text that `span` points into.
-        hint: what to do about it.
+        hint: how to solve the problem.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class CeriseError(Exception):
         text: str | None = None,
         hint: str | None = None,
     ) -> None:
-        self.problem = _cut(problem)
+        self.problem = _shorten(problem)
         super().__init__(self.problem)
         self.span = span
         self.text = text
-        self.hint = _cut(hint) if hint else hint
+        self.hint = _shorten(hint) if hint else hint
 
     def __str__(self) -> str:
         place = _point_at(self.text, self.span) if self.text and self.span else []
@@ -57,11 +57,11 @@ class CeriseError(Exception):
         return printable("\n".join([self.problem, *place, *hint]))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors cross process borders: keep every field when pickled."""
+        """Keep every field when pickled: errors cross from Spark's workers to the driver."""
         return _rebuild, (type(self), self.problem, self.span, self.text, self.hint)
 
     def located(self, text: str | None) -> CeriseError:
-        """Return the same error with the text that its span points into, if it had none."""
+        """Return the same error with the query text that its span points into, if it has no text yet."""
         return (
             self if self.text or not text else _rebuild(type(self), self.problem, self.span, text, self.hint)
         )
@@ -76,11 +76,11 @@ class BindError(CeriseError):
 
 
 class PlanError(CeriseError):
-    """The query is right but cannot be run as asked."""
+    """The query is right, but cannot run as asked."""
 
 
 class UnsupportedError(CeriseError):
-    """This engine, runner or source cannot do it; the hint says which can."""
+    """This engine, runner or source cannot run the query; the hint says which can."""
 
 
 class StoreError(CeriseError):
@@ -92,23 +92,23 @@ class DataError(CeriseError):
 
 
 class CeriseWarning(UserWarning):
-    """The query is legal and probably not what was meant."""
+    """The query is legal, but probably a mistake."""
 
 
-def warn(said: Iterable[str], *, strict: bool) -> None:
-    """Warn the caller of Cerise of queries that are legal and probably a mistake.
+def warn(texts: Iterable[str], *, strict: bool) -> None:
+    """Warn the caller of Cerise of queries that are legal, but probably a mistake.
 
     Raises:
-        BindError: where `Options(strict=True)` makes warnings errors.
+        BindError: `Options(strict=True)` makes warnings errors.
     """
-    for text in said:
+    for text in texts:
         if strict:
             raise BindError(text, hint="Options(strict=True) makes this warning an error")
         warnings.warn(text, CeriseWarning, stacklevel=_levels_inside() + 1)
 
 
 def _levels_inside() -> int:
-    """Return how many calls up Cerise's own code goes."""
+    """Count the calls of Cerise's own code on the stack, so that a warning names the user's line."""
     frame, levels = sys._getframe(1), 0
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in INSIDE:
         frame, levels = frame.f_back, levels + 1
@@ -116,7 +116,7 @@ def _levels_inside() -> int:
 
 
 def out_of_memory(error: MemoryError) -> PlanError:
-    """Return the error for a query that asks for more memory than the machine has."""
+    """Return the error for a query that needs more memory than the machine has."""
     return PlanError(
         f"the query needs more memory than there is: {error or 'none is left'}",
         hint="shorten WITHIN, add predicates or a partition, or lower Options(max_runs=…, max_steps=…)",
@@ -124,18 +124,18 @@ def out_of_memory(error: MemoryError) -> PlanError:
 
 
 def printable(text: str) -> str:
-    """Return a text that UTF-8 can write: a lone surrogate becomes its number."""
+    """Return a text that UTF-8 can encode: a lone surrogate becomes its escaped number."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def refuse_surrogates(text: str, kind: type[CeriseError], what: str, span: Span | None = None) -> None:
-    """Refuse a text that UTF-8 cannot write, because it holds half of a pair of surrogates.
+    """Refuse a text that UTF-8 cannot encode, because it holds half of a surrogate pair.
 
     Args:
-        text: the text.
+        text: the text to check.
         kind: the error to raise.
-        what: what the text is.
-        span: its place in the query, where the text is a part of one.
+        what: the words that name the text in the error.
+        span: the place of the text in the query, if it is part of one.
     """
     if text.isascii() or (found := SURROGATE.search(text)) is None:
         return
@@ -145,8 +145,8 @@ def refuse_surrogates(text: str, kind: type[CeriseError], what: str, span: Span 
     )  # fmt: skip
 
 
-def shown(number: int) -> str:
-    """Return a number for a message: of a very long one only its size, since Python does not print it."""
+def show_number(number: int) -> str:
+    """Return a number for a message; of one too long for Python to print, its number of digits."""
     return (
         str(number)
         if abs(number) < 10**40
@@ -155,7 +155,7 @@ def shown(number: int) -> str:
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most like a name, if any is much like it; case does not count."""
+    """Return the known name most similar to a name, ignoring case; None if none is similar enough."""
     folded = {each.lower(): each for each in known}
     alike = ALIKE if len(name) > SHORT else ALIKE_SHORT
     close = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=alike)
@@ -163,7 +163,7 @@ def closest(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """Return a hint with the closest known name, or the list of all where none is close."""
+    """Return a hint with the closest known name, or with up to 20 known names if no name is close."""
     names = list(dict.fromkeys(known))
     if (close := closest(name, names)) is not None:
         return f"did you mean '{close}'?"
@@ -177,23 +177,23 @@ def _rebuild(
 
 
 def _point_at(text: str, span: Span) -> list[str]:
-    """Return the lines that show where in the text a span lies."""
+    """Return the message's lines that print the query's line and underline the span."""
     start = min(span.start, len(text))
     before = text[:start]
     line = before.count("\n") + 1
     column = start - (before.rfind("\n") + 1)
     whole = text.split("\n")[line - 1].replace("\t", " ").rstrip("\r")
-    shown, place = _around(whole, column)
-    marked = shown[place : place + max(1, span.end - start)] or " "
+    shown, offset = _around(whole, column)
+    marked = shown[offset : offset + max(1, span.end - start)] or " "
     return [
         f"  line {line}, column {column + 1}",
         f"  | {shown}",
-        f"  | {' ' * _width(shown[:place])}{'^' * _width(marked)}",
+        f"  | {' ' * _width(shown[:offset])}{'^' * _width(marked)}",
     ]
 
 
 def _around(line: str, column: int) -> tuple[str, int]:
-    """Return the part of a line that holds a column, and where the column is in that part."""
+    """Return at most WIDEST characters of a line around a column, and the column's offset in them."""
     if len(line) <= WIDEST:
         return line, column
     first = min(max(0, column - WIDEST // 2), len(line) - WIDEST)
@@ -202,13 +202,13 @@ def _around(line: str, column: int) -> tuple[str, int]:
     return f"{before}{line[first:last]}{after}", column - first + len(before)
 
 
-def _cut(text: str) -> str:
-    """Return a text without its middle where it is longer than a message should be."""
+def _shorten(text: str) -> str:
+    """Leave out the middle of a text longer than LONGEST."""
     if len(text) <= LONGEST:
         return text
     return f"{text[: LONGEST * 3 // 4]} … {text[-LONGEST // 5 :]}"
 
 
 def _width(text: str) -> int:
-    """Return how many columns of a terminal a text takes: wide letters take two."""
+    """Return the number of terminal columns a text takes: wide letters take two."""
     return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)

@@ -1,4 +1,4 @@
-"""The event store as users see it: a table of events with an index that queries read first."""
+"""The event store, as users call it: a table of events with an index that queries read first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cerise.plan.slicing import Halo
 from cerise.run import find as flow
 from cerise.run.kept_events import KeptEvents
 from cerise.run.question import Questions
-from cerise.run.row_search import Rows
+from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
 from cerise.run.store_access import StoreAccess, stream_roles
 from cerise.sources import AnyQuery, Columns, How, Params, Roles, ask, is_spark, only
@@ -35,20 +35,20 @@ Progress = Callable[[int, int], None]
 
 
 class Store:
-    """An event store: a Delta table of events, and an index by which queries read only what can match.
+    """An event store: a Delta table with an index, by which queries read only events that can match.
 
     Args:
-        path: where it is: made by `Store.create`, or a table of others that `cerise.index` has indexed.
-        index: where its index is, if not beside the data.
+        path: the folder of the store, made by `Store.create`, or of a table that `cerise.index` has indexed.
+        index: the folder of the index, if it is not beside the data.
 
     Raises:
-        StoreError: there is none, or a newer Cerise has written it.
+        StoreError: the path has no store, or a newer version of Cerise has written it.
     """
 
     def __init__(self, path: str | Path, *, index: str | Path | None = None) -> None:
         self._table = EventTable.open(path, index)
         self._view: View | None = None
-        self.filtering: Filtering | None = None  # how the index is asked, for experiments
+        self.filtering: Filtering | None = None  # how filtering uses the index, for experiments
 
     @classmethod
     def create(
@@ -68,10 +68,10 @@ class Store:
         """Make an event store without events.
 
         Args:
-            path: a folder that is not there yet, or empty.
+            path: a folder that does not exist yet, or is empty.
             schema: the columns of the events: an Arrow or Spark schema, or a table or DataFrame that has it.
             time: the column that says when an event happened: timestamp, date or integer.
-            type: the column that says what kind of event it is.
+            type: the column that holds the event's type.
             key: the columns that partition the events.
             order: the columns that break ties between events of equal time; the order of arrival by default.
             index: the columns that queries compare with constants.
@@ -80,8 +80,8 @@ class Store:
             compress: whether the index is compressed.
 
         Raises:
-            StoreError: there is something at the path, or a column cannot be stored.
-            BindError: a column is not there, or cannot play its part or be indexed.
+            StoreError: the path is not empty, or a column cannot be stored.
+            BindError: a column does not exist, or cannot play its part or be indexed.
         """
         EventTable.create(
             path, _arrow_schema(schema), time, type, key=_names(key), order=_names(order),
@@ -98,25 +98,25 @@ class Store:
 
     @property
     def settings(self) -> Settings:
-        """Which column plays which part, what is indexed, and how large blocks are."""
+        """Which column plays which part, which columns are indexed, and how large blocks are."""
         return self._table.settings
 
     @property
     def version(self) -> int | None:
-        """The number of the newest version; None for Parquet files that others write."""
+        """The number of the newest version; None for plain Parquet files, which have no versions."""
         return self._table.snapshot().version
 
     def append(self, events: Any, progress: Reading | None = None) -> int:
         """Append events, as one version.
 
         Args:
-            events: whatever speaks Arrow, the path of Parquet files or of a Delta table, or a Spark
-                DataFrame, whose tasks write.
-            progress: told how many events were read, of how many; None where that is not known. Spark shows
-                its own.
+            events: a table of any library that speaks Arrow, the path of Parquet files or of a Delta table,
+                or a Spark DataFrame, whose tasks write.
+            progress: called with the number of events read so far, and of all events (None if unknown).
+                Spark shows its own progress.
 
         Returns:
-            The version in which they are there.
+            The first version that has the events.
         """
         if is_spark(events):
             from cerise.spark import store
@@ -125,30 +125,30 @@ class Store:
         return self._table.append(events, progress)
 
     def compact(self, progress: Progress | None = None) -> Compacted:
-        """Seal fresh events, and make few large files in stream order of small and overlapping ones.
+        """Seal fresh events, and rewrite small and overlapping files as few large ones in stream order.
 
         Returns:
-            The version in which that is done, how many files were rewritten, and which ones were left
-            because others changed them meanwhile.
+            The new version, how many files were rewritten, and which files were left because another writer
+            changed them meanwhile.
         """
         return self._table.compact(progress)
 
     def vacuum(self, retention_hours: float = 168) -> list[str]:
-        """Remove files that no version of the last hours has; return their names."""
+        """Remove files that no version of the last `retention_hours` has; return their names."""
         return self._table.vacuum(retention_hours)
 
     def info(self, version: int | None = None) -> Info:
-        """Return figures of a version."""
+        """Return the figures of a version: events, files, bytes, times, and index files that are broken."""
         return self._table.info(version)
 
     def verify(self, progress: Progress | None = None) -> list[Finding]:
-        """Compare everything with everything; return what is wrong."""
+        """Check every file and checksum, and the index against the data; return the faults."""
         return self._table.verify(progress)
 
     # ---- queries
 
     def view_of(self, version: int | None) -> View:
-        """Return a version as queries see it; the same view while it is the newest version."""
+        """Return the view of a version, which queries read. The newest version's view is kept."""
         if version is not None:
             return View(Held.of(self._table.snapshot(version)))
         if self._view is None or not self._table.is_newest(self._view.held.snapshot):
@@ -180,26 +180,27 @@ class Store:
         dialect: str = "standard",
         spark: Any = None,
     ) -> Any:
-        """Return the events that can be part of a match, in stream order, for any other engine.
+        """Return the events that can be part of a match, in stream order, for another engine to search.
 
-        A pyarrow Table; a lazy Spark DataFrame where `spark` is given.
+        The result is a pyarrow Table; a lazy Spark DataFrame if `spark` is given.
         """
-        asked = ask(self, query, Roles(params=params), How(options or Options(), version, dialect, spark))
-        asked.warn()
-        view, question = self.view_of(version), only(asked)
-        while question.inner is not None:  # its matches are the events of the query
+        how = How(options or Options(), version, dialect, spark)
+        request = ask(self, query, Roles(params=params), how)
+        request.warn()
+        view, question = self.view_of(version), only(request)
+        while question.inner is not None:  # the innermost query reads the store's events
             question = question.inner
-        limits = asked.options.limits
+        limits = request.options.limits
         by_index = StoreAccess.of(view, Questions.of([question]), limits=limits).way.query is not None
         roles = replace(view.roles, columns=view.columns)
-        if isinstance(question, Rows):
+        if isinstance(question, RowClause):
             roles = stream_roles(view)
         names = roles.columns.names
         reads = tuple(name for name in names if name in view.known or not by_index)
         late = tuple(name for name in names if name not in reads)
         wanted = question.needs.filter if isinstance(question, Sase) else None
         kept = KeptEvents(question, Needs(roles.columns, reads, late, roles, filter=wanted, halo=Halo()))
-        return flow.find(asked.source, Questions.of([kept]), asked.options, asked.runner).matches
+        return flow.find(request.source, Questions.of([kept]), request.options, request.runner).matches
 
 
 def index(
@@ -213,19 +214,19 @@ def index(
     at: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Built:
-    """Index a Delta table or Parquet files that others write, beside them, without touching them.
+    """Index a Delta table or Parquet files in place. The index goes beside the data, which stays as it is.
 
-    Called again, it indexes the files that are new. `Store(path)` then answers queries by the index.
+    A second call indexes only new files. `Store(path)` then answers queries by the index.
 
     Args:
-        path: a Delta table, a Parquet file or a folder of them.
+        path: a Delta table, a Parquet file or a folder of Parquet files.
         time: the column that says when an event happened.
-        type: the column that says what kind of event it is.
+        type: the column that holds the event's type.
         on: the columns that queries compare with constants.
         key: the columns that partition the events.
         order: the columns that break ties between events of equal time.
-        at: where the index goes, if not beside the data.
-        progress: told how many of how many files are done.
+        at: the folder for the index, if not beside the data.
+        progress: called with the number of files indexed so far, and of all files.
     """
     return index_in_place(
         path, time, type, _names(on), index_dir=at, key=_names(key), order=_names(order), progress=progress
@@ -237,16 +238,16 @@ def _names(columns: Columns) -> tuple[str, ...]:
 
 
 def _arrow_schema(given: Any) -> pa.Schema:
-    """Return the columns that a schema, a table or a DataFrame has."""
+    """Return the Arrow schema of a schema, a table or a DataFrame."""
     if isinstance(given, pa.Schema):
         return given
     if is_spark(given):
         from cerise.spark import frames
 
-        return frames.arrow_schema(getattr(given, "schema", given))  # of a stream as well
+        return frames.arrow_schema(getattr(given, "schema", given))  # streams have a schema, too
     if isinstance(getattr(given, "schema", None), pa.Schema):
         return given.schema
     raise UnsupportedError(
-        f"a {given.__class__.__name__} is no schema",
+        f"a {given.__class__.__name__} is not a schema",
         hint="give an Arrow or Spark schema, or a table that has it",
     )

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from cerise.errors import BindError, DataError, did_you_mean
 from cerise.kinds import COMPUTABLE, TIMES, Kind, canonical, kind_of
-from cerise.ties import Read, equal_neighbours, float_rank, hash_columns, tie_order, tied_rows
+from cerise.ties import Read, equal_neighbours, find_ties, float_rank, hash_columns, tie_order
 
 Path = tuple[str, ...]
 Ints = npt.NDArray[np.int64]
@@ -27,11 +27,11 @@ class Schema:
     Args:
         columns: the Arrow schema of the source.
         time: the column that says when an event happened.
-        type: the column that says what kind of event it is.
+        type: the column that holds the event's type.
         key: the columns that partition the events (as PARTITION BY).
         order: the columns that break ties between events of equal time.
-        arrival: the rows come in an order of their own, which breaks the ties that are left; otherwise a
-            hash of the values that the query reads does, and then these values.
+        arrival: whether the order of the rows breaks the remaining ties. If not, a hash of the values that
+            the query reads breaks them, and then those values.
     """
 
     columns: pa.Schema
@@ -89,7 +89,7 @@ class Schema:
     def _check_kinds(self) -> None:
         if self.kind((self.time,)) not in TIMES:
             raise BindError(
-                f"time column '{self.time}' has type {self.columns.field(self.time).type}, which is no time",
+                f"time column '{self.time}' is a {self.columns.field(self.time).type}, which is not a time",
                 hint="use a timestamp, a date or an integer; cast the column first",
             )
         if self.type is not None and self.kind((self.type,)) not in (Kind.STRING, Kind.INT, Kind.NULL):
@@ -111,13 +111,13 @@ class EventBatch:
 
     Attributes:
         schema: which column plays which part.
-        table: the columns; those that matching does not read may be missing.
+        table: the columns; columns that matching does not read may be missing.
         times: when each event happened.
-        positions: its place in the stream.
-        equals: how many equal events came before each, where that is known already because not all of them
-            are here.
-        opens: whether a match may start with each event; None: with any. Where a stream is cut into slices,
-            every match belongs to the slice that it starts in.
+        positions: the position of each event in the stream.
+        equals: how many equal events precede each event in the stream; None: all equal events are in this
+            batch, so they can be counted.
+        opens: whether a match may start with each event; None: with any event. When a stream is cut into
+            slices, every match belongs to the slice that it starts in.
     """
 
     schema: Schema
@@ -142,7 +142,7 @@ class EventBatch:
         Args:
             table: the events, in arrival order.
             schema: which column plays which part.
-            reads: the attributes that the query reads (`Bound.ties`); they break ties where arrival does not.
+            reads: the attributes that the query reads (`Bound.ties`); they break ties if arrival does not.
             then: attributes whose values break the ties that the order columns leave.
             start: the position of the first event.
         """
@@ -170,12 +170,12 @@ class EventBatch:
         """Return attributes as lists of plain Python values."""
         return {path: self.column(path).to_pylist() for path in paths}
 
-    def undecided(self, partition: Sequence[Path]) -> int:
-        """Count the events that share time and partition with one before them, and all order columns (S1.2).
+    def count_ties(self, partition: Sequence[Path]) -> int:
+        """Count the events with the time, partition and order columns of an event before them (S1.2).
 
-        Of a slice, only the events that matches may start with are counted.
+        In a slice, only events that a match may start with count, so that no tie counts in two slices.
         """
-        tied = tied_rows(self.times[1:] == self.times[:-1])
+        tied = find_ties(self.times[1:] == self.times[:-1])
         if self.opens is not None:
             tied = tied[self.opens[tied]]
         if not len(tied):
@@ -201,11 +201,11 @@ class EventBatch:
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
-    """Some rows in the order in which they arrive: the search for a row pattern sorts them itself.
+    """Some rows in arrival order: the search for a row pattern sorts them itself.
 
     Attributes:
         table: the columns.
-        opens: whether a match may start with each row; None: with any.
+        opens: whether a match may start with each row; None: with any row.
     """
 
     table: pa.Table
@@ -229,7 +229,11 @@ def raw_column(table: pa.Table, path: Path) -> pa.Array:
 
 
 def read_times(table: pa.Table, schema: Schema) -> npt.NDArray[np.int64]:
-    """Return the time of each row in its integer form, or say which rows have none."""
+    """Return the time of each row as an integer.
+
+    Raises:
+        DataError: a time is null; the message lists the rows.
+    """
     times = read_column(table, schema, (schema.time,))
     if times.null_count:
         rows = np.flatnonzero(np.asarray(times.is_null()))
@@ -244,25 +248,25 @@ def read_times(table: pa.Table, schema: Schema) -> npt.NDArray[np.int64]:
 def _stream_order(
     table: pa.Table, schema: Schema, times: Ints, paths: Sequence[Path], tiers: Sequence[Sequence[Path]]
 ) -> Ints | None:
-    """Return the row numbers in stream order, or None where the rows are in it already.
+    """Return the row numbers in stream order, or None if the rows are in stream order already.
 
     Args:
         table: the events.
         schema: which column plays which part.
-        times: when they happened.
+        times: when the events happened.
         paths: the attributes whose values break ties.
-        tiers: those whose hashes break the ties that are left (`ties.tie_order`).
+        tiers: the attributes whose hashes break the remaining ties (`ties.tie_order`).
     """
     order = None if bool(np.all(times[1:] >= times[:-1])) else np.argsort(times, kind="stable")
     if not (paths or tiers):
         return order
     ordered = times if order is None else times[order]
-    tied = tied_rows(ordered[1:] == ordered[:-1])
+    tied = find_ties(ordered[1:] == ordered[:-1])
     if not len(tied):
         return order
     rows = tied if order is None else order[tied]
-    ranked = rows[_ranked(table, schema, times, paths, rows)] if paths else rows
-    ranked = _untied(table, schema, times, paths, tiers, ranked) if tiers else ranked
+    ranked = rows[_sort_by_values(table, schema, times, paths, rows)] if paths else rows
+    ranked = _sort_by_hash(table, schema, times, paths, tiers, ranked) if tiers else ranked
     if order is None and bool(np.all(ranked == rows)):
         return None
     order = np.arange(len(times)) if order is None else order
@@ -270,7 +274,7 @@ def _stream_order(
     return order
 
 
-def _untied(
+def _sort_by_hash(
     table: pa.Table,
     schema: Schema,
     times: Ints,
@@ -278,13 +282,13 @@ def _untied(
     tiers: Sequence[Sequence[Path]],
     rows: Ints,
 ) -> Ints:
-    """Return rows in order, where some of them are still equal in time and in `paths`."""
+    """Order the rows that are still equal in time and in `paths` by the hashes of `tiers`."""
     same = times[rows[1:]] == times[rows[:-1]]
     if paths:
         some = table.select(list({path[0] for path in paths})).take(pa.array(rows))
         for path in paths:
             same &= equal_neighbours(read_column(some, schema, path))
-    at = tied_rows(same)
+    at = find_ties(same)
     tied, groups = rows[at], np.cumsum(np.append(True, ~same))[at]
 
     def read(tier: Sequence[Path]) -> Read:
@@ -301,12 +305,12 @@ def _untied(
     return rows
 
 
-def _ranked(table: pa.Table, schema: Schema, times: Ints, ties: Sequence[Path], rows: Ints) -> Ints:
-    """Return how some rows, which are in the order of time, are ordered where their times are equal."""
+def _sort_by_values(table: pa.Table, schema: Schema, times: Ints, ties: Sequence[Path], rows: Ints) -> Ints:
+    """Return the order by time and by the values of `ties`, of rows that are in the order of time."""
     some = table.select(list(dict.fromkeys(path[0] for path in ties))).take(pa.array(rows))
     columns = [read_column(some, schema, path) for path in ties]
     if len(columns) == 1 and pa.types.is_int64(columns[0].type) and not columns[0].null_count:
-        quick = ranked_by_one(times[rows], np.asarray(columns[0]))
+        quick = sort_by_time_and_number(times[rows], np.asarray(columns[0]))
         if quick is not None:
             return quick
     keys = {"0": pa.array(times[rows])}
@@ -317,12 +321,13 @@ def _ranked(table: pa.Table, schema: Schema, times: Ints, ties: Sequence[Path], 
     return np.asarray(ranked, dtype=np.int64)
 
 
-def ranked_by_one(
+def sort_by_time_and_number(
     times: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64] | None:
-    """Return the order of rows that are in the order of time, by time and one number; None: no room for both.
+    """Return the order by time and a number, of rows that are in the order of time.
 
-    Time and number in one word are nearly sorted, which a stable sort is quick on.
+    Packs both into one word: the words are nearly sorted, which a stable sort is fast on. None if 62 bits
+    cannot hold both.
     """
     least, moments = int(numbers.min()), np.cumsum(np.append(False, times[1:] != times[:-1]), dtype=np.int64)
     bits = (int(numbers.max()) - least).bit_length()

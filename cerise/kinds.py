@@ -17,11 +17,11 @@ from cerise.errors import DataError
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 DAY_US = 86_400_000_000
-EXACT_DECIMAL_DIGITS = 15  # decimals up to here stay distinct, and in order, as doubles
+EXACT_DECIMAL_DIGITS = 15  # decimals of up to this many digits stay distinct, and in order, as doubles
 
 
 class Kind(Enum):
-    """What a value is, as far as predicates are concerned (S4.6). The value is the name users read."""
+    """The kinds of values that predicates distinguish (S4.6). The enum's value is the name users read."""
 
     INT = "integer"
     FLOAT = "double"
@@ -37,7 +37,7 @@ class Kind(Enum):
 
 
 NUMBERS = frozenset({Kind.INT, Kind.FLOAT})
-TIMES = frozenset({Kind.INT, Kind.INSTANT, Kind.LOCAL, Kind.DATE, Kind.NULL})  # null: of no events
+TIMES = frozenset({Kind.INT, Kind.INSTANT, Kind.LOCAL, Kind.DATE, Kind.NULL})  # null: an empty table's
 MOMENTS = frozenset({Kind.INSTANT, Kind.LOCAL, Kind.DATE})
 COMPUTABLE = frozenset(Kind) - {Kind.STRUCT, Kind.OPAQUE}
 
@@ -58,13 +58,14 @@ STORED = {kind: pa.int64() for kind in ARROW_OF} | {
 
 
 def plain(type_: pa.DataType, *, inner: bool = False) -> pa.DataType:
-    """Return a type that Arrow can take and join rows of, also rows that are not there.
+    """Return an equivalent type whose rows Arrow can take, concatenate and fill with nulls.
 
-    It has no views, all is nullable, and a dictionary inside another type becomes the type of its values.
+    Views become large types, everything is nullable, and a dictionary inside another type becomes the type
+    of its values.
 
     Args:
         type_: any type.
-        inner: whether it is inside another type.
+        inner: whether the type is inside another type.
     """
     types = pa.types
     decoded = inner and types.is_dictionary(type_) and not types.is_nested(type_.value_type)
@@ -112,7 +113,7 @@ def plain_table(table: pa.Table) -> pa.Table:
 
 
 def _with_one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column whose chunks share a dictionary without null, which is all that Arrow joins."""
+    """Return a column whose chunks share one dictionary without nulls: Arrow concatenates no other."""
     chunks = [_without_null_word(each) if each.dictionary.null_count else each for each in column.chunks]
     column = pa.chunked_array(chunks, column.type)
     if len(chunks) < 2 or pa.types.is_nested(column.type.value_type):
@@ -120,23 +121,23 @@ def _with_one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     try:
         return column.unify_dictionaries()
     except pa.ArrowInvalid:  # the chunks have more words together than their indices can count
-        wide = [_indexed(each, each.indices.cast(pa.int32()), each.dictionary) for each in chunks]
+        wide = [_with_indices(each, each.indices.cast(pa.int32()), each.dictionary) for each in chunks]
         return pa.chunked_array(wide).unify_dictionaries()
 
 
 def _without_null_word(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Return a column whose dictionary does not hold null: indices say where there is no value."""
+    """Return a column whose dictionary has no null: null indices mark the missing values instead."""
     absent = np.asarray(array.dictionary.is_null())
     places = pa.array(np.cumsum(~absent) - 1, mask=absent).cast(array.type.index_type)
-    return _indexed(array, places.take(array.indices), array.dictionary.drop_null())
+    return _with_indices(array, places.take(array.indices), array.dictionary.drop_null())
 
 
-def _indexed(array: pa.DictionaryArray, indices: pa.Array, words: pa.Array) -> pa.DictionaryArray:
+def _with_indices(array: pa.DictionaryArray, indices: pa.Array, words: pa.Array) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(indices, words, ordered=array.type.ordered)
 
 
 def kind_of(type_: pa.DataType) -> Kind:
-    """Return the kind that values of an Arrow type have; OPAQUE ones can only be passed through."""
+    """Return the kind of the values of an Arrow type; OPAQUE values can only be passed through."""
     types = pa.types
     if types.is_dictionary(type_) or types.is_run_end_encoded(type_):
         return kind_of(type_.value_type)
@@ -165,10 +166,12 @@ _SIMPLE = (
 
 
 def canonical(values: pa.Array | pa.ChunkedArray, kind: Kind, name: str) -> pa.Array:
-    """Return values in the one form that predicates compute with.
+    """Return values in the canonical form, which predicates compute with.
 
-    Integers are int64, numbers float64, text string; moments and durations are int64 microseconds.
-    Nothing wraps or truncates: a value that does not fit is an error (S4.6).
+    Integers are int64, other numbers float64, texts strings; moments and durations are int64 microseconds.
+
+    Raises:
+        DataError: a value does not fit; nothing wraps or truncates (S4.6).
     """
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     if pa.types.is_dictionary(array.type):
@@ -185,7 +188,7 @@ def canonical(values: pa.Array | pa.ChunkedArray, kind: Kind, name: str) -> pa.A
 def _number(array: pa.Array) -> pa.Array:
     if not pa.types.is_decimal(array.type):
         return array.cast(pa.float64())
-    # Digits and a power of ten are exact as doubles, so their quotient is the double that is nearest.
+    # The digits and the power of ten are exact as doubles, so their quotient is the nearest double.
     precision, scale = array.type.precision, array.type.scale
     digits = array.cast(pa.decimal128(precision, scale)).view(pa.decimal128(precision, 0))
     number = digits.cast(pa.int64()).cast(pa.float64())
@@ -227,7 +230,7 @@ def restore_as(values: pa.Array, type_: pa.DataType) -> pa.Array:
     """Return canonical values in the type of the column that they came from.
 
     Raises:
-        DataError: one does not fit, because it was computed from others.
+        DataError: a computed value does not fit that type.
     """
     kind = kind_of(type_)
     try:
@@ -247,14 +250,14 @@ def restore_as(values: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def step_us(type_: pa.DataType) -> int:
-    """Return how many microseconds lie between two values of a type of times, at least 1."""
+    """Return the resolution of a type of times in microseconds, at least 1."""
     if pa.types.is_timestamp(type_):
         return {"s": 1_000_000, "ms": 1_000}.get(type_.unit, 1)
     return DAY_US if pa.types.is_date(type_) else 1
 
 
 def numbers(column: pa.Array, kind: Kind) -> npt.NDArray[Any]:
-    """Return numbers in a row of memory, without a copy where that can be."""
+    """Return a column as a contiguous array, 0 for nulls; without a copy if possible."""
     if column.null_count:
         column = column.fill_null(False if kind is Kind.BOOL else 0)
     if kind is Kind.FLOAT:
@@ -263,7 +266,7 @@ def numbers(column: pa.Array, kind: Kind) -> npt.NDArray[Any]:
 
 
 def null_bits(columns: list[pa.Array], length: int) -> npt.NDArray[np.int64] | None:
-    """Return one word for each event, with a bit for each column that is null there."""
+    """Return one word for each event, with a bit for each null column; None if no column has nulls."""
     if not any(column.null_count or _null_in_dictionary(column) for column in columns):
         return None
     bits = np.zeros(length, np.int64)

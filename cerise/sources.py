@@ -1,4 +1,4 @@
-"""Sources of events, and queries bound to them: what a verb is given, made ready to run."""
+"""Sources of events, and queries bound to them: the arguments of a verb, ready to run."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from cerise.kinds import plain_schema, plain_table
 from cerise.lang import sase
 from cerise.lang.builder import Draft, Variable, seq
 from cerise.pattern.bind import bind
-from cerise.pattern.bound import Bound, held_in, of_types
+from cerise.pattern.bound import Bound, names_in_column, of_types
 from cerise.pattern.query import Query
 from cerise.run.access import TableSource
 from cerise.run.find import HERE, Runner, Source
 from cerise.run.question import Question, Questions
-from cerise.run.row_search import Rows
+from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
 
 Columns = str | Sequence[str]
 Params = Mapping[str, Any]
 AnyQuery = str | Query | Draft
-KEPT = 256  # texts that are not bound to the same columns again
-LOOKED_AT = 4_096  # rows of a DataFrame whose types are looked at
+CACHED = 256  # bound texts that stay in memory
+SAMPLED_ROWS = 4_096  # rows of a DataFrame in which a warning looks for types
 
 
 class EventView(Protocol):
-    """A store, as verbs see it: it gives a view of a version."""
+    """The part of a store that verbs use."""
 
     filtering: Any
 
     def view_of(self, version: int | None) -> Any:
-        """Return a version as queries see it."""
+        """Return the view of a version, which queries read."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Which columns play which part, and what parameters are worth."""
+    """Which column plays which part, and the values of parameters."""
 
     time: str | None = None
     type: str | None = None
@@ -57,7 +57,7 @@ class Roles:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How a verb is to run: options, the version of a table, the dialect of SQL, and where."""
+    """How a verb runs: its options, the version of a table, the dialect of SQL, and the Spark session."""
 
     options: Options = Options()
     version: int | None = None
@@ -66,8 +66,8 @@ class How:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Questions over a source, and who runs them.
+class Request:
+    """Questions over a source, and the runner that answers them.
 
     Attributes:
         source: where events come from.
@@ -86,61 +86,66 @@ class Asked:
         return tuple(each.bound for each in self.questions.each if isinstance(each, Sase))
 
     def warn(self) -> None:
-        """Warn of queries that are legal and probably a mistake."""
-        said = [text for bound in self.bounds for text in bound.warnings]
+        """Warn of queries that are legal, but probably a mistake."""
+        texts = [text for bound in self.bounds for text in bound.warnings]
         if any(_reads_untyped(bound) for bound in self.bounds):
             given = not isinstance(self.source, StoreSource)
-            said += of_types(self.bounds, lambda *names: values_in(self.source, *names), asked=given)
-        if said:
-            warn(said, strict=self.options.strict)
+            texts += of_types(self.bounds, lambda *names: values_in(self.source, *names), asked=given)
+        if texts:
+            warn(texts, strict=self.options.strict)
 
 
 def _reads_untyped(bound: Bound) -> bool:
-    """Whether a variable binds events of any type; of a query over matches the inner query tells."""
+    """Whether a variable binds events of any type; in a query over matches, a variable of the inner query."""
     return bool(bound.untyped) if bound.source is None else _reads_untyped(bound.source)
 
 
-def ask(events: Any, query: Any, roles: Roles, how: How) -> Asked:
-    """Return queries of either language, bound to events of any kind."""
+def ask(events: Any, query: Any, roles: Roles, how: How) -> Request:
+    """Bind queries of either language to events of any kind."""
     source, runner = source_of(events, how)
     if asks_sql(query, roles, how.dialect):
         source, question = _clause(events, source, runner, str(query), how)
-        return Asked(source, Questions.of([question]), runner, how.options)
+        return Request(source, Questions.of([question]), runner, how.options)
     queries = [query] if isinstance(query, str | Query | Draft | Variable) else query
     if not isinstance(queries, Sequence) or not queries:
         given = "an empty list" if isinstance(query, Sequence) else f"a {query.__class__.__name__}"
         raise UnsupportedError(f"{given} is not a query", hint="give SASE+ text, seq(…), or a list of these")
     parsed = [parse(each) for each in queries]
-    with _telling_of_the_index(events):
+    with _hint_at_index(events):
         schema = _schema(source, roles)
         if roles.params is None and all(isinstance(each, str) for each in queries):
             questions = [_bind_text(each, schema) for each in queries]
         else:
             questions = [Sase(bind(each, schema, roles.params)) for each in parsed]
-    return Asked(source, Questions.of(questions), runner, how.options)
+    return Request(source, Questions.of(questions), runner, how.options)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHED)
 def _bind_text(query: str, schema: Schema) -> Sase:
     return Sase(bind(parse(query), schema))
 
 
-@lru_cache(maxsize=KEPT)
-def _bind_clause(statement: str, dialect: str, columns: pa.Schema, options: Options) -> Rows:
-    from cerise.lang import match_recognize  # brings sqlglot
+@lru_cache(maxsize=CACHED)
+def _bind_clause(statement: str, dialect: str, columns: pa.Schema, options: Options) -> RowClause:
+    from cerise.lang import match_recognize  # imports sqlglot
 
-    return Rows(match_recognize.bind_rows(match_recognize.parse_alone(statement, dialect), columns), options)
+    return RowClause(
+        match_recognize.bind_rows(match_recognize.parse_alone(statement, dialect), columns), options
+    )
 
 
 def _clause(events: Any, source: Source, runner: Runner, text: str, how: How) -> tuple[Source, Question]:
-    """Bind the one clause of a statement to a source; Spark may have to read it, to compute columns."""
+    """Bind a statement's only clause to a source.
+
+    Files become a DataFrame if only Spark can compute a column that the clause derives.
+    """
     reject_schema(source)
     if runner is HERE:
-        with _telling_of_the_index(events):
+        with _hint_at_index(events):
             return source, _bind_clause(text, how.dialect, source.columns, how.options)
     from cerise.lang import match_recognize
     from cerise.spark.runner import FrameSource
-    from cerise.spark.sql import bound_to
+    from cerise.spark.sql import bind_to_frame
 
     clause = match_recognize.parse_alone(text, how.dialect)
     if not isinstance(source, FrameSource):
@@ -151,16 +156,16 @@ def _clause(events: Any, source: Source, runner: Runner, text: str, how: How) ->
                 raise
             bound = None
         if bound is not None and not (bound.derived and isinstance(source, FilesSource)):
-            return source, Rows(bound, how.options, atoms=True)
+            return source, RowClause(bound, how.options, atoms=True)
         from cerise.spark import frames
 
         frame = frames.read(str(events), how.version, "Spark computes some of its columns")
         source = FrameSource(frame)
-    return source, Rows(bound_to(clause, source.frame), how.options, atoms=True, host=True)
+    return source, RowClause(bind_to_frame(clause, source.frame), how.options, atoms=True, host=True)
 
 
 def is_sql(query: Any) -> bool:
-    """Whether a query is SQL with MATCH_RECOGNIZE; its parser is only loaded for what could be."""
+    """Whether a query is SQL with MATCH_RECOGNIZE. The parser is imported only if the text has that word."""
     if not isinstance(query, str) or "match_recognize" not in query.lower():
         return False
     from cerise.lang import match_recognize
@@ -184,16 +189,16 @@ def asks_sql(query: Any, roles: Roles, dialect: str) -> bool:
     return False
 
 
-def reject_roles(roles: Roles, where: str = "MATCH_RECOGNIZE", said: str | None = None) -> None:
-    """Refuse roles that the query or the source says itself."""
-    for name, instead in _SAID_BY_SQL.items():
+def reject_roles(roles: Roles, where: str = "MATCH_RECOGNIZE", reason: str | None = None) -> None:
+    """Refuse roles that the query or the source gives itself."""
+    for name, clause in _ROLES_IN_SQL.items():
         if getattr(roles, name):
             raise UnsupportedError(
-                f"{name}= has no meaning for {where}", hint=f"leave it out: {said or instead}"
+                f"{name}= has no meaning for {where}", hint=f"leave it out: {reason or clause}"
             )
 
 
-_SAID_BY_SQL = {
+_ROLES_IN_SQL = {
     "time": "ORDER BY says when a row happened",
     "type": "DEFINE compares the column: A AS kind = 'login'",
     "key": "PARTITION BY names the columns",
@@ -203,7 +208,7 @@ _SAID_BY_SQL = {
 
 
 def require_session(spark: Any) -> None:
-    """Refuse any object but a Spark session: SQL looks for its tables there."""
+    """Refuse any object but a Spark session, in which SQL finds its tables."""
     if callable(getattr(spark, "sql", None)) and is_spark(spark):
         return
     name = spark.__class__.__name__
@@ -216,7 +221,7 @@ def require_session(spark: Any) -> None:
 
 
 def parse(query: Any) -> Query:
-    """Return a query: text is parsed, one written in Python is finished, a Query is returned as it is."""
+    """Return a query from text, from a draft or variable of `cerise.dsl`, or from a Query."""
     match query:
         case Query():
             return query
@@ -239,7 +244,7 @@ _QUERY = re.compile(r"\s*(PATTERN\b|SELECT\s|WITH\s.*\bSELECT\s)", re.IGNORECASE
 
 
 def _not_alone(text: str) -> UnsupportedError:
-    """Return the error for SQL that a verb cannot take: without a clause, or among other queries."""
+    """Return the error for SQL without MATCH_RECOGNIZE, or in a list of queries."""
     if is_sql(text):
         return UnsupportedError(
             "SQL stands where only SASE+ can", hint="ask it alone, by find, profile, count, explain or schema"
@@ -256,24 +261,24 @@ def _not_alone(text: str) -> UnsupportedError:
 
 @dataclass(frozen=True, slots=True)
 class SchemaSource:
-    """The columns of events that are not there: enough for `schema` and `explain`.
+    """The columns of events, without the events: enough for `schema` and `explain`.
 
     Attributes:
         columns: the columns.
-        spark: the StructType that they come from; None: they are Arrow's.
+        spark: the StructType that the columns come from; None: they come from an Arrow schema.
     """
 
     columns: pa.Schema
     spark: Any = None
 
-    def access(self, asked: Questions, options: Options) -> str:
-        del asked, options
+    def access(self, questions: Questions, options: Options) -> str:
+        del questions, options
         raise UnsupportedError("a schema has no events to find anything in", hint="give the table itself")
 
 
 @dataclass(frozen=True, slots=True)
 class FilesSource:
-    """Parquet files or a Delta table, which tasks or threads read themselves."""
+    """Parquet files or a Delta table, read by tasks or threads."""
 
     lake: Any
 
@@ -282,10 +287,10 @@ class FilesSource:
         schema: pa.Schema = self.lake.columns
         return schema
 
-    def access(self, asked: Questions, options: Options) -> Any:
+    def access(self, questions: Questions, options: Options) -> Any:
         from cerise.run.files_access import FilesAccess
 
-        return FilesAccess.of(self.lake, asked.needs, options.limits)
+        return FilesAccess.of(self.lake, questions.needs, options.limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,8 +298,8 @@ class StoreSource:
     """A version of an event store.
 
     Attributes:
-        view: the version.
-        filtering: how the index is asked, for experiments.
+        view: the view of the version.
+        filtering: how filtering uses the index, for experiments.
     """
 
     view: Any
@@ -305,22 +310,22 @@ class StoreSource:
         schema: pa.Schema = self.view.columns
         return schema
 
-    def access(self, asked: Questions, options: Options) -> Any:
+    def access(self, questions: Questions, options: Options) -> Any:
         from cerise.run.store_access import StoreAccess
 
-        return StoreAccess.of(self.view, asked, self.filtering, options.limits)
+        return StoreAccess.of(self.view, questions, self.filtering, options.limits)
 
 
 def source_of(events: Any, how: How) -> tuple[Source, Runner]:
-    """Return events as a source, and who runs questions over it.
+    """Return events as a source, and the runner of questions over it.
 
-    A schema in the place of events is a source without events: `schema` and `explain` need no more.
+    A schema instead of events is a source without events, which is enough for `schema` and `explain`.
     """
     if isinstance(events, str) and _QUERY.match(events):
         raise UnsupportedError(
             "a query stands where events are expected", hint="verbs take the events first, then the query"
         )
-    if hasattr(type(events), "view_of"):  # of the class: a DataFrame takes any attribute for a column
+    if hasattr(type(events), "view_of"):  # asks the class: a DataFrame reads any attribute as a column
         return StoreSource(events.view_of(how.version), events.filtering), _runner(how)
     if isinstance(events, str | Path):
         return _files(str(events), how), _runner(how)
@@ -357,12 +362,12 @@ def _frame(events: Any) -> tuple[Source, Runner]:
 
 
 def is_spark(events: Any) -> bool:
-    """Whether events, or their schema, are Spark's; without importing Spark."""
+    """Whether events, or their schema, are an object of PySpark. Does not import PySpark."""
     return any(base.__module__.startswith("pyspark.") for base in events.__class__.__mro__)
 
 
 def _files(path: str, how: How) -> Source:
-    """Return the files at a path; as Spark reads them where only Spark can."""
+    """Return the files at a path, as a DataFrame if only Spark can read them."""
     from cerise.files.lake import NotDirect, open_lake
 
     refuse_surrogates(path, StoreError, "the path")
@@ -385,11 +390,11 @@ def _files(path: str, how: How) -> Source:
 
 
 def values_in(source: Source, column: str, names: Collection[str]) -> set[str]:
-    """Return which names a column of text has; of a DataFrame its first rows are looked at."""
+    """Return the names that are values of a column; of a DataFrame, values of its first rows."""
     if isinstance(source, SchemaSource):
         return set()
     if isinstance(source, TableSource):
-        return held_in(source.table.column(column), names)
+        return names_in_column(source.table.column(column), names)
     from cerise.files.column_values import held_values
 
     if isinstance(source, FilesSource):
@@ -400,11 +405,11 @@ def values_in(source: Source, column: str, names: Collection[str]) -> set[str]:
     from cerise.spark import frames
 
     frame: Any = getattr(source, "frame", None)
-    return set(names) & frames.first_values(frame, column, LOOKED_AT)
+    return set(names) & frames.first_values(frame, column, SAMPLED_ROWS)
 
 
 def _schema(source: Source, roles: Roles) -> Schema:
-    """Return which column plays which part; a store knows it."""
+    """Return which column plays which part, as the caller or the store's settings say."""
     if isinstance(source, StoreSource):
         reject_roles(replace(roles, params=None), "a store", "the store knows it")
         known: Schema = source.view.roles
@@ -424,14 +429,14 @@ def _names(columns: Columns | None) -> tuple[str, ...]:
 
 
 def _arrow(events: Any) -> pa.Table:
-    """Return a table as Arrow's, by the Arrow PyCapsule protocol where it is not Arrow's own."""
+    """Return a table of any library as an Arrow table, by the Arrow PyCapsule protocol."""
     if isinstance(events, pa.Table):
         return events
     if isinstance(events, pa.RecordBatch):
         return pa.Table.from_batches([events])
     try:
         if events.__class__.__module__.startswith("pandas.") and hasattr(events, "columns"):
-            return _untyped(events, pa.Table.from_pandas(events, preserve_index=False))
+            return _drop_guessed_types(events, pa.Table.from_pandas(events, preserve_index=False))
         if hasattr(events, "__arrow_c_stream__"):
             return pa.table(events)
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -451,8 +456,8 @@ _INSTEAD = {
 
 
 @contextmanager
-def _telling_of_the_index(events: Any) -> Iterator[None]:
-    """Say of a column that is not there, where it is the index of a pandas frame, how to make it one."""
+def _hint_at_index(events: Any) -> Iterator[None]:
+    """Add a hint to the error for a missing column that is the index of a pandas DataFrame."""
     try:
         yield
     except BindError as error:
@@ -466,21 +471,26 @@ def _telling_of_the_index(events: Any) -> Iterator[None]:
         raise type(error)(error.problem, span=error.span, text=error.text, hint=hint) from None
 
 
-def _untyped(frame: Any, table: pa.Table) -> pa.Table:
-    """Return a table whose columns have no types, where a pandas frame is empty and has none of its own."""
+def _drop_guessed_types(frame: Any, table: pa.Table) -> pa.Table:
+    """Return a table of null columns for an empty pandas DataFrame that has only default types."""
     if len(frame) or not all(str(each) in ("object", "float64") for each in frame.dtypes):
         return table
     return pa.table({name: pa.nulls(0) for name in table.column_names})
 
 
 def reject_schema(source: Source) -> None:
-    """Refuse a schema in the place of events."""
+    """Refuse a schema where a verb needs events."""
     if isinstance(source, SchemaSource):
         raise UnsupportedError("a schema has no events to find anything in", hint="give the table itself")
 
 
-def only(asked: Asked) -> Question:
-    """Return the one question that a verb takes."""
-    if len(asked.questions.each) != 1:
-        raise BindError(f"{len(asked.questions.each)} queries where one is asked for", hint="give one query")
-    return asked.questions.each[0]
+def only(request: Request) -> Question:
+    """Return the question of a verb that takes one query.
+
+    Raises:
+        BindError: the request has several.
+    """
+    count = len(request.questions.each)
+    if count != 1:
+        raise BindError(f"{count} queries where one is asked for", hint="give one query")
+    return request.questions.each[0]

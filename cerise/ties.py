@@ -1,7 +1,7 @@
-"""How ties are broken where rows have no order of their own (S1.2): by a hash of their values, then by these.
+"""Breaks ties of rows that have no order of their own (S1.2): by a hash of their values, then by the values.
 
-An order by value would be biased: sorted by price, ties invent rises and hide falls. The hash decides what a
-result is, so it is the same in every version and on every machine.
+An order by value would be biased: sorted by price, ties invent rises and hide falls. Results depend on the
+hash, so it is the same in every version and on every machine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STEP = np.uint64(0xD6E8_FEB8_6659_FD93)
 
 
 def hash_columns(columns: Iterable[tuple[pa.Array, Kind]], rows: int) -> UInts:
-    """Return a hash of the values of each row, which are in canonical form; strings may be codes."""
+    """Return a hash of each row's values, given in canonical form; strings may be dictionary codes."""
     hashed = np.zeros(rows, dtype=np.uint64)
     for column, kind in columns:
         hashed = mix(hashed * STEP + _hash_column(column, kind))
@@ -37,7 +37,7 @@ def hash_columns(columns: Iterable[tuple[pa.Array, Kind]], rows: int) -> UInts:
 
 
 def hash_any(columns: Columns, rows: int) -> UInts:
-    """Return a hash of the values of each row, of any type; equal values (S4.6) hash alike."""
+    """Return a hash of each row's values, of any type; equal values (S4.6) have equal hashes."""
     hashed = np.zeros(rows, dtype=np.uint64)
     for column in columns:
         hashed = mix(hashed * STEP + _hash_any(column))
@@ -45,47 +45,47 @@ def hash_any(columns: Columns, rows: int) -> UInts:
 
 
 def tie_order(
-    groups: Ints, tiers: Sequence[Read], hashed: Callable[[Columns, int], UInts] = hash_any
+    groups: Ints, tiers: Sequence[Read], hash_rows: Callable[[Columns, int], UInts] = hash_any
 ) -> Ints:
     """Return the order of rows: by group, then for each tier by a hash of its columns, then by their values.
 
-    Cost: a hash and a sort of the rows; later tiers are read only of rows that earlier ones leave equal.
+    Cost: a hash and a sort of the rows; a later tier is read only for rows that earlier tiers leave equal.
 
     Args:
-        groups: for each row the number of its group.
-        tiers: columns, those that decide first before the others.
-        hashed: the hash of rows.
+        groups: the number of each row's group.
+        tiers: the columns, from the first to decide to the last.
+        hash_rows: hashes the rows of some columns.
     """
     if not tiers or not len(groups):
         return np.arange(len(groups))
     columns = tiers[0](np.arange(len(groups)))
-    keys: list[npt.NDArray[Any]] = [groups, hashed(columns, len(groups))]
-    order = _quickly_sorted(groups, keys[1])
+    keys: list[npt.NDArray[Any]] = [groups, hash_rows(columns, len(groups))]
+    order = _sort_by_hash(groups, keys[1])
     same = _same([key[order] for key in keys])
-    if same.any() and not _are_equal(columns, order, same):  # different values have one hash
+    if same.any() and not _are_equal(columns, order, same):  # different values share a hash
         keys += [key for column in columns for key in _value_keys(column)]
         order = np.lexsort(keys[::-1])
         same = _same([key[order] for key in keys])
-    tied = tied_rows(same)
+    tied = find_ties(same)
     if len(tied) and len(tiers) > 1:
         some, group = order[tied], np.cumsum(np.append(True, ~same))[tied]
         rest = [lambda rows, read=read: read(some[rows]) for read in tiers[1:]]
-        order[tied] = some[tie_order(group, rest, hashed)]
+        order[tied] = some[tie_order(group, rest, hash_rows)]
     return order
 
 
-def tied_rows(same: Bools) -> Ints:
-    """Return the rows that equal a neighbour, by whether each row but the first equals the one before."""
+def find_ties(same: Bools) -> Ints:
+    """Return rows that equal a neighbour; `same`: whether each row after the first equals the row before."""
     return np.flatnonzero(np.append(same, False) | np.append(False, same))
 
 
 def equal_neighbours(column: pa.Array) -> Bools:
-    """Tell whether each value but the first equals the one before, null and null among them (S4.6)."""
+    """Return whether each value but the first equals the value before it; two nulls are equal (S4.6)."""
     return _equal(column.slice(0, max(len(column) - 1, 0)), column.slice(1))
 
 
 def float_rank(column: pa.Array) -> pa.Array:
-    """Return integers that sort as Spark sorts doubles: -0.0 equals 0.0, NaN is above all."""
+    """Return integers that sort as Spark sorts doubles: -0.0 equals 0.0, and NaN is the greatest."""
     values = column.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
     values[np.isnan(values)] = np.nan
     bits = values.view(np.int64)
@@ -102,16 +102,19 @@ def mix(values: UInts) -> UInts:
     return result
 
 
-def _quickly_sorted(groups: Ints, hashed: UInts) -> Ints:
-    """Return the order of rows by group and hash: where groups ascend, both in one word are nearly sorted."""
+def _sort_by_hash(groups: Ints, hashed: UInts) -> Ints:
+    """Return the order of rows by group and hash.
+
+    Packs the group and the upper bits of the hash into one word: if groups ascend, the words are nearly
+    sorted, which a stable sort is fast on.
+    """
     least = int(groups.min())
     bits = (int(groups.max()) - least).bit_length()
     word = ((groups - least) << (63 - bits)) | (hashed >> np.uint64(1 + bits)).astype(np.int64)
     order = np.argsort(word, kind="stable")
     before, after = order[:-1], order[1:]
-    cut = (word[before] == word[after]) & (
-        hashed[before] != hashed[after]
-    )  # what the word leaves out differs
+    differ = hashed[before] != hashed[after]
+    cut = (word[before] == word[after]) & differ  # only lower bits, which the word lacks, differ
     return np.lexsort((hashed, groups)) if cut.any() else order
 
 
@@ -123,27 +126,27 @@ def _same(keys: Sequence[npt.NDArray[Any]]) -> Bools:
 
 
 def _comparable(column: pa.Array) -> pa.Array:
-    """Return values in a form that Arrow compares as S4.6 says."""
+    """Return values in a form that Arrow compares by the rules of S4.6."""
     kind = kind_of(column.type)
     values = canonical(column, kind, "")
     return float_rank(values) if kind is Kind.FLOAT else values
 
 
-def _equal(one: pa.Array, other: pa.Array) -> Bools:
-    one, other = _comparable(one), _comparable(other)
-    equal = np.asarray(pc.equal(one, other).fill_null(False))
-    return np.asarray(equal | (np.asarray(one.is_null()) & np.asarray(other.is_null())))
+def _equal(left: pa.Array, right: pa.Array) -> Bools:
+    left, right = _comparable(left), _comparable(right)
+    equal = np.asarray(pc.equal(left, right).fill_null(False))
+    return np.asarray(equal | (np.asarray(left.is_null()) & np.asarray(right.is_null())))
 
 
 def _are_equal(columns: Columns, order: Ints, same: Bools) -> bool:
-    """Tell whether rows with equal hashes, which are neighbours in the order, are equal in all columns."""
+    """Whether neighbours in the order with equal hashes are also equal in all columns."""
     before, after = (pa.array(order[rows]) for rows in (np.flatnonzero(same), np.flatnonzero(same) + 1))
     known = (each for each in columns if kind_of(each.type) in COMPUTABLE)
     return all(bool(_equal(each.take(before), each.take(after)).all()) for each in known)
 
 
 def _value_keys(column: pa.Array) -> list[Ints]:
-    """Return integers that sort values, null before all; values without an order stay as they are."""
+    """Return integer keys that sort a column, nulls first; no keys if its values have no order."""
     if kind_of(column.type) not in COMPUTABLE:
         return []
     values = _comparable(column)
@@ -169,11 +172,11 @@ def _hash_column(column: pa.Array, kind: Kind) -> UInts:
 
 
 def _hash_words(column: pa.Array) -> UInts:
-    """Return a hash of texts or bytes: each that occurs is hashed once."""
+    """Return a hash of each text or byte string; each distinct value is hashed once."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    said = (word.encode() if isinstance(word, str) else word for word in encoded.dictionary.to_pylist())
-    words = np.array([xxhash.xxh64_intdigest(word) for word in said] or [0], np.uint64)
-    return np.asarray(words[np.asarray(encoded.indices.fill_null(0))])
+    words = (word.encode() if isinstance(word, str) else word for word in encoded.dictionary.to_pylist())
+    hashes = np.array([xxhash.xxh64_intdigest(word) for word in words] or [0], np.uint64)
+    return np.asarray(hashes[np.asarray(encoded.indices.fill_null(0))])
 
 
 def _hash_any(column: pa.Array) -> UInts:
@@ -182,11 +185,11 @@ def _hash_any(column: pa.Array) -> UInts:
         column = column.dictionary_decode()
     if kind in COMPUTABLE:
         return _hash_column(column if kind is Kind.STRING else canonical(column, kind, ""), kind)
-    hashed = _hash_nested(column)
+    hashed = _hash_other(column)
     return np.where(np.asarray(column.is_null()), NULL, mix(hashed))
 
 
-def _hash_nested(column: pa.Array) -> UInts:
+def _hash_other(column: pa.Array) -> UInts:
     types, type_ = pa.types, column.type
     if types.is_struct(type_):
         return hash_any(column.flatten(), len(column))
@@ -196,15 +199,15 @@ def _hash_nested(column: pa.Array) -> UInts:
         return _hash_lists(column)
     if types.is_binary(type_) or types.is_large_binary(type_):
         return _hash_words(column)
-    said = [repr(value).encode() for value in column.to_pylist()]
-    return np.array([xxhash.xxh64_intdigest(each) for each in said], np.uint64)
+    texts = [repr(value).encode() for value in column.to_pylist()]
+    return np.array([xxhash.xxh64_intdigest(each) for each in texts], np.uint64)
 
 
 def _hash_lists(column: pa.Array) -> UInts:
-    """Return for each list the sum of the hashes of its members with their places, and of its length."""
+    """Return for each list a hash of its length and its members, each at its position."""
     lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)])
-    place = (np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)).astype(np.uint64)
-    members = mix(_hash_any(column.flatten()) + place * STEP)
+    position = (np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)).astype(np.uint64)
+    members = mix(_hash_any(column.flatten()) + position * STEP)
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(members)])
     return mix(sums[starts[1:]] - sums[starts[:-1]] + lengths.astype(np.uint64))

@@ -23,10 +23,10 @@ PARTS = {
     "index": ("cerise.filters.event_reader", "cerise.kernels.pages", "cerise.store.index.block"),
     "rows": ("cerise.engines.rows.search", "cerise.engines.rows.passes", "cerise.engines.results.computing"),
 }
-Working = Callable[[str], AbstractContextManager[None]]
+ShowStatus = Callable[[str], AbstractContextManager[None]]
 
 
-def compile_parts(names: Sequence[str], working: Working) -> None:
+def compile_parts(names: Sequence[str], show_status: ShowStatus) -> None:
     """Compile parts of the engines, as many at a time as there are cores; loading a compiled part is quick.
 
     Raises:
@@ -43,7 +43,7 @@ def compile_parts(names: Sequence[str], working: Working) -> None:
         )
     begun = clock.perf_counter()
     message = f"compiling the engines, once on this machine: {', '.join(names)}"
-    with working(message), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with show_status(message), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         kernels = sum(pool.map(_compile, names))
     seconds = clock.perf_counter() - begun
     done = f"compiled {kernels} kernels" if kernels else "all kernels were compiled before"

@@ -14,17 +14,17 @@ from textwrap import indent
 import typer
 
 from cerise import api, data
-from cerise.cli.match_view import View, console, look
+from cerise.cli.match_view import MatchView, console, look
 from cerise.cli.output import in_order
 from cerise.spark.session import session
 
 SHOWN = 5
-Working = Callable[[str], AbstractContextManager[None]]
+Status = Callable[[str], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A query to show, and what it looks for in words."""
+    """A query to show, with its meaning in words."""
 
     title: str
     query: str
@@ -66,29 +66,29 @@ Next:
   cerise run --help"""
 
 
-def demo(events: int, working: Working) -> None:
+def demo(events: int, show_status: Status) -> None:
     """Generate bars, and find the matches of each example on Spark."""
     started = clock.perf_counter()
     with tempfile.TemporaryDirectory(prefix="cerise-demo-") as folder:
         path = Path(folder, "bars")
-        with working(f"generating {events:,} events"):
+        with show_status(f"generating {events:,} events"):
             data.write("nasdaq", path, events)
         typer.echo(f"{events:,} one-minute bars of 2,000 stocks, as Parquet: `cerise generate nasdaq bars`\n")
-        with working("starting Spark"):
+        with show_status("starting Spark"):
             session()
         for example in EXAMPLES:
-            _show(example, path, working)
+            _show(example, path, show_status)
     typer.echo(f"All of it took {clock.perf_counter() - started:.0f} s, with the start of Spark.\n\n{NEXT}")
 
 
-def _show(example: Example, bars: Path, working: Working) -> None:
+def _show(example: Example, bars: Path, show_status: Status) -> None:
     typer.echo(f"{example.title}:\n\n{indent(example.query, '    ')}\n")
     typer.echo(f"{indent(example.python(), '    >>> ')}\n")
     started = clock.perf_counter()
-    with working("matching on Spark"):
+    with show_status("matching on Spark"):
         found = api.find(bars, example.query, time="date", type=example.type, spark=True).toArrow()
     elapsed = clock.perf_counter() - started
-    view = View.of(api.parse(example.query), "date", example.type)
+    view = MatchView.of(api.parse(example.query), "date", example.type)
     console(sys.stdout).print(look(in_order(found), view, SHOWN))
     more = f"; the first {SHOWN} are shown" if len(found) > SHOWN else ""
     typer.echo(f"{len(found)} matches in {elapsed:.1f} s{more}.\n")

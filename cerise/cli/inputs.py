@@ -1,4 +1,4 @@
-"""What a command is given: a query, values for its parameters, and events."""
+"""The inputs of a command: a query, values for its parameters, and events."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _param(word: str) -> tuple[str, Any]:
 
 
 def value_of(text: str) -> Any:
-    """Return the value that a word means: the first reading that fits, else the word itself."""
+    """Return the value of a word by the first reading that fits, else the word itself."""
     for pattern, read in _READINGS:
         if re.fullmatch(pattern, text, re.IGNORECASE):
             try:
@@ -108,10 +108,10 @@ def names(given: Iterable[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class InputFiles:
     """Events at a path, how they are written, and which column plays which part.
 
-    `times` are more times, `types` what columns of text are known to be.
+    `times` are other columns with times, `types` the known types of columns in text files.
     """
 
     path: str
@@ -145,22 +145,22 @@ class Source:
         return (self.time, *self.times)
 
     def schema(self) -> pa.Schema | None:
-        """Return the columns of the events where that needs no reading: in Parquet."""
+        """Return the columns of Parquet files; None for files that must be read to know them."""
         from cerise.files import event_files as files
 
         parquet = self._parquet()
         return files.parquet_schema([Path(file) for file in parquet]) if parquet else None
 
-    def given(self) -> str | pa.Table:
-        """Return the events as a store takes them: a path, where they can be read piece by piece."""
+    def for_store(self) -> str | pa.Table:
+        """Return the events for a store: a path, if the store can read them piece by piece, else a table."""
         return self.path if "://" in self.path or self._is_lake() else self.table()
 
     def on_spark(self) -> Any:
-        """Return the events as `cerise.find` takes them on Spark: a path, where its tasks can read that."""
+        """Return the events for `cerise.find` on Spark: a path, if tasks can read it, else a DataFrame."""
         return self.path if self._is_lake() else self.frame()
 
     def _is_lake(self) -> bool:
-        """Tell whether the events are Parquet or Delta, with nothing left to be understood."""
+        """Whether the events are Parquet or Delta with typed times, so that no column needs parsing."""
         from cerise.files import event_files as files
 
         if self.written is not None:
@@ -176,10 +176,10 @@ class Source:
         )
 
     def frame(self) -> Any:
-        """Return the events as a Spark DataFrame.
+        """Return the events as a Spark DataFrame; as a table, if they are empty and have no types.
 
-        Spark reads Parquet by itself; the other formats are read here, so that a column has the same type
-        with Spark and without.
+        Spark reads Parquet; this process reads the other formats, so that a column has the same type with
+        Spark and without.
         """
         from cerise.spark.session import session
 
@@ -187,10 +187,10 @@ class Source:
         if parquet := self._parquet():
             return spark.read.parquet(*parquet)
         table = self.table()
-        return table if is_untyped(table) else _given_to(spark, table)
+        return table if is_untyped(table) else _to_frame(spark, table)
 
     def _parquet(self) -> list[str]:
-        """Return the Parquet files at the path, if nothing about them is left to be understood."""
+        """Return the Parquet files at the path, if none of their columns needs parsing; else none."""
         from cerise.files import delta as table
         from cerise.files import event_files as files
 
@@ -204,8 +204,8 @@ class Source:
         return [str(file.resolve()) for file in found]
 
 
-def _given_to(spark: Any, table: pa.Table) -> Any:
-    """Return a table as a DataFrame; a time without zone stays one, which is not Spark's default."""
+def _to_frame(spark: Any, table: pa.Table) -> Any:
+    """Return a table as a DataFrame; times without zone stay without zone, unlike Spark's default."""
     before = spark.conf.get("spark.sql.timestampType")
     spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
     try:
@@ -215,7 +215,7 @@ def _given_to(spark: Any, table: pa.Table) -> Any:
 
 
 def is_untyped(events: Any) -> bool:
-    """Tell whether events come from text without a row: nobody knows their types."""
+    """Whether events come from a text file without rows, so that their types are unknown."""
     import pyarrow as pa
 
     return (

@@ -1,4 +1,4 @@
-"""The commands. Whatever is heavy is imported by the command that needs it: `cerise --help` is quick."""
+"""The commands. Each command imports the heavy modules that it needs, so that `cerise --help` is fast."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from cerise.cli.options import (
     Type,
     Written,
 )
-from cerise.cli.terminal import Commands, errors, working
+from cerise.cli.terminal import Commands, errors, show_status
 from cerise.errors import BindError, CeriseError, StoreError, did_you_mean
 
 if TYPE_CHECKING:
@@ -106,25 +106,25 @@ def run(  # noqa: PLR0913  a command's options are its parameters
       cerise run query.sase --events trades.csv --time ts --format json | jq .first_time
     """
     from cerise.cli import output as out
-    from cerise.cli.match_view import View
+    from cerise.cli.match_view import MatchView
     from cerise.engines.base import Options
     from cerise.lang import sase
 
-    source = inputs.Source(
+    source = inputs.InputFiles(
         events, time, kind, inputs.names(key or ()), inputs.names(order or ()),
         inputs.names([columns or ""]), not no_header, delimiter, timestamp_format,
     )  # fmt: skip
-    wanted = out.Wanted.of(form and form.value, output, limit_rows)
+    target = out.OutputTarget.of(form and form.value, output, limit_rows)
     values = inputs.params(param or ())
     parsed = sase.parse(inputs.sase_text(query))
     started = clock.perf_counter()
-    with working(f"reading {events}"):
+    with show_status(f"reading {events}"):
         found = source.on_spark() if spark else source.table()
-    with working("matching"):
+    with show_status("matching"):
         matches = out.in_order(_matches(found, parsed, source, params=values, options=Options(engine=engine)))
     elapsed = clock.perf_counter() - started
-    out.deliver(matches, wanted, View.of(parsed, time, kind))
-    typer.echo(out.summary(matches, out.of_events(found), elapsed, wanted), err=True)
+    out.deliver(matches, target, MatchView.of(parsed, time, kind))
+    typer.echo(out.summary(matches, out.of_events(found), elapsed, target), err=True)
 
 
 @app.command()
@@ -156,11 +156,11 @@ def check(  # noqa: PLR0913  a command's options are its parameters
         return
     if time is None:
         raise typer.BadParameter("--events needs --time, the column that says when an event happened")
-    source = inputs.Source(
+    source = inputs.InputFiles(
         events, time, kind, inputs.names(key or ()), (),
         inputs.names([columns or ""]), not no_header, delimiter, timestamp_format,
     )  # fmt: skip
-    _say_what_fits(parsed, source, inputs.params(param or ()))
+    _check_against(parsed, source, inputs.params(param or ()))
 
 
 @app.command()
@@ -179,7 +179,7 @@ def explain(  # noqa: PLR0913  a command's options are its parameters
     columns: Columns = None,
     delimiter: Delimiter = None,
 ) -> None:
-    """Say how a query would be run, and run nothing.
+    """Say how a query would run, without running it.
 
     \b
     Example:
@@ -188,7 +188,7 @@ def explain(  # noqa: PLR0913  a command's options are its parameters
     from cerise import api
     from cerise.engines.base import Options
 
-    source = inputs.Source(
+    source = inputs.InputFiles(
         events, time, kind, inputs.names(key or ()), inputs.names(order or ()),
         inputs.names([columns or ""]), not no_header, delimiter, timestamp_format,
     )  # fmt: skip
@@ -221,7 +221,7 @@ def sql(  # noqa: PLR0913  a command's options are its parameters
     columns: Columns = None,
     delimiter: Delimiter = None,
 ) -> None:
-    """Run SQL with MATCH_RECOGNIZE over files; without a statement, ask for some.
+    """Run SQL with MATCH_RECOGNIZE over files; without a statement, prompt for statements.
 
     \b
     Examples:
@@ -237,16 +237,16 @@ def sql(  # noqa: PLR0913  a command's options are its parameters
     from cerise.cli import prompt
     from cerise.cli import sql as statements
 
-    layout = inputs.Source(
+    layout = inputs.InputFiles(
         "", "", columns=inputs.names([columns or ""]), header=not no_header, delimiter=delimiter,
         written=timestamp_format, times=inputs.names(time or ()),
     )  # fmt: skip
     session = statements.SqlSession.of(table or (), layout, dialect.value, engine)
-    wanted = out.Wanted.of(form and form.value, output, limit_rows)
+    target = out.OutputTarget.of(form and form.value, output, limit_rows)
     if statement is None and sys.stdin.isatty():
-        prompt.talk(session, wanted, explain=explain)
+        prompt.talk(session, target, explain=explain)
     else:
-        statements.answer(session, inputs.query_text(statement or "-"), wanted, explain=explain)
+        statements.answer(session, inputs.query_text(statement or "-"), target, explain=explain)
 
 
 @app.command()
@@ -258,7 +258,7 @@ def generate(
         int, typer.Option(min=0, metavar="N", help="Which events: the same seed gives the same.")
     ] = 0,
     files: Annotated[int, typer.Option(min=1, metavar="N", help="How many files share them.")] = 1,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the files at PATH.")] = False,
 ) -> None:
     """Write a generated data set as Parquet, of any size.
 
@@ -290,7 +290,7 @@ def demo(
     """Find patterns in generated stock bars with Spark."""
     from cerise.cli import demo as show
 
-    show.demo(events, working)
+    show.demo(events, show_status)
 
 
 @app.command("compile")
@@ -309,7 +309,7 @@ def compile_engines(
     """
     from cerise.cli import compile as engines
 
-    engines.compile_parts(parts or list(engines.PARTS), working)
+    engines.compile_parts(parts or list(engines.PARTS), show_status)
 
 
 app.add_typer(store.app, name="store")
@@ -321,36 +321,36 @@ def main() -> None:
     app(prog_name="cerise")
 
 
-# ---- what the commands share
+# ---- shared by the commands
 
 
-def _matches(events: Any, query: Any, source: inputs.Source, **how: Any) -> pa.Table:
-    """Find matches in a table, a DataFrame or files, and bring them here."""
+def _matches(events: Any, query: Any, source: inputs.InputFiles, **how: Any) -> pa.Table:
+    """Find matches in a table, a DataFrame or files, and return them as a table."""
     from cerise import api
     from cerise.cli import output as out
 
     if inputs.is_untyped(events):
-        _reject_missing(events, source)
-        return out.nothing(query)
+        _reject_unknown_columns(events, source)
+        return out.empty_result(query)
     spark = True if isinstance(events, str | Path) else None
     matches = api.find(events, query, spark=spark, **source.roles(), **how)
     return matches.toArrow() if hasattr(matches, "toArrow") else matches
 
 
-def _reject_missing(events: pa.Table, source: inputs.Source) -> None:
-    """A header without events still says which columns there are."""
+def _reject_unknown_columns(events: pa.Table, source: inputs.InputFiles) -> None:
+    """Refuse columns that are not in the header of a file without events."""
     known = events.schema.names
     for name in (source.time, source.type, *source.key, *source.order):
         if known and name is not None and name not in known:
             raise BindError(f"column '{name}' is not in the events", hint=did_you_mean(name, known))
 
 
-def _say_what_fits(query: Any, source: inputs.Source, values: dict[str, Any]) -> None:
+def _check_against(query: Any, source: inputs.InputFiles, values: dict[str, Any]) -> None:
     from cerise import api
 
     table = source.table()
     if inputs.is_untyped(table):
-        _reject_missing(table, source)
+        _reject_unknown_columns(table, source)
         typer.echo(f"ok: the query parses; {source.path} is empty, so names and types are unchecked")
         return
     roles = {name: value for name, value in source.roles().items() if name != "order"}

@@ -1,4 +1,4 @@
-"""Matches to look at: a row per match, a cell per variable, and in it what the query speaks of."""
+"""Shows matches as a table: a row per match, a cell per variable, with the attributes of the query."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from rich.text import Text
 from cerise.pattern.expr import Same, attributes, walk
 from cerise.pattern.query import Query
 
-SHOWN_EVENTS = 4  # of a Kleene variable, in one cell
-WIDE = 100_000  # a pipe has no width: nothing is wrapped
+SHOWN_EVENTS = 4  # events of a Kleene variable in one cell
+WIDE = 100_000  # the width for pipes and files, so that nothing is wrapped
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """What to show of an event: its time, its type, and the attributes that the query mentions."""
+class MatchView:
+    """The parts of an event to show: its time, its type, and the attributes that the query mentions."""
 
     time: str
     type: str | None
     attributes: tuple[tuple[str, ...], ...]
 
     @classmethod
-    def of(cls, query: Query, time: str, type_: str | None) -> View:
-        """Return the view that suits a query."""
+    def of(cls, query: Query, time: str, type_: str | None) -> MatchView:
+        """Return the view for the matches of a query."""
         mentioned = dict.fromkeys(path for expr in query.where for path in _paths(expr))
         apart = {(time,), (type_,)}
-        # The events of a query over matches are matches: their time and type have other names.
+        # The events of a query over matches are matches, whose time and type columns have other names.
         inner = isinstance(query.source, Query)
         return cls(
             "last_time" if inner else time,
@@ -44,19 +44,19 @@ class View:
             tuple(path for path in mentioned if path and path not in apart and path[0].upper() != "LEN"),
         )
 
-    def without(self, columns: Sequence[str]) -> View:
+    def without(self, columns: Sequence[str]) -> MatchView:
         """Return the view without attributes that have a column of their own."""
         return replace(
             self, attributes=tuple(path for path in self.attributes if ".".join(path) not in columns)
         )
 
     def event(self, event: dict[str, Any], day: dt.date | None) -> str:
-        """Return one event as a few words; its time without the day if that is `day`."""
+        """Return an event as a few words; its time without the day if the day is `day`."""
         when, type_ = event.get(self.time), event.get(self.type) if self.type else None
-        there = {".".join(path): _inside(event, path) for path in self.attributes}
+        values = {".".join(path): _inside(event, path) for path in self.attributes}
         words = [plain_time(when, day), *([str(type_)] if type_ is not None else [])]
         return " ".join(
-            words + [f"{name}={plain(value)}" for name, value in there.items() if value is not None]
+            words + [f"{name}={plain(value)}" for name, value in values.items() if value is not None]
         )
 
 
@@ -71,10 +71,10 @@ def _inside(event: Any, path: Sequence[str]) -> Any:
     return event
 
 
-def look(matches: pa.Table, view: View | None, rows: int) -> Table:
-    """Return the first matches as a table for people: a row per match, a cell per variable.
+def look(matches: pa.Table, view: MatchView | None, rows: int) -> Table:
+    """Return the first matches as a table to print: a row per match, a cell per variable.
 
-    Without a view it is a table as any other: every column is shown as it is.
+    Without a view, every column is shown unchanged.
     """
     if view is None:
         return _build_table(matches.schema, zip(*_plain_columns(matches.slice(0, rows)), strict=True))
@@ -90,7 +90,7 @@ def look(matches: pa.Table, view: View | None, rows: int) -> Table:
 
 
 def _plain_columns(table: pa.Table) -> Iterator[list[str]]:
-    """Yield the columns by their place: two may have one name."""
+    """Yield the columns by position, because two may have the same name."""
     return ([plain(value) for value in column.to_pylist()] for column in table.columns)
 
 
@@ -107,7 +107,7 @@ def _is_number(type_: pa.DataType) -> bool:
     return any(test(type_) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal))
 
 
-def _cell(value: Any, type_: pa.DataType, view: View, day: dt.date | None) -> str:
+def _cell(value: Any, type_: pa.DataType, view: MatchView, day: dt.date | None) -> str:
     if value is None or not _is_events(type_):
         return plain(value)
     if isinstance(value, dict):
@@ -123,7 +123,7 @@ def _is_events(type_: pa.DataType) -> bool:
 
 
 def plain(value: Any) -> str:
-    """Return a value as people write it."""
+    """Return a value as readable text."""
     match value:
         case None:
             return ""
@@ -137,7 +137,7 @@ def plain(value: Any) -> str:
 
 
 def plain_time(value: Any, day: dt.date | None) -> str:
-    """Return a time without what says nothing: zero seconds, and the day if it is `day`."""
+    """Return a time as text, without zero seconds, and without the day if it is `day`."""
     if not isinstance(value, dt.datetime):
         return str(value)
     clock = value.strftime("%H:%M:%S.%f" if value.microsecond else "%H:%M:%S" if value.second else "%H:%M")
@@ -150,12 +150,12 @@ def _day(value: Any) -> dt.date | None:
 
 
 def console(file: IO[str]) -> Console:
-    """Return a console on a stream that never cuts or colours what goes to a file or a pipe."""
+    """Return a console on a stream; text for a file or a pipe is not wrapped or coloured."""
     return Console(file=file, highlight=False, **({} if file.isatty() else {"width": WIDE}))  # type: ignore[arg-type]
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON; times are ISO, and what JSON has no form for is text."""
+    """Return a value as JSON; times are ISO texts, and values of types that JSON lacks are text."""
     return json.dumps(_jsonable(value), ensure_ascii=False)
 
 

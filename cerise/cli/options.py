@@ -1,4 +1,4 @@
-"""The options that commands share: what each is called, and what --help says of it."""
+"""The options that commands share, with their names and help texts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MaybeTime = Annotated[
 ]
 Type = Annotated[
     str | None,
-    typer.Option("--type", metavar="COLUMN", help="The column that says what kind of event it is."),
+    typer.Option("--type", metavar="COLUMN", help="The column that holds the event's type."),
 ]
 Key = Annotated[
     list[str] | None, typer.Option(metavar="COLUMNS", help="Columns that partition the events: a,b.")
@@ -82,7 +82,7 @@ Limit = Annotated[
 
 
 class DialectName(StrEnum):
-    """Whose defaults MATCH_RECOGNIZE has."""
+    """The dialects of MATCH_RECOGNIZE, which differ in their defaults."""
 
     standard = "standard"
     flink = "flink"

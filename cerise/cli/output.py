@@ -1,4 +1,4 @@
-"""What becomes of matches: shown as a table, or written as JSON lines, CSV or Parquet."""
+"""Prints matches as a table, or writes them as JSON lines, CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from cerise.cli.match_view import View, console, json_text, look
+from cerise.cli.match_view import MatchView, console, json_text, look
 from cerise.errors import CeriseError, StoreError
 from cerise.pattern.output import EXACT
-from cerise.pattern.query import Per, Query, Totals, negated, variables
+from cerise.pattern.query import Per, Query, Totals, absent_names, variables
 
 SUFFIXES = {
     ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".txt": "table",
@@ -26,16 +26,16 @@ SUFFIXES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """In which format matches are wanted, in which file if any, and how many rows of a table."""
+class OutputTarget:
+    """The format of the output, its file if any, and how many rows a table shows."""
 
     format: str
     output: str | None
     rows: int
 
     @classmethod
-    def of(cls, format_: str | None, output: str | None, rows: int) -> Wanted:
-        """Return what is wanted; without a format, the one that the name of the output says."""
+    def of(cls, format_: str | None, output: str | None, rows: int) -> OutputTarget:
+        """Return the target; without a format, by the suffix of the output file."""
         suffix = Path(output).suffix.lower() if output else ".txt"
         if format_ is None and suffix not in SUFFIXES:
             raise CeriseError(f"no format is known for {output}", hint="say --format json, csv or parquet")
@@ -47,35 +47,35 @@ class Wanted:
         return cls(chosen, output, rows)
 
 
-def deliver(matches: pa.Table, wanted: Wanted, view: View | None) -> None:
-    """Show or write matches, to standard output or to a file; without a view, the rows of any table."""
-    if wanted.format != "table":
-        _to(wanted.output, lambda file: _WRITERS[wanted.format](matches, file))
-    elif wanted.output is not None:
-        text = look(matches, view, wanted.rows or len(matches))
-        save(wanted.output, lambda file: console(file).print(text), mode="w")
+def deliver(matches: pa.Table, target: OutputTarget, view: MatchView | None) -> None:
+    """Write matches to standard output or to a file; without a view, the rows of any table."""
+    if target.format != "table":
+        _to(target.output, lambda file: _WRITERS[target.format](matches, file))
+    elif target.output is not None:
+        text = look(matches, view, target.rows or len(matches))
+        save(target.output, lambda file: console(file).print(text), mode="w")
     elif len(matches):
-        console(sys.stdout).print(look(matches, view, wanted.rows or len(matches)))
+        console(sys.stdout).print(look(matches, view, target.rows or len(matches)))
 
 
-def summary(matches: pa.Table, where: str, elapsed: float, wanted: Wanted) -> str:
-    """Say how many matches, or rows of totals, there are; in which events; how long it took."""
+def summary(matches: pa.Table, where: str, elapsed: float, target: OutputTarget) -> str:
+    """Say how many matches, or rows of totals, were found, in which events, and in how many seconds."""
     counted = matches.schema.names == ["count"] and pa.types.is_decimal(matches.schema.field(0).type)
     what = ("match", "matches") if counted or "match_id" in matches.schema.names else ("row", "rows")
     number = matches["count"][0].as_py() if counted else len(matches)
     text = f"{number:,} {what[number != 1]}{where}, {elapsed:.2f} s"
-    if wanted.format == "table" and not counted and 0 < wanted.rows < number:
-        text += f"; the first {wanted.rows} are shown, --limit-rows 0 shows all"
+    if target.format == "table" and not counted and 0 < target.rows < number:
+        text += f"; the first {target.rows} are shown, --limit-rows 0 shows all"
     return text
 
 
 def of_events(events: Any) -> str:
-    """Say in how many events matches were looked for, if that is known."""
+    """Say how many events were searched, if that is known."""
     return f" in {events.num_rows:,} events" if isinstance(events, pa.Table) else ""
 
 
 def in_order(matches: pa.Table) -> pa.Table:
-    """Sort matches, or totals, by time, so that the same are written the same way every time."""
+    """Sort matches, or totals, by time, so that every run writes them in the same order."""
     known = ("first_time", "last_time", "window_start", "match_id")
     keys = [name for name in known if name in matches.schema.names]
     return matches.sort_by([(name, "ascending") for name in keys]) if keys else matches
@@ -90,7 +90,7 @@ def _to(output: str | None, writer: Callable[[IO[Any]], None]) -> None:
 
 
 def save(output: str, writer: Callable[[IO[Any]], None], *, mode: str = "wb") -> None:
-    """Write a file: all of it or, if anything fails, nothing."""
+    """Write a file completely or, if anything fails, not at all."""
     target = Path(output)
     fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     try:
@@ -114,7 +114,7 @@ def _write_json(matches: pa.Table, file: IO[bytes]) -> None:
 
 
 def _write_csv(matches: pa.Table, file: IO[bytes]) -> None:
-    pa.csv.write_csv(flattened(matches), file)
+    pa.csv.write_csv(flatten(matches), file)
 
 
 def _write_parquet(matches: pa.Table, file: IO[bytes]) -> None:
@@ -124,7 +124,7 @@ def _write_parquet(matches: pa.Table, file: IO[bytes]) -> None:
 _WRITERS = {"json": _write_json, "csv": _write_csv, "parquet": _write_parquet}
 
 
-def flattened(matches: pa.Table) -> pa.Table:
+def flatten(matches: pa.Table) -> pa.Table:
     """Return matches without nesting: a column per field of a struct, and lists as JSON text."""
     while any(map(pa.types.is_struct, matches.schema.types)):
         matches = matches.flatten()
@@ -141,11 +141,11 @@ def _flat(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(texts, pa.string())])
 
 
-def nothing(query: Query) -> pa.Table:
-    """Return the matches in events of which nothing is known, for there are none."""
+def empty_result(query: Query) -> pa.Table:
+    """Return the result of a query over no events, whose columns are unknown."""
     if isinstance(query.returns, Totals):
         return _no_totals(query, query.returns)
-    absent = negated(query.pattern)
+    absent = absent_names(query.pattern)
     bound = [var.name for var in variables(query.pattern) if var.name not in absent]
     columns = [item.name for item in query.returns] if query.returns is not None else bound
     return pa.table({name: pa.nulls(0) for name in ("match_id", "first_time", "last_time", *columns)})

@@ -1,4 +1,4 @@
-"""The prompt of `cerise sql`: statements end with ;, mistakes are told, and the prompt goes on."""
+"""The prompt of `cerise sql`: it reads statements that end with ;, prints results and errors, and goes on."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from pathlib import Path
 
 import typer
 
-from cerise.cli.output import Wanted
+from cerise.cli.output import OutputTarget
 from cerise.cli.sql import SqlSession, show, statements
 from cerise.cli.terminal import complain
 from cerise.errors import BindError, CeriseError, did_you_mean
 
 FIRST, MORE = "cerise> ", "     -> "
+NO_TABLES = "there are no tables: start with --table name=path"
 KEPT = 1_000  # lines of history
-BETWEEN = " \t\n,;()=<>+-*/|.{}'\""  # what ends a word to be completed
-HELP = r"""Statements end with ; and may span lines. Tab completes, the arrow keys bring back.
+BETWEEN = " \t\n,;()=<>+-*/|.{}'\""  # the characters between words that Tab completes
+HELP = r"""Statements end with ; and may span lines. Tab completes words, the arrow keys recall lines.
   \d        the tables and their columns
   \d NAME   the columns of one table
-  \e        explain the next statements, or no longer
+  \e        explain the next statements instead of running them, or run them again
   \?        this help
-  \q        leave, as Ctrl-D does; Ctrl-C gives up what was typed"""
+  \q        leave, as Ctrl-D does; Ctrl-C drops the statement typed so far"""
 WORDS = (
     "SELECT", "FROM", "WHERE", "GROUP BY", "MATCH_RECOGNIZE (", "PARTITION BY", "ORDER BY", "MEASURES",
     "ONE ROW PER MATCH", "ALL ROWS PER MATCH", "SHOW EMPTY MATCHES", "OMIT EMPTY MATCHES",
@@ -34,24 +35,24 @@ WORDS = (
 )  # fmt: skip
 
 
-def talk(session: SqlSession, wanted: Wanted, *, explain: bool = False) -> None:
-    """Ask for statements and answer them, until the user leaves."""
-    if wanted.output is not None:
+def talk(session: SqlSession, target: OutputTarget, *, explain: bool = False) -> None:
+    """Read statements and answer them, until the user leaves."""
+    if target.output is not None:
         raise typer.BadParameter("--output needs a STATEMENT")
     for name in session.sources:
         session.schema(name)
     typer.echo(f"cerise {import_module('cerise').__version__}, SQL with MATCH_RECOGNIZE; \\? helps", err=True)
     if not session.sources:
-        typer.echo("there are no tables: start with --table name=path", err=True)
-    with _line_editing(session):
-        Talk(session, wanted, explain).go_on()
+        typer.echo(NO_TABLES, err=True)
+    with _edit_lines(session):
+        Talk(session, target, explain).go_on()
 
 
 class Talk:
-    """What has been typed of a statement, and what becomes of it."""
+    """The loop of the prompt, with the text of the statement typed so far."""
 
-    def __init__(self, session: SqlSession, wanted: Wanted, explain: bool = False) -> None:
-        self.session, self.wanted, self.explain = session, wanted, explain
+    def __init__(self, session: SqlSession, target: OutputTarget, explain: bool = False) -> None:
+        self.session, self.target, self.explain = session, target, explain
         self.text = ""
 
     def go_on(self) -> None:
@@ -70,7 +71,7 @@ class Talk:
                 return
 
     def take(self, line: str) -> bool:
-        """Take a line; return False where it asks to leave."""
+        """Take a line; return False if it is a command to leave."""
         word, _, rest = line.strip().partition(" ")
         if not self.text.strip() and (word.startswith("\\") or word.lower() in ("quit", "exit")):
             return self._obey(word.removesuffix(";").lower(), rest.strip().rstrip(";"))
@@ -81,7 +82,7 @@ class Talk:
 
     def _answer(self, text: str) -> None:
         try:
-            show(self.session, text, self.wanted, explain=self.explain)
+            show(self.session, text, self.target, explain=self.explain)
         except KeyboardInterrupt:
             typer.echo("given up", err=True)
         except Exception as error:
@@ -94,7 +95,7 @@ class Talk:
         try:
             match word:
                 case "\\d":
-                    typer.echo(described(self.session, name))
+                    typer.echo(describe(self.session, name))
                 case "\\e":
                     self.explain = not self.explain
                     typer.echo(f"statements are {'explained' if self.explain else 'run'}", err=True)
@@ -105,8 +106,8 @@ class Talk:
         return True
 
 
-def described(session: SqlSession, name: str = "") -> str:
-    """Return the tables, or one of them, with the types of their columns."""
+def describe(session: SqlSession, name: str = "") -> str:
+    """Return the tables, or one table, with the types of their columns, as text."""
     chosen = [each for each in session.sources if not name or each.lower() == name.lower()]
     if name and not chosen:
         raise BindError(f"unknown table '{name}'", hint=did_you_mean(name, session.sources))
@@ -116,15 +117,15 @@ def described(session: SqlSession, name: str = "") -> str:
         schema = session.schema(each)
         width = max(map(len, schema.names), default=0)
         lines.extend(f"  {field.name:<{width}}  {field.type}" for field in schema)
-    return "\n".join(lines) or "there are no tables: start with --table name=path"
+    return "\n".join(lines) or NO_TABLES
 
 
-# ---- the line editor, where Python has one
+# ---- the line editor, if Python has readline
 
 
 @contextmanager
-def _line_editing(session: SqlSession) -> Iterator[None]:
-    """Let lines be edited, completed and brought back, also from the last time."""
+def _edit_lines(session: SqlSession) -> Iterator[None]:
+    """Enable editing, completion and history of lines, which is saved for the next session."""
     try:
         import readline
     except ImportError:
@@ -141,25 +142,25 @@ def _line_editing(session: SqlSession) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # a home that cannot be written to has no history
+        with suppress(OSError):  # without write access to the home directory, no history is saved
             file.parent.mkdir(parents=True, exist_ok=True)
             readline.write_history_file(file)
 
 
 def history_file() -> Path:
-    """Return the file that keeps what was typed."""
+    """Return the file of the prompt's history."""
     state = os.environ.get("XDG_STATE_HOME")
     return Path(state or Path.home() / ".local" / "state") / "cerise" / "sql_history"
 
 
 class Completer:
-    """Completes the words of a clause, and the names of tables and columns."""
+    """Completes keywords of a clause, and names of tables and columns."""
 
     def __init__(self, session: SqlSession) -> None:
         self.session = session
 
     def __call__(self, text: str, number: int) -> str | None:
-        """Return the completion of a word with a number; None where there are no more."""
+        """Return the completion of a word with this number; None after the last."""
         found = self.completions(text)
         return found[number] if number < len(found) else None
 

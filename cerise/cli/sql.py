@@ -1,4 +1,4 @@
-"""`cerise sql`: statements over files; MATCH_RECOGNIZE alone in this process, all else on Spark."""
+"""`cerise sql`: statements over files. This process runs MATCH_RECOGNIZE alone, Spark any other statement."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import typer
 
 from cerise import api
 from cerise.cli import output as out
-from cerise.cli.inputs import Source, is_untyped
-from cerise.cli.terminal import working
+from cerise.cli.inputs import InputFiles, is_untyped
+from cerise.cli.terminal import show_status
 from cerise.engines.base import Options
 from cerise.engines.rows.table_search import explain as explain_rows
 from cerise.errors import BindError, CeriseError, ParseError, UnsupportedError, did_you_mean
@@ -27,49 +27,49 @@ from cerise.pattern.row_pattern import BoundRows
 from cerise.run.access import TableSource
 from cerise.run.find import HERE, find
 from cerise.run.question import Questions
-from cerise.run.row_search import Rows
+from cerise.run.row_search import RowClause
 
 NAME = re.compile(r"[^\W\d]\w*")
 ASKS = frozenset("SELECT WITH FROM VALUES TABLE SHOW DESCRIBE DESC EXPLAIN".split())
-DONE = pa.table({})  # what a statement gives that has no result
+DONE = pa.table({})  # for a statement without a result
 
 
 class _NeedsSpark(Exception):
-    """The statement is not one that this process can run."""
+    """This process cannot run the statement."""
 
 
-def answer(session: SqlSession, text: str, wanted: out.Wanted, *, explain: bool = False) -> None:
-    """Run the statements of a text, and show or write what the last one gives."""
+def answer(session: SqlSession, text: str, target: out.OutputTarget, *, explain: bool = False) -> None:
+    """Run the statements of a text, and write the result of the last."""
     complete, rest = statements(text)
     *before, last = [*complete, *([rest.strip()] if rest.strip() else [])] or [""]
     if not last:
         raise ParseError("there is no statement", hint="write SELECT * FROM t MATCH_RECOGNIZE (…)")
     for each in before:
         session.run(each)
-    show(session, last, wanted, explain=explain)
+    show(session, last, target, explain=explain)
 
 
-def show(session: SqlSession, text: str, wanted: out.Wanted, *, explain: bool = False) -> None:
-    """Run one statement, show or write what it gives, and say how much that was."""
+def show(session: SqlSession, text: str, target: out.OutputTarget, *, explain: bool = False) -> None:
+    """Run a statement, write its result, and print a summary."""
     if explain:
         typer.echo(session.explain(text))
         return
     started = clock.perf_counter()
     rows = session.run(text)
     elapsed = clock.perf_counter() - started
-    if wanted.format in ("json", "parquet"):
+    if target.format in ("json", "parquet"):
         _reject_twice(rows.column_names)
     if rows.num_columns:
-        out.deliver(rows, wanted, None)
-    typer.echo(_summary(rows, elapsed, wanted), err=True)
+        out.deliver(rows, target, None)
+    typer.echo(_summary(rows, elapsed, target), err=True)
 
 
-def _summary(rows: pa.Table, elapsed: float, wanted: out.Wanted) -> str:
+def _summary(rows: pa.Table, elapsed: float, target: out.OutputTarget) -> str:
     if not rows.num_columns:
         return f"done, {elapsed:.2f} s"
     text = f"{len(rows):,} {'row' if len(rows) == 1 else 'rows'}, {elapsed:.2f} s"
-    if wanted.format == "table" and 0 < wanted.rows < len(rows):
-        text += f"; the first {wanted.rows} are shown, --limit-rows 0 shows all"
+    if target.format == "table" and 0 < target.rows < len(rows):
+        text += f"; the first {target.rows} are shown, --limit-rows 0 shows all"
     return text
 
 
@@ -81,23 +81,23 @@ def _reject_twice(names: list[str]) -> None:
         )
 
 
-# ---- the tables, and what is asked of them
+# ---- the session
 
 
 @dataclass(slots=True)
 class SqlSession:
-    """The tables that statements can name, and where these are run. What was read is kept.
+    """The tables that statements can name, and the Spark session that runs some of the statements.
 
     Attributes:
         sources: the files of each table, by its name.
         dialect: whose defaults clauses have.
         options: how to run.
-        read: the tables that were read into this process.
-        spark: the session, once a statement needed it; the tables are its views.
-        changed: whether a statement may have changed what a name means, so that only Spark knows.
+        read: the tables that this process has read, kept for the next statements.
+        spark: the Spark session, with the tables as views; None until a statement needs it.
+        changed: whether a statement may have redefined a name, so that Spark must run the next statements.
     """
 
-    sources: Mapping[str, Source]
+    sources: Mapping[str, InputFiles]
     dialect: str = "standard"
     options: Options = field(default_factory=Options)
     read: dict[str, pa.Table] = field(default_factory=dict)
@@ -105,13 +105,13 @@ class SqlSession:
     changed: bool = False
 
     @classmethod
-    def of(cls, given: Iterable[str], layout: Source, dialect: str, engine: str | None) -> SqlSession:
-        """Return a session over `trades=trades.csv` and the like; `layout` says how all files are written."""
+    def of(cls, given: Iterable[str], layout: InputFiles, dialect: str, engine: str | None) -> SqlSession:
+        """Return a session over words such as `trades=trades.csv`; `layout` describes all files."""
         if layout.written and not layout.times:
             raise typer.BadParameter("--timestamp-format needs --time, the columns that are written so")
-        sources: dict[str, Source] = {}
+        sources: dict[str, InputFiles] = {}
         for word in given:
-            name, path = named(word)
+            name, path = split_table(word)
             if name.lower() in map(str.lower, sources):
                 raise CeriseError(f"two tables are called '{name}'", hint="say --table other=path")
             sources[name] = replace(layout, path=path)
@@ -122,12 +122,12 @@ class SqlSession:
             bound, table = self._here(text)
         except _NeedsSpark:
             return self._on_spark(text)
-        asked = Questions.of([Rows(bound, self.options)])
-        matches: pa.Table = find(TableSource(table), asked, self.options, HERE).matches
+        questions = Questions.of([RowClause(bound, self.options)])
+        matches: pa.Table = find(TableSource(table), questions, self.options, HERE).matches
         return matches
 
     def explain(self, text: str) -> str:
-        """Say how a statement would be run."""
+        """Say how a statement would run."""
         try:
             bound, _ = self._here(text)
         except _NeedsSpark:
@@ -135,12 +135,12 @@ class SqlSession:
 
             texts = sql.explain(self._session(), text, self.dialect, self.options)
             return "\n\n".join(texts) or "runs       on Spark, which knows all of it"
-        return _listed({"runs": "in this process", **explain_rows(bound, self.options)})
+        return _format_facts({"runs": "in this process", **explain_rows(bound, self.options)})
 
     def table(self, name: str) -> pa.Table:
-        """Return a table, read into this process."""
+        """Return a table; the first call reads it into this process."""
         if name not in self.read:
-            with working(f"reading {self.sources[name].path}"):
+            with show_status(f"reading {self.sources[name].path}"):
                 table = self.sources[name].table()
             if is_untyped(table):
                 raise _empty(self.sources[name])
@@ -148,17 +148,17 @@ class SqlSession:
         return self.read[name]
 
     def schema(self, name: str) -> pa.Schema:
-        """Return the columns of a table; Parquet is not read for that."""
+        """Return the columns of a table; of Parquet, without reading it."""
         known = None if name in self.read else self.sources[name].schema()
         return self.table(name).schema if known is None else known
 
     # ---- where statements run
 
     def _here(self, text: str) -> tuple[BoundRows, pa.Table]:
-        """Return a clause that this process can run, bound to its table.
+        """Return the clause of a statement that this process can run, bound to its table.
 
         Raises:
-            _NeedsSpark: it is another statement, or computes what only Spark can.
+            _NeedsSpark: the statement is more than a clause, or only Spark can compute an expression.
         """
         if self.changed or not parse_statement(text, self.dialect).clauses:
             raise _NeedsSpark
@@ -178,7 +178,11 @@ class SqlSession:
         return bound, table
 
     def _only_table(self, clause: Clause) -> str:
-        """Return the table that is the input of a clause, where it is no more than a table."""
+        """Return the name of the table that is the input of a clause.
+
+        Raises:
+            _NeedsSpark: the input is more than one table.
+        """
         source = clause.text[clause.source.start : clause.source.end]
         names = [name_of(word) for word in read_words(source) if word.key != "AS"]
         if not names or len(names) > 2 or names[0] is None or names[-1] is None:
@@ -194,18 +198,18 @@ class SqlSession:
         spark = self._session()
         first = next(iter(read_words(text)), None)
         self.changed = self.changed or first is None or first.key not in ASKS
-        with working("running on Spark"):
+        with show_status("running on Spark"):
             frame = api.sql(spark, text, dialect=self.dialect, options=self.options)
             return frame.toArrow() if frame.columns else DONE
 
     def _session(self) -> Any:
-        """Return a session that has the tables as views."""
+        """Return a Spark session with the tables as views."""
         if self.spark is None:
-            from cerise.spark.session import session, unlogged
+            from cerise.spark.session import mute_errors, session
 
-            with working("starting Spark"):
+            with show_status("starting Spark"):
                 spark = session()
-                unlogged(yes=True)
+                mute_errors(yes=True)
                 for name, source in self.sources.items():
                     frame = source.frame()
                     if isinstance(frame, pa.Table):
@@ -215,8 +219,8 @@ class SqlSession:
         return self.spark
 
 
-def named(word: str) -> tuple[str, str]:
-    """Return the name and the path of `name=path`; without a name, that of the file."""
+def split_table(word: str) -> tuple[str, str]:
+    """Split `name=path`; without a name, the table has the name of the file."""
     name, equals, path = word.partition("=")
     if not equals:
         name, path = Path(word).name.split(".")[0], word
@@ -229,7 +233,7 @@ def named(word: str) -> tuple[str, str]:
 
 
 def statements(text: str) -> tuple[list[str], str]:
-    """Return the statements of a text that end with ;, and what follows the last."""
+    """Return the statements of a text that end with ;, and the text after the last ;."""
     try:
         words = read_words(text)
     except ParseError:  # a string or comment is still open
@@ -240,11 +244,11 @@ def statements(text: str) -> tuple[list[str], str]:
     return [each for each in found if each], text[starts[-1] :]
 
 
-def _listed(facts: Mapping[str, str]) -> str:
+def _format_facts(facts: Mapping[str, str]) -> str:
     return "\n".join(f"{name:<10} {text}" for name, text in facts.items())
 
 
-def _empty(source: Source) -> CeriseError:
+def _empty(source: InputFiles) -> CeriseError:
     return CeriseError(
         f"{source.path} is empty: the types of its columns are unknown", hint="give a file with rows"
     )

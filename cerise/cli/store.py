@@ -1,4 +1,4 @@
-"""`cerise store` and `cerise index`: event stores, and indexes beside tables of others."""
+"""`cerise store` and `cerise index`: event stores, and indexes beside existing tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from cerise.cli.options import (
     Version,
     Written,
 )
-from cerise.cli.terminal import WRONG, progressing, working
+from cerise.cli.terminal import WRONG, show_progress, show_status
 
 if TYPE_CHECKING:
     from cerise.event_store import Store
@@ -48,7 +48,7 @@ def create(  # noqa: PLR0913  a command's options are its parameters
     events: From = None,
     schema: Annotated[
         str | None,
-        typer.Option(metavar="COLUMNS", help="The columns, in the place of --from: 'kind string, ts long'."),
+        typer.Option(metavar="COLUMNS", help="The columns, instead of --from: 'kind string, ts long'."),
     ] = None,
     empty: Annotated[bool, typer.Option("--empty", help="Append nothing: take the columns only.")] = False,
     kind: Type = None,
@@ -74,12 +74,12 @@ def create(  # noqa: PLR0913  a command's options are its parameters
         raise typer.BadParameter("give the columns: either --from FILE or --schema COLUMNS")
     given: Any = None
     if events is not None:
-        source = inputs.Source(
+        source = inputs.InputFiles(
             events, time, columns=inputs.names([columns or ""]), header=not no_header, delimiter=delimiter,
             written=timestamp_format,
         )  # fmt: skip
-        with working(f"reading {events}"):
-            given = source.given()
+        with show_status(f"reading {events}"):
+            given = source.for_store()
     held = columns_in(given, str(events)) if schema is None else columns_of(schema)
     store = Store.create(
         path, schema=held, time=time, type=kind, key=inputs.names(key or ()),
@@ -106,7 +106,7 @@ def append(
     columns: Columns = None,
     delimiter: Delimiter = None,
 ) -> None:
-    """Append events, each file as one version: all of it is there, or nothing.
+    """Append events, each file as one version: completely, or not at all.
 
     \b
     Examples:
@@ -120,18 +120,18 @@ def append(
     written = timestamp_format or ("integer" if str(known.field(time).type).startswith("int") else None)
     names = inputs.names([columns or ""]) or (tuple(known.names) if no_header else ())
     for file in files:
-        source = inputs.Source(
+        source = inputs.InputFiles(
             file, time, columns=names, header=not no_header, delimiter=delimiter, written=written,
             types=tuple(known),
         )  # fmt: skip
-        with working(f"reading {file}"):
-            given = source.given()
+        with show_status(f"reading {file}"):
+            given = source.for_store()
         append_events(store, given, file)
 
 
 @app.command()
 def info(path: StorePath, *, version: Version = None, at: At = None) -> None:
-    """Say what is in a store: events, files, sizes, columns, and index files that cannot be used."""
+    """Print the figures of a store: events, files, sizes, columns, and index files that cannot be used."""
     from cerise.cli.store_actions import show_info
 
     store = _open(path, at)
@@ -149,9 +149,9 @@ def find(  # noqa: PLR0913  a command's options are its parameters
     limit_rows: Limit = ROWS,
     count: Annotated[bool, typer.Option("--count", help="Only say how many matches there are.")] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say how it would be run, and run nothing.")
+        bool, typer.Option("--explain", help="Say how it would run, without running it.")
     ] = False,
-    report: Annotated[bool, typer.Option("--report", help="Say what was done, step by step.")] = False,
+    report: Annotated[bool, typer.Option("--report", help="Print the figures of each step.")] = False,
     spark: Annotated[
         bool, typer.Option("--spark", help="Run on a local Spark session, on all cores.")
     ] = False,
@@ -170,15 +170,15 @@ def find(  # noqa: PLR0913  a command's options are its parameters
     from cerise.cli import output as out
     from cerise.cli import store_actions
 
-    wanted = out.Wanted.of(form and form.value, output, limit_rows)
-    asked = store_actions.StoreQuery(
+    target = out.OutputTarget.of(form and form.value, output, limit_rows)
+    store_query = store_actions.StoreQuery(
         inputs.query_text(query), inputs.params(param or ()), engine, version, spark=spark, count=count
     )
     store = _open(path, at)
     if explain:
-        typer.echo(store_actions.explain(store, asked))
+        typer.echo(store_actions.explain(store, store_query))
         return
-    store_actions.answer(store, asked, wanted, report=report)
+    store_actions.answer(store, store_query, target, report=report)
 
 
 @app.command()
@@ -193,7 +193,7 @@ def candidates(  # noqa: PLR0913  a command's options are its parameters
     version: Version = None,
     at: At = None,
 ) -> None:
-    """Write the events that can be part of a match, in stream order, for any other engine.
+    """Write the events that can be part of a match, in stream order, for another engine to search.
 
     \b
     Example:
@@ -201,26 +201,26 @@ def candidates(  # noqa: PLR0913  a command's options are its parameters
     """
     from cerise.cli import output as out
 
-    wanted = out.Wanted.of(form and form.value, output, limit_rows)
+    target = out.OutputTarget.of(form and form.value, output, limit_rows)
     text, values = inputs.query_text(query), inputs.params(param or ())
     store = _open(path, at)
     started = clock.perf_counter()
-    with working("looking events up"):
+    with show_status("looking events up"):
         found = store.candidates(text, params=values or None, version=version)
     elapsed = clock.perf_counter() - started
-    out.deliver(found, wanted, None)
+    out.deliver(found, target, None)
     events = store.info(version).events
     typer.echo(f"{len(found):,} of {events:,} events can be part of a match, {elapsed:.2f} s", err=True)
 
 
 @app.command()
 def compact(path: StorePath) -> None:
-    """Make few large files in stream order of fresh, small and overlapping ones; mend broken index files."""
+    """Rewrite fresh, small and overlapping files as few large ones in stream order; mend index files."""
     from cerise.cli.store_actions import say_count
 
     store = _open(path, None)
     before = store.info()
-    with progressing("compacting") as progress:
+    with show_progress("compacting") as progress:
         compacted = store.compact(progress)
     version = compacted.version
     after = store.info()
@@ -244,12 +244,12 @@ def vacuum(
     *,
     hours: Annotated[
         float,
-        typer.Option(min=0, max=168, metavar="N", help="How long files are kept that are no longer needed."),
+        typer.Option(min=0, max=168, metavar="N", help="How long unneeded files are kept."),
     ] = 168,
 ) -> None:
     """Remove files that no version of the last hours has; by default, of the last week.
 
-    With --hours 0 nobody may be writing, or reading an older version.
+    With --hours 0, no other process may be writing, or reading an older version.
     """
     from cerise.cli.store_actions import say_count
 
@@ -259,11 +259,11 @@ def vacuum(
 
 @app.command()
 def verify(path: StorePath, *, at: At = None) -> None:
-    """Check every file, checksum and index against the data; exit with 1 where something is wrong."""
+    """Check every file and checksum, and the index against the data; exit with 1 if anything is wrong."""
     from cerise.cli.store_actions import say_count
 
     store = _open(path, at)
-    with progressing("verifying") as progress:
+    with show_progress("verifying") as progress:
         found = store.verify(progress)
     for each in found:
         typer.echo(f"{each.place}: {each.what}")
@@ -287,7 +287,7 @@ def index(  # noqa: PLR0913  a command's options are its parameters
         str | None, typer.Option("--at", metavar="DIR", help="Where the index goes, if not beside the data.")
     ] = None,
 ) -> None:
-    """Index a Delta table or Parquet files of others in place; again, only the files that are new.
+    """Index a Delta table or Parquet files in place; a second call indexes only new files.
 
     The data is not touched. `cerise store find TABLE QUERY` then answers by the index.
 
@@ -298,18 +298,18 @@ def index(  # noqa: PLR0913  a command's options are its parameters
     from cerise import event_store
     from cerise.cli.store_actions import say_count
 
-    with progressing(f"indexing {table}") as progress:
+    with show_progress(f"indexing {table}") as progress:
         done = event_store.index(
             table, time=time, type=kind, on=inputs.names(on or ()), key=inputs.names(key or ()),
             order=inputs.names(order or ()), at=at, progress=progress,
         )  # fmt: skip
-    told = [f"{say_count(done.built, 'file')} indexed"] if done.built or not done.kept else []
-    told += [f"{say_count(done.kept, 'file')} indexed before"] if done.kept else []
-    gone = [f"{say_count(done.dropped, 'old index file')} removed"] if done.dropped else []
-    typer.echo(", ".join([*told, *gone]))
+    counts = [f"{say_count(done.built, 'file')} indexed"] if done.built or not done.kept else []
+    counts += [f"{say_count(done.kept, 'file')} indexed before"] if done.kept else []
+    counts += [f"{say_count(done.dropped, 'old index file')} removed"] if done.dropped else []
+    typer.echo(", ".join(counts))
 
 
-# ---- what the commands share
+# ---- shared by the commands
 
 
 def _open(path: str, at: str | None) -> Store:

@@ -1,4 +1,4 @@
-"""What the commands of `cerise store` do: answer queries, append events, tell figures, read columns."""
+"""The actions of `cerise store`: answer queries, append events, print figures, parse columns."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pyarrow as pa
 import typer
 
 from cerise import api
-from cerise.api import Found, counting, parse
+from cerise.api import Found, count_query, parse
 from cerise.cli import inputs
 from cerise.cli import output as out
-from cerise.cli.match_view import View, plain
-from cerise.cli.terminal import progressing, working
+from cerise.cli.match_view import MatchView, plain
+from cerise.cli.terminal import show_progress, show_status
 from cerise.engines.base import Options
 from cerise.errors import CeriseError, DataError, ParseError, did_you_mean
 from cerise.event_store import Store
@@ -29,7 +29,7 @@ from cerise.store.table.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class StoreQuery:
-    """A query, the values of its parameters, and how it is to be answered."""
+    """A query, the values of its parameters, and how to run it."""
 
     text: str
     params: dict[str, Any]
@@ -46,23 +46,23 @@ class StoreQuery:
 
 
 def explain(store: Store, query: StoreQuery) -> str:
-    """Say how a query would be run."""
+    """Say how a query would run."""
     return api.explain(store, query.text, **query.how)
 
 
-def answer(store: Store, query: StoreQuery, wanted: out.Wanted, *, report: bool) -> None:
-    """Run a query, show or write its matches or their number, and say how much that was."""
+def answer(store: Store, query: StoreQuery, target: out.OutputTarget, *, report: bool) -> None:
+    """Run a query, write its matches or their number, and print a summary."""
     sql = is_sql(query.text)
-    text: Any = counting(query.text) if query.count and not sql else query.text
+    text: Any = count_query(query.text) if query.count and not sql else query.text
     started = clock.perf_counter()
-    with working("matching on Spark" if query.spark else "matching"):
+    with show_status("matching on Spark" if query.spark else "matching"):
         found = _run(store, text, query)
     elapsed = clock.perf_counter() - started
     if query.count:
         typer.echo(len(found.matches) if sql else found.matches.column(0)[0].as_py())
     else:
-        _deliver(store, query, found, wanted, sql=sql)
-        typer.echo(out.summary(found.matches, _where(found), elapsed, wanted), err=True)
+        _deliver(store, query, found, target, sql=sql)
+        typer.echo(out.summary(found.matches, _where(found), elapsed, target), err=True)
     if report:
         typer.echo(found.report, err=True)
 
@@ -72,13 +72,13 @@ def _run(store: Store, text: Any, query: StoreQuery) -> Found:
     return Found(found.matches.toArrow(), found.report) if query.spark else found
 
 
-def _deliver(store: Store, query: StoreQuery, found: Found, wanted: out.Wanted, *, sql: bool) -> None:
+def _deliver(store: Store, query: StoreQuery, found: Found, target: out.OutputTarget, *, sql: bool) -> None:
     if sql:
-        out.deliver(found.matches, wanted, None)
+        out.deliver(found.matches, target, None)
         return
     settings = store.settings
-    view = View.of(parse(query.text), settings.time, settings.type)
-    out.deliver(out.in_order(found.matches), wanted, view)
+    view = MatchView.of(parse(query.text), settings.time, settings.type)
+    out.deliver(out.in_order(found.matches), target, view)
 
 
 def _where(found: Found) -> str:
@@ -89,7 +89,7 @@ def _where(found: Found) -> str:
 
 
 def columns_in(given: str | pa.Table, path: str) -> pa.Schema:
-    """Return the columns of events that a store is made for."""
+    """Return the columns for a store of these events."""
     if inputs.is_untyped(given):
         raise CeriseError(
             f"{path} is empty: the types of its columns are unknown", hint="say --schema 'name type, …'"
@@ -98,27 +98,27 @@ def columns_in(given: str | pa.Table, path: str) -> pa.Schema:
 
 
 def append_events(store: Store, given: str | pa.Table, path: str) -> None:
-    """Append events, with progress, and say how many."""
+    """Append events with a progress bar, and print how many."""
     _reject_numbers(given, store.schema.field(store.settings.time))
     read = 0
-    with progressing(f"appending {path}") as progress:
+    with show_progress(f"appending {path}") as progress:
 
-        def told(done: int, total: int | None) -> None:
+        def update(done: int, total: int | None) -> None:
             nonlocal read
             read = done
             progress(done, total)
 
-        version = store.append(given, told)
+        version = store.append(given, update)
     typer.echo(f"appended {say_count(read, 'event')} of {path}: version {version}")
 
 
 def _reject_numbers(given: str | pa.Table, time: pa.Field) -> None:
-    """Ask what numbers count that are given for a timestamp."""
+    """Refuse integers for a timestamp column: their unit is unknown."""
     for each in () if isinstance(given, str) else given.schema:
         if each.name == time.name and pa.types.is_integer(each.type) and pa.types.is_timestamp(time.type):
             raise DataError(
                 f"'{time.name}' holds numbers, and the store keeps {time.type}",
-                hint="say what they count since 1970: --timestamp-format s, ms, us or ns",
+                hint="give their unit since 1970: --timestamp-format s, ms, us or ns",
             )
 
 
@@ -145,8 +145,8 @@ def show_info(info: Info, columns: pa.Schema) -> str:
 
 
 def _lines(facts: Iterable[tuple[str, str | Iterable[str]]]) -> Iterator[str]:
-    for name, told in facts:
-        for number, line in enumerate([told] if isinstance(told, str) else told):
+    for name, fact in facts:
+        for number, line in enumerate([fact] if isinstance(fact, str) else fact):
             yield f"{'' if number else name:<{WIDTH}} {line}"
 
 
@@ -167,12 +167,12 @@ def _index(info: Info) -> str:
 
 def _span(info: Info, time: pa.DataType) -> str:
     if info.first is None or info.last is None:
-        return "no events" if not info.events else "not known: the log does not tell"
+        return "no events" if not info.events else "unknown: the log has no times"
     return f"{_moment(info.first, time)} to {_moment(info.last, time)}"
 
 
 def _moment(value: int, time: pa.DataType) -> str:
-    """Return a time as people write it; of timestamps and dates the integer counts microseconds."""
+    """Return a time as readable text; for timestamps and dates, `value` counts microseconds."""
     if pa.types.is_integer(time):
         return f"{value:,}"
     when = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=value)
@@ -194,11 +194,11 @@ def _parts(name: str, settings: Settings) -> Iterator[str]:
 
 
 def size(number: int) -> str:
-    """Return a number of bytes as people write it."""
-    shown, unit = float(number), 0
-    while shown >= 1000 and unit < len(UNITS) - 1:
-        shown, unit = shown / 1000, unit + 1
-    return f"{shown:.1f} {UNITS[unit]}" if unit else f"{number} bytes"
+    """Return a number of bytes in the unit that suits it: `12.3 MB`."""
+    value, unit = float(number), 0
+    while value >= 1000 and unit < len(UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    return f"{value:.1f} {UNITS[unit]}" if unit else f"{number} bytes"
 
 
 def say_count(number: int, what: str) -> str:
@@ -218,16 +218,16 @@ EXAMPLE = "write ticker string, date timestamp, open double"
 
 
 def columns_of(text: str) -> pa.Schema:
-    """Return the columns of a text; types are called as in Spark SQL.
+    """Parse a list of columns, with the type names of Spark SQL.
 
     Raises:
-        ParseError: it is not a list of names and types.
+        ParseError: the text is not a list of names and types.
     """
     fields, at = [], 0
     while at < len(text.rstrip()):
         found = COLUMN.match(text, at)
         if found is None:
-            raise ParseError(f"'{text[at:].strip()}' is no column with a type", hint=EXAMPLE)
+            raise ParseError(f"'{text[at:].strip()}' is not a column with a type", hint=EXAMPLE)
         quoted, plain, type_, precision, scale = found.groups()
         fields.append(pa.field(quoted or plain, _type(type_, precision, scale)))
         at = found.end()

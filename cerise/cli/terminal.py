@@ -1,4 +1,4 @@
-"""What a user sees besides results, on standard error: progress on a terminal, warnings, errors."""
+"""Output to standard error: progress on a terminal, warnings and errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Progress = Callable[[int, int | None], None]
 
 
 class Commands(TyperGroup):
-    """All commands: what is wrong with a query or with events is said in a few lines, without a traceback."""
+    """All commands. An error of a query or of events is printed in a few lines, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -34,7 +34,7 @@ class Commands(TyperGroup):
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
-            raise  # typer ends quietly: whoever read our output has seen enough
+            raise  # typer ends quietly: the reader of the output has closed the pipe
         except Exception as error:
             if not complain(error):
                 raise
@@ -42,8 +42,8 @@ class Commands(TyperGroup):
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """Show on a terminal that something is being done."""
+def show_status(what: str) -> Iterator[None]:
+    """Show on a terminal what the body does."""
     if not sys.stderr.isatty():
         yield
         return
@@ -53,8 +53,8 @@ def working(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def progressing(what: str) -> Iterator[Progress]:
-    """Show a progress bar on a terminal; what is yielded is told how much of how much is done."""
+def show_progress(what: str) -> Iterator[Progress]:
+    """Show a progress bar on a terminal; yield a function that takes the amount done and the total."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
@@ -66,25 +66,25 @@ def progressing(what: str) -> Iterator[Progress]:
 
 
 def errors() -> Console:
-    """Return the console for all but results."""
+    """Return the console on standard error, for everything but results."""
     from rich.console import Console
 
     return Console(stderr=True)
 
 
 def complain(error: Exception) -> bool:
-    """Say what is wrong with a query or with events; return False for an error that is nobody's mistake."""
+    """Print an error of a query, of events or of files; return False for any other error."""
     match error:
         case CeriseError():
-            told: str | None = f"{type(error).__name__}: {error}"
+            text: str | None = f"{type(error).__name__}: {error}"
         case OSError():
             what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-            told = f"StoreError: {what}"
+            text = f"StoreError: {what}"
         case _:
-            told = _told_by_spark(error)
-    if told is not None:
-        typer.echo(told, err=True)
-    return told is not None
+            text = _explain_spark_error(error)
+    if text is not None:
+        typer.echo(text, err=True)
+    return text is not None
 
 
 def _warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
@@ -92,19 +92,19 @@ def _warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -
         typer.echo(f"warning: {message}", err=True)
 
 
-def _told_by_spark(error: Exception) -> str | None:
-    """Return what Spark says is wrong: the error of ours that a task failed with, or its own."""
+def _explain_spark_error(error: Exception) -> str | None:
+    """Return the message of an exception of Spark: the CeriseError of a task, or Spark's own message."""
     if not type(error).__module__.startswith("pyspark."):
         return None
-    _, ours, told = str(error).rpartition("cerise.errors.")
+    _, ours, text = str(error).rpartition("cerise.errors.")
     if ours:
-        return _without_java(told)
-    # What Spark says of a statement starts with the name of a condition; all else is worth a traceback.
-    said = str(error).strip()
-    return _without_java(f"{type(error).__name__}: {said}") if said.startswith("[") else None
+        return _without_java(text)
+    # Spark's message about a statement starts with [CONDITION]; any other error deserves a traceback.
+    message = str(error).strip()
+    return _without_java(f"{type(error).__name__}: {message}") if message.startswith("[") else None
 
 
-def _without_java(told: str) -> str:
-    """Return what is said in a few lines: without the plan and the stack that Spark shows below."""
-    lines = (line for line in told.splitlines() if line.strip())
+def _without_java(text: str) -> str:
+    """Return the first lines of a message, without the plan and the Java stack below them."""
+    lines = (line for line in text.splitlines() if line.strip())
     return "\n".join(takewhile(lambda line: not line.startswith(("\tat ", "JVM", "'", "+-")), lines))

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.data.draws import BATCH, DRAW, check, cut, rng_of, schema, sizes
+from cerise.data.draws import BATCH, DRAW, check, regroup, rng_of, schema, sizes
 
 ACER_SYNTHETIC = schema(
     type=pa.string(),
@@ -47,7 +47,7 @@ def acer_synthetic(
         CeriseError: an argument is out of its range.
     """
     check(events=(events, 0), seed=(seed, 0), batch=(batch, 1), types=(types, 1))
-    return cut(_draws(seed, types, start), sizes(events, batch))
+    return regroup(_draws(seed, types, start), sizes(events, batch))
 
 
 def _draws(seed: int, types: int, start: dt.date) -> Iterator[pa.RecordBatch]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.data.draws import BATCH, DRAW, check, cut, rng_of, schema, sizes
+from cerise.data.draws import BATCH, DRAW, check, regroup, rng_of, schema, sizes
 
 CITIBIKE = schema(
     ride_id=pa.int64(),
@@ -62,7 +62,7 @@ def citibike(
         CeriseError: an argument is out of its range.
     """
     check(events=(events, 0), seed=(seed, 0), batch=(batch, 1), stations=(stations, 1))
-    return cut(_draws(seed, stations, start), sizes(events, batch))
+    return regroup(_draws(seed, stations, start), sizes(events, batch))
 
 
 def _draws(seed: int, stations: int, start: dt.date) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""`cluster`: what becomes of the jobs of a compute cluster, after the data set of 000 and 001."""
+"""`cluster`: the life of jobs in a compute cluster, after the data set of 000 and 001."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.data.draws import BATCH, DRAW, check, cut, rng_of, schema, sizes
+from cerise.data.draws import BATCH, DRAW, check, regroup, rng_of, schema, sizes
 
 CLUSTER = schema(
     type=pa.string(),
@@ -62,7 +62,7 @@ def cluster(
         CeriseError: an argument is out of its range.
     """
     check(events=(events, 0), seed=(seed, 0), batch=(batch, 1), tasks=(tasks, 1))
-    return cut(_draws(seed, tasks, start), sizes(events, batch))
+    return regroup(_draws(seed, tasks, start), sizes(events, batch))
 
 
 def _draws(seed: int, tasks: int, start: dt.date) -> Iterator[pa.RecordBatch]:
@@ -100,7 +100,7 @@ def _lives(rng: np.random.Generator, submitted: npt.NDArray[np.int64], first: in
 
 
 def _jobs(rng: np.random.Generator, first: int) -> Columns:
-    """Return what the tasks of a job have in common."""
+    """Return the attributes that the tasks of a job share."""
     shares = {
         name: np.round(np.minimum(most, median * np.exp(rng.standard_normal(JOBS))) + 0.0001, 4)
         for name, median, most in (("cpu", 0.02, 0.5), ("ram", 0.015, 0.5), ("disk", 0.0004, 0.1))
@@ -114,7 +114,7 @@ def _jobs(rng: np.random.Generator, first: int) -> Columns:
 
 
 def _draw_shares(rng: np.random.Generator, shares: Any, many: int) -> npt.NDArray[np.int64]:
-    """Return which of some choices, by their shares, each draw takes."""
+    """Draw the numbers of choices, each with the probability of its share."""
     upto = np.cumsum(shares)
     found: npt.NDArray[np.int64] = np.searchsorted(upto[:-1], rng.random(many) * upto[-1], side="right")
     return found

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.data.draws import BATCH, check, cut, rng_of, schema, sizes
+from cerise.data.draws import BATCH, check, regroup, rng_of, schema, sizes
 
 CREDIT_CARDS = schema(card=pa.int32(), amount=pa.float64(), ts=pa.timestamp("us", "UTC"))
 
@@ -53,7 +53,7 @@ def credit_cards(
         CeriseError: an argument is out of its range.
     """
     check(events=(events, 0), seed=(seed, 0), batch=(batch, 1), cards=(cards, 1))
-    return cut(_slices(seed, cards, start), sizes(events, batch))
+    return regroup(_slices(seed, cards, start), sizes(events, batch))
 
 
 def _slices(seed: int, cards: int, start: dt.date) -> Iterator[pa.RecordBatch]:

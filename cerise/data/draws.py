@@ -1,7 +1,7 @@
-"""Seeded events in draws of fixed size, cut into whatever sizes a caller wants.
+"""Seeded events in draws of a fixed size, regrouped into batches of any size.
 
-A draw has its own random generator, made of the seed and the draw's number. So the events of a seed are the
-same whatever the batch size, and the first n of them are the same however many follow.
+A draw has its own random generator, made of the seed and the draw's number. So the events of a seed do not
+depend on the batch size, and its first n events do not depend on how many follow.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ def schema(**types: pa.DataType) -> pa.Schema:
 
 
 def rng_of(seed: int, number: int) -> np.random.Generator:
-    """Return the random generator of one draw; draw 0 is for what the draws share, events start at draw 1."""
+    """Return the random generator of a draw. Draw 0 is for values that all draws share; events start at 1."""
     return np.random.default_rng((seed, number))
 
 
 def sizes(events: int, batch: int) -> Iterator[int]:
-    """Yield the sizes of the batches that hold so many events."""
+    """Yield the sizes of batches that together hold `events` events."""
     for start in range(0, events, batch):
         yield min(batch, events - start)
 
 
-def cut(draws: Iterator[pa.RecordBatch], wanted: Iterable[int]) -> Iterator[pa.RecordBatch]:
-    """Yield one batch of each wanted size, asking for no more draws than these need."""
+def regroup(draws: Iterator[pa.RecordBatch], wanted: Iterable[int]) -> Iterator[pa.RecordBatch]:
+    """Yield one batch of each wanted size, from as few draws as the batches need."""
     rest: pa.RecordBatch | None = None
     for size in wanted:
         pieces: list[pa.RecordBatch] = []
@@ -50,7 +50,7 @@ def cut(draws: Iterator[pa.RecordBatch], wanted: Iterable[int]) -> Iterator[pa.R
 
 
 def check(**counts: tuple[int, int]) -> None:
-    """Raise unless each named argument, given as (value, least), is a whole number and large enough."""
+    """Refuse an argument, given as (value, least), that is not a whole number of at least `least`."""
     for name, (value, least) in counts.items():
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
             raise CeriseError(f"{name} is {value!r}", hint=f"give {name} as a whole number, {least} or more")

@@ -1,4 +1,4 @@
-"""`funnel`: what the users of a shop do, step by step, most of them never reaching the last step."""
+"""`funnel`: the visits of a shop's users, step by step; most users never reach the last step."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.data.draws import BATCH, DRAW, check, cut, rng_of, schema, sizes
+from cerise.data.draws import BATCH, DRAW, check, regroup, rng_of, schema, sizes
 
 FUNNEL = schema(user=pa.int32(), step=pa.string(), t=pa.timestamp("us", "UTC"))
 
 STEPS = ("visit", "product", "cart", "checkout", "purchase")
-ASIDE = ("search", "help")  # what leads nowhere, and loses nothing
+ASIDE = ("search", "help")  # events beside the funnel, which keep the user at the same step
 ONWARD = np.array([1.0, 0.35, 0.20, 0.40, 0.50, 0.0])  # after 0 to 5 steps: the next event is the next step
 STAYS = np.array([0.0, 0.30, 0.35, 0.25, 0.20, 0.0])  # or one aside; else the user starts again with a visit
 GAP_MS = 86  # ten million events are ten days
@@ -31,7 +31,7 @@ def funnel(
     users: int = 1_000_000,
     start: dt.date = dt.date(2024, 1, 1),
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what users do in a shop, in batches.
+    """Yield the events of users in a shop, in batches.
 
     Modelled: a funnel of five steps, visit, product, cart, checkout, purchase. The event after a visit is the
     next step in 35 % of all cases, after a product in 20 %, then in 40 % and 50 %; some lead aside (search,
@@ -51,7 +51,7 @@ def funnel(
         CeriseError: an argument is out of its range.
     """
     check(events=(events, 0), seed=(seed, 0), batch=(batch, 1), users=(users, 1))
-    return cut(_draws(seed, users, start), sizes(events, batch))
+    return regroup(_draws(seed, users, start), sizes(events, batch))
 
 
 def _draws(seed: int, users: int, start: dt.date) -> Iterator[pa.RecordBatch]:
@@ -72,7 +72,7 @@ def _draws(seed: int, users: int, start: dt.date) -> Iterator[pa.RecordBatch]:
 def _steps(rng: np.random.Generator, user: Ints, done: npt.NDArray[np.int8]) -> Ints:
     """Return the step of each event, and leave in `done` how many steps each user has made.
 
-    The first events of all users are looked at together, then their second events, and so on.
+    Vectorised over users: the first events of all users, then their second events, and so on.
     """
     chance, aside = rng.random(DRAW), rng.integers(len(STEPS), len(STEPS) + len(ASIDE), DRAW)
     order = np.argsort(user, kind="stable")

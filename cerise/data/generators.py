@@ -1,4 +1,4 @@
-"""The generated data sets by name: a table in memory, or Parquet files of any size in bounded memory."""
+"""The generated data sets by name: as a table, or as Parquet files of any size, written in bounded memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cerise.data.citibike import CITIBIKE, citibike
 from cerise.data.cluster import CLUSTER, cluster
 from cerise.data.credit_cards import CREDIT_CARDS, credit_cards
 from cerise.data.crimes import CRIMES, crimes
-from cerise.data.draws import check, cut, sizes
+from cerise.data.draws import check, regroup, sizes
 from cerise.data.funnel import FUNNEL, funnel
 from cerise.data.nasdaq import NASDAQ, nasdaq
 from cerise.data.stock import STOCK, stock
@@ -57,9 +57,9 @@ def table(name: str, events: int, *, seed: int = 0, **options: Any) -> pa.Table:
 
     Args:
         name: a name in `GENERATORS`.
-        events: how many.
-        seed: which ones.
-        **options: of the generator, such as `p=0.55` for `stock`.
+        events: how many events.
+        seed: the seed of the events.
+        **options: options of the generator, such as `p=0.55` for `stock`.
 
     Raises:
         CeriseError: the name or an option is unknown, or an argument is out of its range.
@@ -80,7 +80,7 @@ def write(  # noqa: PLR0913  the options of a writer, all but three with default
     progress: Callable[[int], None] | None = None,
     **options: Any,
 ) -> Path:
-    """Write the events of a data set to Parquet: all of it or, if anything fails, nothing.
+    """Write the events of a data set to Parquet completely or, if anything fails, not at all.
 
     The events go to a hidden neighbour of `path` that takes its name when complete. Memory holds a few row
     groups, whatever the number of events.
@@ -89,13 +89,13 @@ def write(  # noqa: PLR0913  the options of a writer, all but three with default
         name: a name in `GENERATORS`.
         path: a directory for part-00000.parquet, part-00001.parquet, … in time order; or, if it ends with
             .parquet, a single file.
-        events: how many, over all files.
-        seed: which ones.
+        events: how many events, over all files.
+        seed: the seed of the events.
         files: how many files share the events evenly.
         row_group: events per Parquet row group.
-        overwrite: replace what an earlier call has written to `path`.
+        overwrite: whether to replace the files that an earlier call has written to `path`.
         progress: called with the number of events written so far, after each row group.
-        **options: of the generator, such as `tickers=100` for `nasdaq`.
+        **options: options of the generator, such as `tickers=100` for `nasdaq`.
 
     Returns:
         The path.
@@ -141,7 +141,7 @@ def _parts(target: Path, events: int, files: int) -> dict[str, int]:
 
 
 def _refuse_to_replace(target: Path, overwrite: bool) -> None:
-    """Raise if the target exists and is not ours to replace; an empty directory is as good as none."""
+    """Refuse to replace a target that is not a data set, or without `overwrite`; empty directories pass."""
     if not target.exists():
         return
     single = target.suffix == ".parquet"
@@ -154,7 +154,7 @@ def _refuse_to_replace(target: Path, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def _replace_whole(target: Path) -> Iterator[Path]:
-    """Give a hidden path to write to, which becomes the target if the body ends well and else goes away."""
+    """Yield a hidden path to write to; it becomes the target if the body succeeds, else it is removed."""
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh, old = (target.with_name(f".{target.name}.{uuid.uuid4().hex}.{end}") for end in ("tmp", "old"))
     try:
@@ -176,7 +176,7 @@ def _write_parts(
     progress: Callable[[int], None] | None,
 ) -> None:
     """Write the events to files, each with row groups of the given sizes."""
-    groups = cut(batches, chain.from_iterable(parts.values()))
+    groups = regroup(batches, chain.from_iterable(parts.values()))
     written = 0
     for path, rows in parts.items():
         path.parent.mkdir(exist_ok=True)

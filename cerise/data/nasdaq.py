@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.data.draws import BATCH, check, cut, rng_of, schema, sizes
+from cerise.data.draws import BATCH, check, regroup, rng_of, schema, sizes
 from cerise.errors import CeriseError
 
 NASDAQ = schema(
@@ -39,9 +39,11 @@ KNOWN = {
 KNOWN_SHAKE = 0.0013  # large enough for Q_2 and Q_3 of 000: 0.7 % within 15 minutes
 OPENS = dt.timedelta(hours=9, minutes=30)
 MINUTES = 390  # 9:30 to 15:59
-BUSY = 40.0  # so many tickers trade in every minute
-KEPT = 1 - 1 / 800  # of a price's distance from its anchor, per minute: half of it is gone after 1.4 sessions
-SHARED = 0.3  # of each price's variance is the market's
+BUSY = 40.0  # tickers that trade in every minute
+KEPT = (
+    1 - 1 / 800
+)  # the share of a price's distance from its anchor left after a minute: half after 1.4 sessions
+SHARED = 0.3  # the market's share of each price's variance
 MAX_TICKERS = 10_000
 
 Floats = npt.NDArray[np.float32]
@@ -49,7 +51,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class _Market:
-    """What stays the same from session to session: one entry per ticker, in alphabetical order."""
+    """The facts of tickers that hold for all sessions: one entry per ticker, in alphabetical order."""
 
     names: pa.StringArray
     activity: Floats  # the probability that a minute has a bar
@@ -88,7 +90,7 @@ def nasdaq(
     check(events=(events, 0), seed=(seed, 0), batch=(batch, 1), tickers=(tickers, 1))
     if tickers > MAX_TICKERS:
         raise CeriseError(f"tickers is {tickers:,}", hint=f"give at most {MAX_TICKERS:,}")
-    return cut(_sessions(tickers, seed, start), sizes(events, batch))
+    return regroup(_sessions(tickers, seed, start), sizes(events, batch))
 
 
 def _market(tickers: int, rng: np.random.Generator) -> _Market:

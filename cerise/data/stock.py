@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.data.draws import BATCH, DRAW, check, cut, rng_of, schema, sizes
+from cerise.data.draws import BATCH, DRAW, check, regroup, rng_of, schema, sizes
 from cerise.errors import CeriseError
 
 STOCK = schema(
@@ -66,7 +66,7 @@ def stock(
     if not 0.4 <= p <= 1:  # below, the walk hardly rises or falls to 0
         raise CeriseError(f"p is {p!r}", hint="give p from 0.4 to 1: prices have a rising trend")
     walk = _Walk(up=p, down=(1 - p) / 2, symbols=symbols)
-    return cut(_draws(walk, seed, start), sizes(events, batch))
+    return regroup(_draws(walk, seed, start), sizes(events, batch))
 
 
 def _draws(walk: _Walk, seed: int, start: int) -> Iterator[pa.RecordBatch]:

@@ -28,7 +28,7 @@ from cerise.files.footers import columns_of, is_coded, may_lack, range_of, times
 from cerise.files.types import common_schema, spark_type
 from cerise.kinds import Kind, kind_of
 from cerise.plan.pushdown import Needed, Range, may_hold
-from cerise.plan.slicing import MAX_TIME, MIN_TIME, Span
+from cerise.plan.slicing import MAX_TIME, MIN_TIME, GroupSpan
 
 HIVE = re.compile(r"^([^=]+)=(.*)$")
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -74,7 +74,7 @@ class Group:
     file: int
     number: int
     place: int
-    span: Span
+    span: GroupSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Lake:
         """Return the row groups that may hold needed rows, in arrival order, without their times."""
         paths = [columns_of(footer) for footer in self.footers]
         return [
-            Group(number, i, place, Span(0, 0, rows))
+            Group(number, i, place, GroupSpan(0, 0, rows))
             for number, i, place, rows in self._held()
             if rows and self._may_hold(needed, number, i, paths[number])
         ]
@@ -134,7 +134,7 @@ class Lake:
             first, last = times_of(held, index, schema)
             if index is None or may_lack(held.column(index)):
                 first, last = (MIN_TIME, last) if nulls_first else (first, MAX_TIME)
-            found.append(replace(group, span=Span(first, last, group.span.rows)))
+            found.append(replace(group, span=GroupSpan(first, last, group.span.rows)))
         return found
 
     def wanted(self, schema: Schema, needed: Needed | None) -> list[Group]:
@@ -147,7 +147,7 @@ class Lake:
             if rows and self._may_hold(needed, number, i, paths[number]):
                 group = self.footers[number].row_group(i)
                 times = times_of(group, paths[number].get((schema.time,)), schema)
-                found.append(Group(number, i, place, Span(*times, rows)))
+                found.append(Group(number, i, place, GroupSpan(*times, rows)))
         return found
 
     def _may_hold(

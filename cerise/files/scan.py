@@ -151,7 +151,7 @@ class Scan:
         """Leave out events that are not needed, as long as that leaves out many."""
         if self._sieve is None or not self._filters:
             return piece
-        keep = self._sieve.kept(piece.table)
+        keep = self._sieve.mask(piece.table)
         self._filters = int(keep.sum()) <= WORTH_A_FILTER * len(keep)
         rows = None if piece.rows is None else piece.rows[keep]
         return _Piece(piece.table.filter(pa.array(keep)), piece.times[keep], rows)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from cerise.kernels.time_passes import enclose, find_neighbours
 from cerise.pattern.query import And, Kleene, Node, Seq, Var, variables
-from cerise.plan.intervals import ALWAYS, Intervals, Ints, places_among, shifted, union
+from cerise.plan.intervals import ALWAYS, Intervals, Ints, places_among, shift_times, union
 from cerise.plan.slicing import MAX_TIME, MIN_TIME
 from cerise.store.index.lookup import Events
 
@@ -105,15 +105,15 @@ def _names(node: Node, anchor: str) -> bool:
 
 
 def _near(node: Node, here: Points, events: Mapping[str, Events], window: int) -> npt.NDArray[np.bool_]:
-    before = Points(shifted(here.times, -window), np.full(len(here.times), -1), here.found)
+    before = Points(shift_times(here.times, -window), np.full(len(here.times), -1), here.found)
     end = _ahead(node, before, events)
-    found: npt.NDArray[np.bool_] = end.found & (end.times <= shifted(here.times, window))
+    found: npt.NDArray[np.bool_] = end.found & (end.times <= shift_times(here.times, window))
     return found
 
 
 def _enough(low: int, here: Points, events: Events, window: int) -> npt.NDArray[np.bool_]:
-    low_end = places_among(events.times, shifted(here.times, -window), after=False)
-    high_end = places_among(events.times, shifted(here.times, window), after=True)
+    low_end = places_among(events.times, shift_times(here.times, -window), after=False)
+    high_end = places_among(events.times, shift_times(here.times, window), after=True)
     found: npt.NDArray[np.bool_] = high_end - low_end >= low
     return found
 

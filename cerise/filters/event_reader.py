@@ -16,7 +16,7 @@ from cerise.files.scan import ROW, Scan
 from cerise.filters.access_path import Wants, Way
 from cerise.filters.index_query import Asked
 from cerise.filters.two_phase import Trace, bucketized, kept
-from cerise.plan.intervals import ALWAYS, Intervals, shifted
+from cerise.plan.intervals import ALWAYS, Intervals, shift_times
 from cerise.plan.slicing import MAX_TIME, MIN_TIME, Halo, Slice
 from cerise.store.index.file import BrokenIndex
 from cerise.store.index.lookup import Events
@@ -134,7 +134,9 @@ class Finder:
         if (first, last) != (MIN_TIME, MAX_TIME):
             # What decides about an event is within a window of it; two, where gaps of a window matter.
             further = (query.window or 0) * (1 if query.why_all is None else 2)
-            reach = Intervals(shifted(np.array([first]), -further), shifted(np.array([last]), further))
+            reach = Intervals(
+                shift_times(np.array([first]), -further), shift_times(np.array([last]), further)
+            )
         if self.way.filtering.two_phase:
             found = kept(query, self.view, reach, self.seen.trace, self._limits)
         else:

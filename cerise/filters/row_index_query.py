@@ -26,7 +26,7 @@ from cerise.pattern.row_pattern import (
     Show,
     walk_rows,
 )
-from cerise.plan.row_needs import labels_wanted, row_filters, why_not_skipping
+from cerise.plan.row_needs import row_filters, step_labels, why_no_skip
 from cerise.store.index.lookup import Wanted
 
 MOST_REPEATED = 8  # rows of one repetition that are looked for, however many it needs
@@ -49,8 +49,8 @@ def asked_rows(bound: BoundRows, schema: Schema, indexed: Iterable[str]) -> Aske
     pattern = _required(bound.pattern, wants, named)
     if pattern is None:
         return "there is no row that every match has"
-    why_all = why_not_skipping(bound)
-    others = () if why_all is not None else tuple(wants[label] for label in labels_wanted(bound))
+    why_all = why_no_skip(bound)
+    others = () if why_all is not None else tuple(wants[label] for label in step_labels(bound))
     branch = AskedBranch(pattern, named, others, reaches=not _has_ends(bound.pattern))
     return settled(Asked((branch,), bound.within.size, why_all))
 

@@ -15,7 +15,7 @@ import numpy as np
 from cerise.engines.limits import DEFAULT, Limits
 from cerise.filters.embedding import hulls, is_first, is_last
 from cerise.filters.index_query import ANYTHING, Asked, AskedBranch
-from cerise.plan.intervals import ALWAYS, NEVER, Intervals, Ints, joined, shifted, union
+from cerise.plan.intervals import ALWAYS, NEVER, Intervals, Ints, shift_times, union, union_of
 from cerise.plan.slicing import MIN_TIME
 from cerise.store.index.lookup import Events, Wanted
 
@@ -91,7 +91,7 @@ def _all_in(parts: list[Intervals], query: Asked, known: _Known) -> Events:
     Those that are further apart than a window no match can span: what lies between them changes nothing.
     """
     assert query.window is not None
-    return known.look_up(ANYTHING, joined(parts).coalesced(query.window, MOST_INTERVALS))
+    return known.look_up(ANYTHING, union_of(parts).coalesce(query.window, MOST_INTERVALS))
 
 
 def rarest(branch: AskedBranch, source: Source) -> tuple[str, float]:
@@ -124,7 +124,7 @@ class _Known:
         if self.reach is ALWAYS:
             return intervals
         ends = zip(self.reach.starts.tolist(), self.reach.ends.tolist(), strict=True)
-        return joined([intervals.limited(first, last) for first, last in ends])
+        return union_of([intervals.clip(first, last) for first, last in ends])
 
 
 def _branch(
@@ -254,8 +254,8 @@ def _buckets(found: Sequence[Events], length: int) -> Intervals:
     good: Ints | None = None
     for events in found:
         own = np.unique(events.times // length)
-        near = np.unique(np.concatenate([shifted(own, -1), own, shifted(own, 1)]))
+        near = np.unique(np.concatenate([shift_times(own, -1), own, shift_times(own, 1)]))
         good = near if good is None else np.intersect1d(good, near, assume_unique=True)
     assert good is not None
     starts = np.maximum(good, MIN_TIME // length + 2) * length
-    return union(shifted(starts, -length), shifted(starts, 2 * length - 1))
+    return union(shift_times(starts, -length), shift_times(starts, 2 * length - 1))

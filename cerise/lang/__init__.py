@@ -1,1 +1,1 @@
-"""Ways to write a query; each returns a `pattern.Query`."""
+"""The languages of queries: SASE+ and Python, which give a `pattern.Query`, and SQL with MATCH_RECOGNIZE."""

@@ -3,8 +3,8 @@
     a, b = var("Stock", "a"), many(var("Stock", "b"))
     query = seq(a, b).where(b[i].price > b[i - 1].price, a.price < b.price).within("1 hour")
 
-`b[1]` is the first event of a Kleene variable, `b[-1]` the last, `b[i]` and `b[i - 1]` the current and the
-previous one, `b[:i]` those before the current one. A column with an odd name is `b["odd name"]`.
+`b[1]` is the first event of a Kleene variable, `b[-1]` the last, `b[i]` the current and `b[i - 1]` the
+previous event, `b[:i]` all events before the current one. A column with an odd name is `b["odd name"]`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cerise.errors import BindError, ParseError, did_you_mean, refuse_surrogates, shown
+from cerise.errors import BindError, ParseError, did_you_mean, refuse_surrogates, show_number
 from cerise.events import Path
 from cerise.kinds import INT64_MAX
 from cerise.lang.sase import parse
@@ -77,7 +77,9 @@ def var(type_or_name: str, name: str | None = None) -> Variable:
     if type_or_name.upper() == type_or_name != type_or_name.lower():
         return Variable(Var(type_or_name, type_or_name))  # S2.1: capitals are a type
     if quote(type_or_name).startswith('"'):
-        raise BindError(f"'{type_or_name}' is no plain name", hint='give it a type: var("Stock", "odd name")')
+        raise BindError(
+            f"'{type_or_name}' is not a plain name", hint='give it a type: var("Stock", "odd name")'
+        )
     return Variable(Var(type_or_name))
 
 
@@ -118,7 +120,7 @@ def any_of(*items: Variable | Draft) -> Draft:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A query being written; each method returns a new one. `find` takes it as it is."""
+    """A query that is being written: each method returns a new draft. `find` takes a draft."""
 
     query: Query
 
@@ -138,11 +140,11 @@ class Draft:
         return Draft(replace(self.query, strategy=STRATEGIES[word]))
 
     def partition_by(self, *columns: str | Path) -> Draft:
-        """Match the events of each value of some columns apart."""
+        """Match the events of each partition separately: PARTITION BY."""
         return Draft(replace(self.query, partition_by=tuple(map(_path, columns))))
 
     def same(self, *columns: str | Path) -> Draft:
-        """Ask that all events of a match agree in some columns: `[column]`."""
+        """Require that all events of a match have equal values in these columns: `[column]`."""
         return self.where(*(Term(Same(_path(each))) for each in columns))
 
     def within(self, extent: Extent) -> Draft:
@@ -150,23 +152,23 @@ class Draft:
         return Draft(replace(self.query, within=_window(extent)))
 
     def slide(self, extent: Extent) -> Draft:
-        """Let the window hop instead of slide with every event."""
+        """Let windows start at multiples of the extent, instead of at every event: SLIDE."""
         return Draft(replace(self.query, slide=_window(extent)))
 
     def output(self, which: str) -> Draft:
-        """Choose which matches: "all" or "non_overlapping"."""
+        """Choose which matches to return: "all" or "non_overlapping"."""
         word = which.upper().replace("-", "_")
         if word not in OUTPUTS:
             raise BindError(f"unknown output '{which}'", hint=did_you_mean(word, OUTPUTS))
         return Draft(replace(self.query, output=OUTPUTS[word]))
 
     def limit(self, count: int) -> Draft:
-        """Keep at most so many of the matches that one event completes."""
+        """Keep at most `count` of the matches that one event completes."""
         _check_number(count, 1, "LIMIT")
         return Draft(replace(self.query, limit=count))
 
     def returns(self, **columns: Term | Variable) -> Draft:
-        """Return these columns instead of the events; a variable alone is its event."""
+        """Return these columns instead of the events; a variable without attribute returns its event."""
         values = {
             name: event_of(each) if isinstance(each, Variable) else expr_of(each)
             for name, each in columns.items()
@@ -176,19 +178,20 @@ class Draft:
         for name in values:
             _check_name(name, "a column")
         if MATCHES in values.values():
-            raise BindError("count() of matches is no column of each", hint="use totals(n=count())")
+            raise BindError("count() of matches is not a column of each", hint="use totals(n=count())")
         items = tuple(Item(value, name) for name, value in values.items())
         return Draft(replace(self.query, returns=items))
 
     def count(self) -> Draft:
-        """Return the number of matches only."""
+        """Return only the number of matches."""
         return Draft(replace(self.query, returns=Totals()))
 
     def totals(self, per: str = "all", /, **columns: Term) -> Draft:
         """Return aggregates over the matches: `totals("partition", n=count(), high=largest(b.price))`.
 
         Args:
-            per: for what there is a row each: "event", "partition", "window", "partition, window"; or "all".
+            per: the group that each row totals: "event", "partition", "window" or "partition, window"; or
+                "all", one row for all matches.
             columns: `count()` of the matches, or `count`, `total`, `avg`, `smallest`, `largest` of a value.
         """
         word = ", ".join(part.strip() for part in per.lower().split(","))
@@ -207,7 +210,7 @@ class Draft:
         return Draft(replace(self.query, into=name))
 
     def reading(self, source: Draft | Query) -> Draft:
-        """Find in the matches of another query instead of in events; it needs a name, by `into`."""
+        """Read the matches of another query instead of events; `into` must have named that query."""
         query = source.query if isinstance(source, Draft) else source
         if not isinstance(query, Query) or query.into is None:
             raise BindError("only a query with a name can be read", hint='name its matches: .into("Rise")')
@@ -217,7 +220,7 @@ class Draft:
 def _predicate(term: Any) -> Expr:
     if isinstance(term, Term):
         return term._expr
-    raise BindError(f"{term!r} is no predicate", hint="compare attributes: where(a.price < b.price)")
+    raise BindError(f"{term!r} is not a predicate", hint="compare attributes: where(a.price < b.price)")
 
 
 def _total(name: str, term: Any) -> Total:
@@ -232,18 +235,18 @@ def _node(item: Variable | Draft) -> Node:
         return _only_pattern(item)
     if isinstance(item, Variable):
         return item._node
-    raise BindError(f"{item!r} is no item of a pattern", hint='write var("Stock", "a")')
+    raise BindError(f"{item!r} is not an item of a pattern", hint='write var("Stock", "a")')
 
 
 def _draft(kind: Callable[[tuple[Node, ...]], Node], items: Iterable[Variable | Draft]) -> Draft:
-    """Join items into one pattern; what parts of it say in `where` holds for the whole."""
+    """Join items into one pattern; the predicates of its parts become predicates of the whole."""
     listed = tuple(items)
     where = tuple(each for item in listed if isinstance(item, Draft) for each in item.query.where)
     return Draft(Query(kind(tuple(map(_node, listed))), where=where))
 
 
 def _only_pattern(item: Draft) -> Node:
-    """Return the pattern of a part, which may have predicates but nothing else of a query."""
+    """Return the pattern of a part, which may have predicates but no other clause."""
     if item.query != Query(item.query.pattern, where=item.query.where):
         raise BindError("a part of a pattern has clauses of its own", hint="give them to the whole query")
     return item.query.pattern
@@ -251,13 +254,13 @@ def _only_pattern(item: Draft) -> Node:
 
 def _check_number(value: Any, least: int, what: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= INT64_MAX:
-        given = shown(value) if isinstance(value, int) else repr(value)
+        given = show_number(value) if isinstance(value, int) else repr(value)
         raise BindError(f"{what} is {given}", hint=f"give a whole number from {least} to {INT64_MAX}")
 
 
 def _check_name(name: Any, what: str) -> None:
     if not isinstance(name, str) or not name:
-        raise BindError(f"{name!r} is no name for {what}")
+        raise BindError(f"{name!r} is not a name for {what}")
     refuse_surrogates(name, BindError, f"the name of {what}")
 
 
@@ -266,7 +269,9 @@ def _path(column: Any) -> Path:
         return (column,)
     if isinstance(column, tuple) and column and all(isinstance(each, str) for each in column):
         return column
-    raise BindError(f"{column!r} is no column", hint='name it: "symbol", or ("payload", "user") for a field')
+    raise BindError(
+        f"{column!r} is not a column", hint='name it: "symbol", or ("payload", "user") for a field'
+    )
 
 
 def _single(item: Variable) -> Var:
@@ -293,7 +298,7 @@ def _window_of_text(extent: str) -> Window:
     try:
         query = parse(f"PATTERN x WITHIN {extent}")
     except ParseError as error:
-        raise BindError(f"'{extent}' is no window", hint=error.hint) from None
+        raise BindError(f"'{extent}' is not a window", hint=error.hint) from None
     if query.within is None or query != Query(query.pattern, within=query.within):
-        raise BindError(f"'{extent}' is no window", hint='write "5 minutes" or "1000 events"')
+        raise BindError(f"'{extent}' is not a window", hint='write "5 minutes" or "1000 events"')
     return query.within

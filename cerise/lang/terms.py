@@ -47,7 +47,7 @@ class Term:
     def __getitem__(self, name: str) -> Term:
         """Return a nested field of an attribute."""
         if not isinstance(name, str):
-            raise BindError(f"{name!r} is no field of {self}", hint="name a field of a struct")
+            raise BindError(f"{name!r} is not a field of {self}", hint="name a field of a struct")
         if name.startswith("__") or not isinstance(self._expr, Attr):
             raise AttributeError(name)
         return Term(replace(self._expr, path=(*self._expr.path, name)))
@@ -62,7 +62,7 @@ class Term:
         return Term(IsNull(self._expr))
 
     def is_in(self, values: Iterable[Any]) -> Term:
-        """Whether the value is one of some."""
+        """Whether the value is in a list of values."""
         items = tuple(map(expr_of, values))
         if not items:
             raise BindError("is_in() of no values is never true", hint="leave the predicate out")
@@ -152,14 +152,14 @@ def _index(key: Any) -> Index:
             return At.ALL
         case slice(start=None, stop=Step() as stop) if stop is i:
             return At.RUNNING
-    shown = "that" if isinstance(key, slice) else repr(key)
-    raise BindError(f"no event is numbered {shown}", hint="use b[1], b[-1], b[i], b[i - 1], b[:i] or b[:]")
+    index = "that" if isinstance(key, slice) else repr(key)
+    raise BindError(f"no event is numbered {index}", hint="use b[1], b[-1], b[i], b[i - 1], b[:i] or b[:]")
 
 
 def param(name: str) -> Term:
     """Return a parameter, given as `params={name: …}`."""
     if not name.isidentifier():
-        raise BindError(f"'{name}' is no name for a parameter", hint="use letters, digits and _")
+        raise BindError(f"'{name}' is not a name for a parameter", hint="use letters, digits and _")
     return Term(Param(name))
 
 
@@ -194,7 +194,7 @@ def stddev(term: Term) -> Term:
 
 
 def count(term: Term | Variable | None = None) -> Term:
-    """Return how many events, or values that are not null, there are; in `totals`, of nothing, matches."""
+    """Return the number of a variable's events, or of values that are not null; `count()` counts matches."""
     return Term(Call("count", ())) if term is None else aggregate("count", term)
 
 
@@ -212,7 +212,7 @@ def expr_of(value: Any) -> Expr:
             f"'{var_of(value._node).name}' is an event, not a value", hint="name an attribute of it"
         )
     if isinstance(value, float) and not math.isfinite(value):
-        return Cast(Literal(str(value), Kind.STRING), Kind.FLOAT)  # text has no word for it
+        return Cast(Literal(str(value), Kind.STRING), Kind.FLOAT)  # SASE+ has no literal for inf and nan
     return replace(literal(Param("value"), {"value": value}), span=None)
 
 
@@ -229,5 +229,5 @@ def var_of(node: Var | Kleene | Maybe) -> Var:
 
 
 def event_of(item: Variable) -> Attr:
-    """Return the event of a variable itself, for count(b) and RETURN b."""
+    """Return the attribute that stands for a variable's whole event, for count(b) and RETURN b."""
     return Attr(var_of(item._node).name, (), item._at)

@@ -1,1 +1,1 @@
-"""What to find: patterns, expressions and queries as frozen data that knows no engine."""
+"""Patterns, expressions and queries as frozen data, independent of engines."""

@@ -1,4 +1,4 @@
-"""Bind a query to a schema: what can be wrong with a query is found here, before any event is read."""
+"""Binds a query to a schema. Finds every mistake of a query, before any event is read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from cerise.errors import BindError, CeriseError, Span, UnsupportedError, did_you_mean, shown
+from cerise.errors import BindError, CeriseError, Span, UnsupportedError, did_you_mean, show_number
 from cerise.events import Path, Schema
 from cerise.kinds import INT64_MAX, MOMENTS, Kind
 from cerise.pattern.bound import Bound, Branch, Conjunct, Negation, Role, final_variables
@@ -25,7 +25,7 @@ from cerise.pattern.expr import (
     outside_aggregates,
     walk,
 )
-from cerise.pattern.output import as_integers, derived_schema, output_columns
+from cerise.pattern.output import as_integers, event_schema, output_columns
 from cerise.pattern.query import (
     Kleene,
     Node,
@@ -34,8 +34,8 @@ from cerise.pattern.query import (
     Unit,
     Var,
     Window,
-    negated,
-    repeated,
+    absent_names,
+    kleene_names,
     variables,
     walk_nodes,
 )
@@ -57,12 +57,12 @@ def bind(query: Query, schema: Schema, params: Mapping[str, Any] | None = None) 
     """Resolve a query against the columns of its events.
 
     Args:
-        query: what to find.
+        query: the query.
         schema: the events' columns and the parts they play.
         params: values for the query's `:name` parameters.
 
     Raises:
-        BindError: for everything that does not fit, with the place in the query and a hint.
+        BindError: the query does not fit the columns; with the place in the query and a hint.
     """
     params = dict(params or {})
     _reject_unknown(params, query)
@@ -78,7 +78,7 @@ def _bind(query: Query, schema: Schema, params: Mapping[str, Any]) -> Bound:
     source = None
     if isinstance(query.source, Query):
         source = as_integers(_bind(query.source, schema, params))
-        schema = derived_schema(source)
+        schema = event_schema(source)
     names = _names(query.pattern, schema, params)
     where = _conjuncts(query, names)
     equivalences = tuple(c.expr.path for c in where if isinstance(c.expr, Same))
@@ -125,7 +125,7 @@ def _names(pattern: Node, schema: Schema, params: Mapping[str, Any]) -> Names:
         if var.type is not None:
             _type_literal(var, schema)
     names = tuple(var.name for var in variables(pattern))
-    return Names(schema, names, repeated(pattern), negated(pattern), params, optional(pattern))
+    return Names(schema, names, kleene_names(pattern), absent_names(pattern), params, optional(pattern))
 
 
 def _type_literal(var: Var, schema: Schema) -> Literal:
@@ -171,15 +171,15 @@ def _conjunct(expr: Expr, names: Names) -> Conjunct:
             f"one conjunct speaks of two negated variables, {both}", span=expr.span, hint="split it"
         )
     last = _last_identifier(expr, names)
-    one = is_single_event(expr)
+    single = is_single_event(expr)
     stepped = bool(Conjunct(expr, Role.STEP, last, used).steps())
-    role = Role.STEP if stepped else Role.INDEPENDENT if one or not attributes(expr) else Role.DEPENDENT
-    filters = one and all(each.at is At.EVERY for each in attributes(expr))
+    role = Role.STEP if stepped else Role.INDEPENDENT if single or not attributes(expr) else Role.DEPENDENT
+    filters = single and all(each.at is At.EVERY for each in attributes(expr))
     return Conjunct(expr, role, last, used, filters)
 
 
 def _last_identifier(expr: Expr, names: Names) -> str:
-    """Return the identifier that is bound latest: by pattern order, then b[1] < b[i] < b[b.LEN]."""
+    """Return the identifier that is bound last: by pattern order, then b[1] < b[i] < b[b.LEN]."""
     final = final_variables(expr)
 
     def rank(attr: Attr) -> tuple[int, int]:
@@ -195,7 +195,7 @@ def _last_identifier(expr: Expr, names: Names) -> str:
 
 
 def _branch(shape: Shape, where: Iterable[Conjunct], query: Query, names: Names) -> Branch:
-    """Give a branch the conjuncts that speak of it (S3.2)."""
+    """Return a branch with the conjuncts whose variables are all in it (S3.2)."""
     present = {var.name for var in variables(shape.positive)}
     conjuncts = [
         _here(c, present, names) for c in where if c.variables <= present and not isinstance(c.expr, Same)
@@ -208,7 +208,7 @@ def _branch(shape: Shape, where: Iterable[Conjunct], query: Query, names: Names)
 
 
 def _here(conjunct: Conjunct, present: set[str], names: Names) -> Conjunct:
-    """Return a conjunct for a branch: an optional variable that is there binds one event (S3.6)."""
+    """Return a conjunct for a branch, in which an optional variable of the branch binds one event (S3.6)."""
     single = {each.var for each in attributes(conjunct.expr)} & names.optional & present
     expr = of_one_event(conjunct.expr, single) if single else conjunct.expr
     return conjunct if expr == conjunct.expr else _conjunct(expr, names)
@@ -223,7 +223,7 @@ def _type_test(var: Var, names: Names) -> Conjunct:
 
 
 def _equal(conjunct: Conjunct, shape: Shape, var: Var, names: Names) -> Conjunct:
-    """Write `[attr]` out for one variable, as equality with the first variable of the branch."""
+    """Return `[attr]` for one variable, as equality with the first variable of the branch."""
     assert isinstance(conjunct.expr, Same)
     path = conjunct.expr.path
     kind = names.schema.kind(path)
@@ -265,7 +265,7 @@ def _check_shapes(found: tuple[Shape, ...], query: Query) -> None:
 def _partition(
     query: Query, schema: Schema, equivalences: tuple[Path, ...]
 ) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """Return the columns that partition the events, and those of them that may not be null (S8)."""
+    """Return the columns that partition the events, and the partition columns that may not be null (S8)."""
     given = tuple((name,) for name in schema.key)
     if query.partition_by and given and set(query.partition_by) != set(given):
         clause = ", ".join(map(show_path, query.partition_by))
@@ -281,7 +281,7 @@ def _partition(
 
 
 def _span_after(text: str | None, clause: str, word: str) -> Span | None:
-    """Return where a word stands in a clause; paths have no place of their own."""
+    """Return the position of a word in a clause, found in the text: paths keep no position."""
     found = re.search(
         rf"{clause.replace(' ', chr(92) + 's+')}.*?({re.escape(word)})", text or "", re.IGNORECASE | re.DOTALL
     )
@@ -312,22 +312,22 @@ def _window(window: Window, schema: Schema, params: Mapping[str, Any]) -> Window
         given = literal(window.size, params)
         if not isinstance(given.value, int) or given.kind not in (Kind.INT, Kind.DURATION) or given.value < 0:
             raise BindError(
-                f"parameter :{window.size.name} is no extent of a window", span=window.span,
+                f"parameter :{window.size.name} is not an extent of a window", span=window.span,
                 hint="give a timedelta, or an int of 0 or more",
             )  # fmt: skip
         unit = Unit.TIME if given.kind is Kind.DURATION else window.unit
         window = replace(window, size=given.value, unit=unit)
     if isinstance(window.size, int) and window.size > INT64_MAX:
         raise BindError(
-            f"a window of {shown(window.size)} does not fit into 64 bits", span=window.span,
-            hint="leave the clause out: without WITHIN a match takes as long as it takes",
+            f"a window of {show_number(window.size)} does not fit into 64 bits", span=window.span,
+            hint="leave the clause out: without WITHIN a match may last any time",
         )  # fmt: skip
     if schema.kind((schema.time,)) is Kind.NULL:
         return window
     timed = schema.kind((schema.time,)) in MOMENTS
     if window.unit is Unit.NUMBER and timed:
         raise BindError(
-            f"{window.size} has no unit, and '{schema.time}' is no integer", span=window.span,
+            f"{window.size} has no unit, and '{schema.time}' is not an integer", span=window.span,
             hint=f"write {window.size} seconds, {window.size} minutes or {window.size} events",
         )  # fmt: skip
     if window.unit is Unit.TIME and not timed:
@@ -342,7 +342,7 @@ def _warnings(bound: Bound) -> list[str]:
     found = []
     within, slide = bound.within, bound.slide
     if within and slide and int(str(slide.size)) > int(str(within.size)):
-        found.append("SLIDE is longer than WITHIN: what happens in the gaps between windows is never found")
+        found.append("SLIDE is longer than WITHIN: events in the gaps between windows never match")
     if within and _too_small(within, slide, bound):
         found.append("the window of WITHIN is too small for the pattern: it can never match")
     middle = any(not each.absence.at_end for branch in bound.branches for each in branch.negations)

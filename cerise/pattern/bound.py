@@ -1,4 +1,4 @@
-"""A query that has met a schema: names resolved, kinds known, branches apart. What every engine reads."""
+"""A query bound to a schema, as engines read it: names resolved, kinds known, OR split into branches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from cerise.events import Path, Schema
 from cerise.kinds import Kind
 from cerise.pattern.expr import Agg, At, Attr, Expr, attributes, outside_aggregates, walk
-from cerise.pattern.query import Node, Query, Total, Var, Window, negated, variables
+from cerise.pattern.query import Node, Query, Total, Var, Window, absent_names, variables
 from cerise.pattern.rewrite import Absence
 from cerise.pattern.show import show_expr
 
@@ -21,7 +21,7 @@ STEP = frozenset({At.CURRENT, At.PREVIOUS, At.RUNNING})
 
 
 class Role(Enum):
-    """What a conjunct speaks of (S4.2)."""
+    """The role of a conjunct, by the events that it mentions (S4.2)."""
 
     INDEPENDENT = "independent"
     DEPENDENT = "dependent"
@@ -35,11 +35,11 @@ class Conjunct:
 
     Attributes:
         expr: a boolean expression.
-        role: what it speaks of.
-        last: the identifier that is bound last, on whose edge the conjunct stands [SASE08 §3.2].
-        variables: the variables named outside aggregates.
-        filters: whether it judges every event of its one variable on its own, so that an event
-            that fails it can never be bound there.
+        role: its role.
+        last: the identifier that is bound last; its edge tests the conjunct [SASE08 §3.2].
+        variables: the variables that it names outside aggregates.
+        filters: whether it tests every event of its only variable alone, so that no run binds an event
+            that fails.
     """
 
     expr: Expr
@@ -49,7 +49,7 @@ class Conjunct:
     filters: bool = False
 
     def steps(self) -> frozenset[str]:
-        """Return the Kleene variables whose b[i] runs from the second event on."""
+        """Return the Kleene variables that the conjunct steps through by b[i], from their second event on."""
         return frozenset(each.var for each in attributes(self.expr) if each.at in STEP)
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Conjunct:
 
 @dataclass(frozen=True, slots=True)
 class Negation:
-    """A negated variable: where it may not occur, and what an event must satisfy to be it."""
+    """A negated variable: where it may not occur, and the tests that an event must pass to count as it."""
 
     absence: Absence
     tests: tuple[Conjunct, ...]
@@ -66,7 +66,7 @@ class Negation:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """An OR-free query: a positive pattern of Var, Kleene, Seq and And, and its negations."""
+    """A query without OR: a positive pattern of Var, Kleene, Seq and And, and its negations."""
 
     pattern: Node
     conjuncts: tuple[Conjunct, ...]
@@ -78,7 +78,7 @@ class Branch:
 
     @property
     def filters(self) -> dict[str, tuple[Expr, ...]]:
-        """What each variable, negated ones too, asks of an event on its own: its type and predicates."""
+        """For each variable, negated ones included, its tests of one event alone: the type and predicates."""
         found = {
             var.name: tuple(c.expr for c in self.conjuncts if c.filters and var.name in c.variables)
             for var in self.variables
@@ -89,7 +89,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class OutColumn:
-    """A column of the result: its name, its type, and what fills it.
+    """A column of the result: its name, its type, and its contents.
 
     `fill` is "match_id", "first_time", "last_time", "into", "window_start" or "window_end"; a Path (a
     partition column); a Var (the events bound to it); an Expr with its kind (a column of RETURN); or a Total.
@@ -104,7 +104,7 @@ class OutColumn:
 
 @dataclass(frozen=True)
 class Bound:
-    """A query bound to the schema of its events; `source` where these are matches themselves."""
+    """A query bound to the schema of its events; `source` is the query whose matches are the events."""
 
     query: Query
     schema: Schema
@@ -129,7 +129,7 @@ class Bound:
 
     @cached_property
     def needs(self) -> tuple[str, ...]:
-        """The columns that matching and its output need, in schema order."""
+        """The columns that matching and the output need, in schema order."""
         names = self.schema.columns.names
         if any(isinstance(column.fill, Var) for column in self.columns):
             return tuple(names)
@@ -139,10 +139,10 @@ class Bound:
 
     @cached_property
     def ties(self) -> tuple[tuple[Path, ...], ...]:
-        """The attributes that break ties where nothing else does, in two tiers (S1.2).
+        """The attributes whose hashes break the remaining ties, in two tiers (S1.2).
 
-        What matching reads comes first, so that the matches do not depend on what is returned of them;
-        the rest of the output follows, so that the result does not depend on how rows arrive.
+        The first tier has the attributes that matching reads, so that the matches do not depend on RETURN.
+        The second has the other columns of the output, so that the result does not depend on arrival.
         """
         names = self.schema.columns.names
         first = sorted({*self.reads, (self.schema.time,)}, key=lambda path: (names.index(path[0]), path))
@@ -156,8 +156,8 @@ class Bound:
 
     @cached_property
     def required_types(self) -> tuple[str, ...]:
-        """The types of the events that matches hold; those of negated variables are not among them."""
-        absent = negated(self.query.pattern)
+        """The types of the variables that are not negated."""
+        absent = absent_names(self.query.pattern)
         types = (var.type for var in self.variables if var.name not in absent)
         return tuple(dict.fromkeys(type_ for type_ in types if type_))
 
@@ -174,7 +174,7 @@ class Bound:
     def _all_conjuncts(self) -> list[Conjunct]:
         tests = [test for branch in self.branches for each in branch.negations for test in each.tests]
         every = [*self.conjuncts, *(c for branch in self.branches for c in branch.conjuncts), *tests]
-        return list({id(each): each for each in every}.values())  # most are in several places
+        return list({id(each): each for each in every}.values())  # most conjuncts are in several branches
 
 
 def _attributes_of(column: OutColumn) -> tuple[Attr, ...]:
@@ -183,14 +183,14 @@ def _attributes_of(column: OutColumn) -> tuple[Attr, ...]:
 
 
 def final_variables(expr: Expr) -> frozenset[str]:
-    """Return the Kleene variables of which an expression needs the last event or the whole set."""
+    """Return the Kleene variables whose last event, or whole set of events, an expression needs."""
     found = {each.var for each in outside_aggregates(expr) if each.at is At.LAST}
     for aggregate in (each for each in walk(expr) if isinstance(each, Agg)):
         found |= {each.var for each in attributes(aggregate.arg) if each.at is At.ALL}
     return frozenset(found)
 
 
-def indexed(expr: Expr) -> tuple[Attr, ...]:
+def constant_indices(expr: Expr) -> tuple[Attr, ...]:
     """Return the attributes b[k] with a constant k."""
     return tuple(each for each in outside_aggregates(expr) if isinstance(each.at, int))
 
@@ -201,12 +201,12 @@ Values = Callable[[str, Collection[str]], Collection[str]]
 
 
 def of_types(bounds: Sequence[Bound], values: Values, *, asked: bool) -> list[str]:
-    """Say where queries name values of the type column without meaning types.
+    """Return warnings for variables named like values of the type column, and for a type column without use.
 
     Args:
         bounds: the queries.
-        values: returns which of some names are values of a column, as far as that is known.
-        asked: whether the type column was given with the queries, so that they should use it.
+        values: returns the names, out of some names, that are known values of a column.
+        asked: whether the caller gave the type column with the queries, which should then use it.
     """
     queries = [_first(bound) for bound in bounds]
     column = queries[0].schema.type
@@ -214,18 +214,18 @@ def of_types(bounds: Sequence[Bound], values: Values, *, asked: bool) -> list[st
         return []
     lone = {var.name: query for query in queries for var in query.variables if var.type is None}
     held = values(column, lone.keys()) if lone else ()
-    if found := [_confused(name, column, query) for name, query in lone.items() if name in held]:
+    if found := [_explain_name(name, column, query) for name, query in lone.items() if name in held]:
         return found
     typed = any(var.type is not None for query in queries for var in query.variables)
     return [] if typed or not asked else [_useless(column, queries[0])]
 
 
 def _first(bound: Bound) -> Bound:
-    """Return the query that reads events, where others read its matches."""
+    """Return the innermost query, which reads events."""
     return bound if bound.source is None else _first(bound.source)
 
 
-def _confused(name: str, column: str, bound: Bound) -> str:
+def _explain_name(name: str, column: str, bound: Bound) -> str:
     alone, typed = _spellings(name, bound)
     return (
         f"'{name}' is a value of the type column '{column}', but {alone} is a variable, which binds events "
@@ -242,7 +242,7 @@ def _useless(column: str, bound: Bound) -> str:
 
 
 def _spellings(name: str, bound: Bound) -> tuple[str, str]:
-    """Return how a name is written as a variable and as a type, in the language of the query."""
+    """Return a name written as a variable and as a type, in the language of the query."""
     short = next((letter for letter in name.lower() if letter.isalpha()), "e")
     short = short if short not in {var.name for var in bound.variables} else f"{short}1"
     if bound.query.text is None:
@@ -250,8 +250,8 @@ def _spellings(name: str, bound: Bound) -> tuple[str, str]:
     return f"SEQ({name})", f'SEQ("{name}" {short})'
 
 
-def held_in(column: pa.ChunkedArray, names: Collection[str]) -> set[str]:
-    """Return which of some names a column of text has."""
+def names_in_column(column: pa.ChunkedArray, names: Collection[str]) -> set[str]:
+    """Return the names that are values of a column of text."""
     chunks = [chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk for chunk in column.chunks]
     return {name for name in names if any(_holds(chunk, name) for chunk in chunks)}
 

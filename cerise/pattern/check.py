@@ -1,11 +1,11 @@
-"""What kind of value an expression has, and whether its operands fit together."""
+"""Computes the kind of an expression's value, and checks that its operands fit together."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
-from cerise.errors import BindError, Span, shown
+from cerise.errors import BindError, Span, show_number
 from cerise.kinds import COMPUTABLE, INT64_MAX, INT64_MIN, MOMENTS, NUMBERS, Kind
 from cerise.pattern.expr import (
     COMPARISONS,
@@ -35,7 +35,7 @@ CASTABLE = {
 
 
 def promote(left: Kind, right: Kind) -> Kind | None:
-    """Return the kind in which two values meet, or None where they do not."""
+    """Return the common kind of two values, or None if they cannot be combined."""
     if left is right or right is Kind.NULL:
         return left
     if left is Kind.NULL:
@@ -103,10 +103,10 @@ FUNCTIONS: dict[str, Callable[[Kinds], Kind | None]] = {
 }
 
 
-def with_typed_nulls(expr: Expr) -> Expr:
-    """Return an expression in which operands from a column of nulls only have the kind that is wanted there.
+def type_nulls(expr: Expr) -> Expr:
+    """Cast operands of kind null to the kind that the operator or function needs.
 
-    Such a column has no type of its own: an empty pandas column of objects, say, or one of None only.
+    A column of nulls only has no type of its own: an empty pandas column of objects, for example.
     """
     match expr:
         case Binary(op, left, right) if op not in COMPARISONS and op not in ("and", "or"):
@@ -125,7 +125,7 @@ def with_typed_nulls(expr: Expr) -> Expr:
 
 
 def _only_nulls(expr: Expr) -> bool:
-    """Whether an expression is of a column of nulls only."""
+    """Whether an expression only passes on a column of kind null."""
     match expr:
         case Attr(kind=kind):
             return kind is Kind.NULL
@@ -141,7 +141,7 @@ def _cast_null(expr: Expr, kind: Kind) -> Expr:
 
 
 def _operand(expr: Expr, other: Expr, op: str) -> Expr:
-    """Return an operand of arithmetic; one of nulls only takes the kind that the other one asks for."""
+    """Return an operand of arithmetic; an operand of kind null is cast to fit the other operand."""
     if not _only_nulls(expr):
         return expr
     kind = Kind.FLOAT if _only_nulls(other) else kind_of(other)
@@ -155,13 +155,15 @@ def kind_of(expr: Expr) -> Kind:
     """Return the kind of a bound expression.
 
     Raises:
-        BindError: where operands do not fit, pointing at them.
+        BindError: operands do not fit together; the error points at them.
     """
     match expr:
         case Literal(value, kind, span):
             if kind is Kind.INT and isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
                 raise BindError(
-                    f"{shown(value)} does not fit into 64 bits", span=span, hint="write it as a double: 1e30"
+                    f"{show_number(value)} does not fit into 64 bits",
+                    span=span,
+                    hint="write it as a double: 1e30",
                 )
             return kind
         case Attr(kind=kind) if kind is not None:
@@ -229,7 +231,7 @@ def _kind_of_binary(expr: Binary) -> Kind:
         return Kind.BOOL
     if (result := _arithmetic(expr.op, left, right)) is None:
         raise BindError(
-            f"cannot compute {left.value} {expr.op} {right.value}", span=expr.span, hint=_mixed(left, right)
+            f"cannot compute {left.value} {expr.op} {right.value}", span=expr.span, hint=_hint(left, right)
         )
     return result
 
@@ -259,12 +261,10 @@ def _kind_of_call(function: str, kinds: Kinds, span: Span | None) -> Kind:
 
 def _meet(left: Kind, right: Kind, span: Span | None) -> None:
     if promote(left, right) is None or not {left, right} <= COMPUTABLE:
-        raise BindError(
-            f"cannot compare {left.value} with {right.value}", span=span, hint=_mixed(left, right)
-        )
+        raise BindError(f"cannot compare {left.value} with {right.value}", span=span, hint=_hint(left, right))
 
 
-def _mixed(left: Kind, right: Kind) -> str | None:
+def _hint(left: Kind, right: Kind) -> str | None:
     pair = {left, right}
     if Kind.INSTANT in pair and Kind.STRING in pair:
         return "write a moment with its zone, as TIMESTAMP '2024-11-15 18:45:00Z'"

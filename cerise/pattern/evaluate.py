@@ -1,7 +1,7 @@
-"""Bound expressions as Python functions: the plain twin of every compiled predicate.
+"""Bound expressions as Python functions: the reference for every compiled predicate.
 
-A function takes the columns of a stream, a binding (variable → row numbers) and a step (for a
-variable that is being run through, the number of its current event, from 1).
+A function takes the columns of a stream, a binding (variable → row numbers) and a step (for each variable
+that the evaluator steps through, the number of its current event, from 1).
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ Compiled = Callable[[Columns, Binding, Step], Any]
 OnFault = Callable[[Fault], None]
 
 
-def compiled(expr: Expr, on_fault: OnFault) -> Compiled:
+def compile_expr(expr: Expr, on_fault: OnFault) -> Compiled:
     """Return an expression as a function.
 
     Args:
         expr: a bound expression.
-        on_fault: called where the expression cannot be computed; if it returns, the value is null.
+        on_fault: called if the expression cannot be computed; when it returns, the value is null.
     """
     match expr:
         case Literal(value):
@@ -64,18 +64,18 @@ def compiled(expr: Expr, on_fault: OnFault) -> Compiled:
         case Agg():
             return _aggregate(expr, on_fault)
         case Unary("not", arg):
-            truth = compiled(arg, on_fault)
+            truth = compile_expr(arg, on_fault)
             return lambda *scope: None if (x := truth(*scope)) is None else not x
         case Unary(_, arg):
             return _apply(lambda x: fit(-x) if isinstance(x, int) else -x, [arg], on_fault)
         case Binary("and", left, right):
-            return _both(compiled(left, on_fault), compiled(right, on_fault))
+            return _both(compile_expr(left, on_fault), compile_expr(right, on_fault))
         case Binary("or", left, right):
-            return _either(compiled(left, on_fault), compiled(right, on_fault))
+            return _either(compile_expr(left, on_fault), compile_expr(right, on_fault))
         case Binary():
             return _binary(expr, on_fault)
         case IsNull(arg):
-            value_of = compiled(arg, on_fault)
+            value_of = compile_expr(arg, on_fault)
             return lambda *scope: value_of(*scope) is None
         case In():
             return _compile_in(expr, on_fault)
@@ -93,7 +93,7 @@ def compiled(expr: Expr, on_fault: OnFault) -> Compiled:
 
 
 def _attribute(attr: Attr) -> Compiled:
-    """An attribute of one event; null where there is none: b[3] of two, or a variable not bound."""
+    """Compile an attribute of one event. It is null if the event does not exist, as b[3] of two events."""
     var, path, at = attr.var, attr.path, attr.at
     if isinstance(at, int):
         return lambda columns, binding, step: (
@@ -112,7 +112,7 @@ def _aggregate(agg: Agg, on_fault: OnFault) -> Compiled:
     var, at = attributes(agg.arg)[0].var, attributes(agg.arg)[0].at
     summary = AGGREGATES[agg.function]
     counts_events = isinstance(agg.arg, Attr) and not agg.arg.path
-    value_of = None if counts_events else compiled(agg.arg, on_fault)
+    value_of = None if counts_events else compile_expr(agg.arg, on_fault)
 
     def compute(columns: Columns, binding: Binding, step: Step) -> Any:
         events = len(binding.get(var, ())) if at is At.ALL else step[var] - 1
@@ -140,7 +140,7 @@ def _binary(expr: Binary, on_fault: OnFault) -> Compiled:
 
 
 def _compile_in(expr: In, on_fault: OnFault) -> Compiled:
-    """Whether x = y1 OR x = y2 …, with the null rules that follow."""
+    """Compile x IN (…) as x = y1 OR x = y2 …, with the rules of OR for nulls."""
     tests = [_binary(Binary("=", expr.arg, item), on_fault) for item in expr.items]
 
     def compute(columns: Columns, binding: Binding, step: Step) -> bool | None:
@@ -151,25 +151,25 @@ def _compile_in(expr: In, on_fault: OnFault) -> Compiled:
 
 
 def _lenient(expr: Call, on_fault: OnFault) -> Compiled:
-    """Functions that see nulls; their operands meet in one kind."""
+    """Compile a function that takes nulls; its operands are converted to one kind."""
     function = LENIENT_FUNCTIONS[expr.function]
-    args = [compiled(arg, on_fault) for arg in expr.args]
+    args = [compile_expr(arg, on_fault) for arg in expr.args]
     if kind_of(expr) is Kind.FLOAT:
         return lambda *scope: function([None if (x := arg(*scope)) is None else float(x) for arg in args])
     return lambda *scope: function([arg(*scope) for arg in args])
 
 
 def _choice(expr: Call, on_fault: OnFault) -> Compiled:
-    """One of two values, in the kind in which they meet; only that one is computed. Null is not true."""
-    truth, then, other = (compiled(arg, on_fault) for arg in expr.args)
+    """Compile if(predicate, x, y). Only the chosen value is computed; null counts as false."""
+    truth, then, other = (compile_expr(arg, on_fault) for arg in expr.args)
     if kind_of(expr) is not Kind.FLOAT:
         return lambda *scope: (then if truth(*scope) else other)(*scope)
     return lambda *scope: None if (x := (then if truth(*scope) else other)(*scope)) is None else float(x)
 
 
 def _apply(function: Callable[..., Any], operands: list[Expr], on_fault: OnFault) -> Compiled:
-    """A function of values: null where any operand is null, or where it cannot be computed."""
-    args = [compiled(each, on_fault) for each in operands]
+    """Compile a function of values. It is null if an operand is null or the value cannot be computed."""
+    args = [compile_expr(each, on_fault) for each in operands]
 
     def compute(columns: Columns, binding: Binding, step: Step) -> Any:
         values = [arg(columns, binding, step) for arg in args]

@@ -1,4 +1,4 @@
-"""Expressions over the events of a match: data that prints, pickles, compiles and is pushed down."""
+"""Expressions over the events of a match, as data that can be printed, pickled, compiled and pushed down."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Attr:
 
 @dataclass(frozen=True, slots=True)
 class Agg:
-    """An aggregate over the events of one Kleene variable: running or final, as its argument says."""
+    """An aggregate over the events of one Kleene variable; `At` in its argument says running or final."""
 
     function: str
     arg: Expr
@@ -150,7 +150,7 @@ AGGREGATES = frozenset({"avg", "sum", "min", "max", "count", "stddev"})
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Return the direct operands of an expression."""
     match expr:
-        case Literal() | Param() | Attr() | Same():  # the most of them, so first
+        case Literal() | Param() | Attr() | Same():  # first, because most nodes are leaves
             return ()
         case Binary(left=left, right=right):
             return (left, right)
@@ -163,7 +163,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """Return the expression with each direct operand replaced by what `change` makes of it."""
+    """Return the expression with `change` applied to each direct operand."""
     match expr:
         case Unary() | Agg() | IsNull() | Like() | Cast():
             return replace(expr, arg=change(expr.arg))
@@ -179,11 +179,11 @@ def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """Yield an expression and everything in it, parents first."""
-    left = [expr]
-    while left:
-        each = left.pop()
+    waiting = [expr]
+    while waiting:
+        each = waiting.pop()
         yield each
-        left += reversed(children(each))
+        waiting += reversed(children(each))
 
 
 def attributes(expr: Expr) -> tuple[Attr, ...]:

@@ -11,20 +11,21 @@ from cerise.errors import BindError, PlanError
 from cerise.events import Schema
 from cerise.kinds import ARROW_OF, Kind, step_us
 from cerise.pattern.bound import STEP, Bound, OutColumn
-from cerise.pattern.check import kind_of, with_typed_nulls
+from cerise.pattern.check import kind_of, type_nulls
 from cerise.pattern.expr import Agg, At, Attr, Expr, attributes, outside_aggregates, walk
-from cerise.pattern.query import Item, Per, Total, Totals, Unit, Var, Window, negated
+from cerise.pattern.query import Item, Per, Total, Totals, Unit, Var, Window, absent_names
 from cerise.pattern.resolve import Names, check_variable, find_column, resolve
 
 MATCH_ID, FIRST_TIME, LAST_TIME, TYPE = "match_id", "first_time", "last_time", "type"
+_NEGATED = "'{}' is negated: a match has no such event to return"
 
 
 def output_columns(bound: Bound, names: Names) -> tuple[OutColumn, ...]:
-    """Return the columns that the matches of a query have.
+    """Return the columns of a query's matches or totals.
 
-    They are match_id, first_time, last_time, the INTO name as type, the partition's columns, and then
-    either those of RETURN, or one struct per variable and a list of structs per Kleene variable. Totals have
-    the columns that say what each row is of, and then those of RETURN.
+    Matches have match_id, first_time, last_time, the INTO name as type, the partition's columns, and then
+    either the columns of RETURN, or a struct per variable and a list of structs per Kleene variable. Totals
+    have the columns that name the group of each row, and then the columns of RETURN.
     """
     returns = bound.query.returns
     if isinstance(returns, Totals):
@@ -39,12 +40,12 @@ def output_columns(bound: Bound, names: Names) -> tuple[OutColumn, ...]:
     return columns
 
 
-def derived_schema(bound: Bound) -> Schema:
-    """Return the schema of matches as events again: time is the last event's, type the INTO name."""
+def event_schema(bound: Bound) -> Schema:
+    """Return the schema of matches as events of another query: time is last_time, type the INTO name."""
     totals = bound.query.totals
     if totals is not None and totals.per is not Per.EVENT:
         raise BindError(
-            "a count, or other totals, are no stream of events: they have no time",
+            "a count, or other totals, are not a stream of events: they have no time",
             span=totals.span, hint="say PER EVENT, or RETURN columns or * from the query that is read FROM",
         )  # fmt: skip
     return Schema(bound.output_schema, time=LAST_TIME, type=TYPE if bound.query.into else None, arrival=False)
@@ -56,7 +57,7 @@ def _standard(bound: Bound) -> list[OutColumn]:
 
 
 def _event(bound: Bound) -> list[OutColumn]:
-    """What makes a result an event again: its time and, where it has a name, its type."""
+    """Return the columns that another query reads as time and, if the query has an INTO name, as type."""
     time = OutColumn(LAST_TIME, bound.schema.type_of((bound.schema.time,)), "last_time")
     return [time, *([OutColumn(TYPE, pa.string(), "into")] if bound.query.into else [])]
 
@@ -70,7 +71,7 @@ def _partition(bound: Bound) -> list[OutColumn]:
 
 
 def _bindings(bound: Bound) -> list[OutColumn]:
-    absent = negated(bound.query.pattern)
+    absent = absent_names(bound.query.pattern)
     return [_events_of(var.name, var, bound) for var in bound.variables if var.name not in absent]
 
 
@@ -87,7 +88,7 @@ def _return_columns(items: Iterable[Item], bound: Bound, names: Names) -> list[O
 def _column(item: Item, bound: Bound, names: Names) -> OutColumn:
     for each in attributes(item.expr):
         if each.var in names.negated:
-            raise BindError(f"'{each.var}' is negated: there is no such event to return", span=each.span)
+            raise BindError(_NEGATED.format(each.var), span=each.span)
     if isinstance(item.expr, Attr):
         plain = _pass_through if item.expr.path else _whole_event
         if (column := plain(item, item.expr, bound, names)) is not None:
@@ -104,7 +105,7 @@ def _whole_event(item: Item, attr: Attr, bound: Bound, _names: Names) -> OutColu
 
 
 def _pass_through(item: Item, attr: Attr, bound: Bound, names: Names) -> OutColumn | None:
-    """A plain attribute keeps its own type, whatever it is; of every event of a Kleene variable, a list."""
+    """Return the column of a plain attribute of any type; of a Kleene variable, a list. None: not plain."""
     many = attr.var in names.kleene and attr.at is At.EVERY
     if attr.var not in names.variables or (many and attr.path[0].upper() == "LEN"):
         return None
@@ -118,7 +119,7 @@ def _pass_through(item: Item, attr: Attr, bound: Bound, names: Names) -> OutColu
 
 
 def _reject_open(expr: Expr, names: Names) -> None:
-    """In RETURN nothing runs over the events of a Kleene variable but aggregates."""
+    """Refuse a Kleene variable in a computed column of RETURN, unless it has an index or is aggregated."""
     for each in outside_aggregates(expr):
         loose = each.at in STEP | {At.NEXT, At.PREV} or (each.at is At.EVERY and each.var in names.kleene)
         if loose:
@@ -143,21 +144,21 @@ def _reject_twice(columns: Iterable[OutColumn]) -> None:
         seen.add(column.name)
 
 
-# ---- totals: aggregates over all matches, and what a row of them is of (S7.2)
+# ---- totals: aggregates over all matches, by group (S7.2)
 
-EXACT = pa.decimal128(38, 0)  # of counts, and of sums of integers
-MOST_WINDOWS = 1_000_000  # that one match may count in
+EXACT = pa.decimal128(38, 0)  # the type of counts, and of sums of integers
+MOST_WINDOWS = 1_000_000  # windows in which one match may count
 NO_EVENT = STEP | {At.NEXT, At.PREV}
 
 
 def total_columns(totals: Totals, bound: Bound, names: Names) -> list[OutColumn]:
-    """Return the columns that totals have besides the time and the partition that they are of."""
+    """Return the columns of totals after the time and partition of their group: windows, then aggregates."""
     _check_rows(totals, bound)
     return [*_windows(totals.per, bound), *(_total_column(each, bound, names) for each in totals.items)]
 
 
 def as_integers(bound: Bound) -> Bound:
-    """Return a query whose totals can be computed with, for one that reads FROM it: counts are integers."""
+    """Return a query whose counts are 64-bit integers, with which a query that reads FROM it can compute."""
     columns = (
         replace(each, type=pa.int64()) if isinstance(each.fill, Total) and each.type == EXACT else each
         for each in bound.columns
@@ -173,13 +174,13 @@ def _check_rows(totals: Totals, bound: Bound) -> None:
         )  # fmt: skip
     if totals.per.partition and totals.per is not Per.EVENT and not bound.partition:
         raise BindError(
-            f"{totals.per.value}, but there are no partitions", span=totals.span,
+            f"{totals.per.value}, but the query has no partitions", span=totals.span,
             hint="say PARTITION BY column, or [column] in WHERE; without partitions it is IN ALL",
         )  # fmt: skip
 
 
 def _windows(per: Per, bound: Bound) -> list[OutColumn]:
-    """The first time, or position, of a window, and the first after it."""
+    """Return the columns for the first time, or position, in a window and the first after it."""
     if not per.window:
         return []
     assert bound.within is not None
@@ -193,7 +194,7 @@ def _windows(per: Per, bound: Bound) -> list[OutColumn]:
 
 
 def _check_number(within: Window, slide: Window) -> None:
-    """Refuse windows that overlap so much that a match counts in too many of them."""
+    """Refuse windows if a match could count in more than MOST_WINDOWS of them."""
     number = -(-int(str(within.size)) // int(str(slide.size)))
     if number > MOST_WINDOWS:
         raise PlanError(
@@ -215,7 +216,7 @@ def _check_fine(window: Window, column: str, type_: pa.DataType) -> None:
 def _total_column(total: Total, bound: Bound, names: Names) -> OutColumn:
     if total.arg is None:
         return OutColumn(total.name, pa.string() if total.text else EXACT, total)
-    whole = with_typed_nulls(Agg(total.function, _argument(total, total.arg, names), total.span))
+    whole = type_nulls(Agg(total.function, _argument(total, total.arg, names), total.span))
     assert isinstance(whole, Agg)
     arg, kind = whole.arg, kind_of(whole)
     if total.text and not (kind is Kind.INT and total.function in ("count", "sum")):
@@ -227,7 +228,7 @@ def _total_column(total: Total, bound: Bound, names: Names) -> OutColumn:
 
 
 def _type(total: Total, arg: Expr, kind: Kind, bound: Bound) -> pa.DataType:
-    """Return the type of a total: an extreme of an attribute has that of its column."""
+    """Return the type of a total; min and max of an attribute have the type of its column."""
     if total.function in ("min", "max"):
         return _plain(bound.schema.type_of(arg.path)) if isinstance(arg, Attr) else ARROW_OF[kind]
     if kind is Kind.FLOAT:
@@ -240,7 +241,7 @@ def _plain(type_: pa.DataType) -> pa.DataType:
 
 
 def _argument(total: Total, arg: Expr, names: Names) -> Expr:
-    """Resolve a value: of one event, of each event of a Kleene variable, or of a match."""
+    """Resolve the argument of a total: a value of one event, of each Kleene event, or of a match."""
     found = attributes(arg)
     if not found:
         raise BindError(
@@ -249,7 +250,7 @@ def _argument(total: Total, arg: Expr, names: Names) -> Expr:
         )  # fmt: skip
     for each in found:
         if each.var in names.negated:
-            raise BindError(f"'{each.var}' is negated: there is no such event to return", span=each.span)
+            raise BindError(_NEGATED.format(each.var), span=each.span)
     if isinstance(arg, Attr) and not arg.path and total.function == "count":
         check_variable(arg, names)
         _check_events(arg, names)
@@ -275,5 +276,5 @@ def _check_events(expr: Expr, names: Names) -> None:
 
 
 def run_through(expr: Expr, kleene: Iterable[str]) -> set[str]:
-    """Return the Kleene variables over all of whose events a value ranges."""
+    """Return the Kleene variables whose events each give a value of the expression."""
     return {each.var for each in outside_aggregates(expr) if each.at is At.EVERY} & set(kleene)

@@ -1,4 +1,4 @@
-"""A query: its pattern, and everything said around the pattern (semantics.md §2)."""
+"""A query: its pattern, and the clauses around it (semantics.md §2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cerise.pattern.expr import Expr, Param
 
 @dataclass(frozen=True, slots=True)
 class Var:
-    """One event, of a type where one is given."""
+    """One event; of one type, if `type` is given."""
 
     name: str
     type: str | None = None
@@ -22,7 +22,7 @@ class Var:
 
 @dataclass(frozen=True, slots=True)
 class Kleene:
-    """From `low` to `high` events bound to one variable; no high means as many as there are."""
+    """From `low` to `high` events bound to one variable; without `high`, any number from `low` on."""
 
     var: Var
     low: int = 1
@@ -31,7 +31,7 @@ class Kleene:
 
 @dataclass(frozen=True, slots=True)
 class Maybe:
-    """The item or nothing: the union of the query with it and without it (S3.6)."""
+    """An optional item: the union of the query with the item and the query without it (S3.6)."""
 
     item: Node
 
@@ -83,16 +83,16 @@ def walk_nodes(node: Node) -> Iterator[Node]:
 
 
 def variables(node: Node) -> tuple[Var, ...]:
-    """Return the variables of a pattern, left to right, the negated ones too."""
+    """Return the variables of a pattern, negated ones included, left to right."""
     return tuple(each for each in walk_nodes(node) if isinstance(each, Var))
 
 
-def negated(node: Node) -> frozenset[str]:
+def absent_names(node: Node) -> frozenset[str]:
     """Return the names of the negated variables."""
     return frozenset(each.var.name for each in walk_nodes(node) if isinstance(each, Not))
 
 
-def repeated(node: Node) -> frozenset[str]:
+def kleene_names(node: Node) -> frozenset[str]:
     """Return the names of the Kleene variables."""
     return frozenset(each.var.name for each in walk_nodes(node) if isinstance(each, Kleene))
 
@@ -114,7 +114,7 @@ class Strategy(Enum):
 
 
 class Unit(Enum):
-    """What a window is measured in."""
+    """The unit of a window."""
 
     TIME = "microseconds"
     NUMBER = "units of an integer time column"
@@ -131,7 +131,7 @@ class Window:
 
 
 class Output(Enum):
-    """Which of the matches are wanted (S7.1)."""
+    """Which matches the query returns (S7.1)."""
 
     ALL = "ALL"
     NON_OVERLAPPING = "NON_OVERLAPPING"
@@ -146,7 +146,7 @@ class Item:
 
 
 class Per(Enum):
-    """For what there is a row of totals each."""
+    """The groups of matches that have a row of totals each."""
 
     ALL = "IN ALL"
     EVENT = "PER EVENT"
@@ -156,7 +156,7 @@ class Per(Enum):
 
     @property
     def partition(self) -> bool:
-        """Whether partitions have rows of their own; those of events say their partition too."""
+        """Whether rows name a partition; a row per event names the event's partition."""
         return self in (Per.EVENT, Per.PARTITION, Per.PARTITION_WINDOW)
 
     @property
@@ -169,10 +169,10 @@ class Total:
     """One column of totals: count, sum, avg, min or max of a value over the matches.
 
     Attributes:
-        function: which.
-        arg: the value; None: the matches themselves are counted, COUNT(*).
-        name: of the column.
-        text: whether it is given as text, with all its digits: STRING(COUNT(*)).
+        function: the name of the aggregate.
+        arg: the value; None: the aggregate counts matches, COUNT(*).
+        name: the name of the column.
+        text: whether the column is text with all digits: STRING(COUNT(*)).
     """
 
     function: str
@@ -184,9 +184,9 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """RETURN of aggregates over the matches, which are not returned themselves (S7.2).
+    """RETURN of aggregates over the matches, instead of the matches (S7.2).
 
-    Without arguments it is RETURN COUNT(*).
+    `Totals()` is RETURN COUNT(*).
     """
 
     items: tuple[Total, ...] = (Total("count", None, "count"),)
@@ -194,13 +194,13 @@ class Totals:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-Count = Totals  # Count() reads better where no more is meant
+Count = Totals  # Count() reads better for RETURN COUNT(*) alone
 Return = tuple[Item, ...] | Totals | None  # None is RETURN *
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What to find. `source` is a name, or the query whose matches are the events (S7.3)."""
+    """A query. `source` is a name, or the query whose matches are the events (S7.3)."""
 
     pattern: Node
     source: str | Query | None = None
@@ -217,12 +217,12 @@ class Query:
 
     @property
     def totals(self) -> Totals | None:
-        """What is asked of all matches together, where they are not returned themselves."""
+        """The aggregates over all matches, if RETURN has totals instead of matches."""
         return self.returns if isinstance(self.returns, Totals) else None
 
     @property
     def counts_only(self) -> bool:
-        """Whether the number of matches is all that is asked for."""
+        """Whether the query returns only the number of all matches."""
         totals = self.totals
         return totals is not None and totals.per is Per.ALL and all(each.arg is None for each in totals.items)
 

@@ -1,4 +1,4 @@
-"""Names to columns: parameters filled in, attributes found and given their kinds, b[i] made plain."""
+"""Resolves names: fills parameters in, finds the column and kind of each attribute, normalises b[i]."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cerise.errors import BindError, Span, did_you_mean, refuse_surrogates
 from cerise.events import Path, Schema
 from cerise.kinds import COMPUTABLE, Kind
 from cerise.pattern.bound import STEP
-from cerise.pattern.check import FUNCTIONS, with_typed_nulls
+from cerise.pattern.check import FUNCTIONS, type_nulls
 from cerise.pattern.expr import (
     AGGREGATES,
     Agg,
@@ -38,7 +38,7 @@ MICROSECOND = dt.timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the identifiers of a query can mean."""
+    """The names that a query may use: columns, variables by sort, and parameters."""
 
     schema: Schema
     variables: tuple[str, ...]
@@ -52,7 +52,7 @@ def resolve(expr: Expr, names: Names) -> Expr:
     """Return an expression with every parameter a literal and every attribute typed.
 
     Raises:
-        BindError: for unknown names, and identifiers that their variable does not have.
+        BindError: a name is unknown, or an index or aggregate does not suit its variable.
     """
     match expr:
         case Param():
@@ -71,11 +71,15 @@ def resolve(expr: Expr, names: Names) -> Expr:
                     f"unknown function '{function}'", span=span, hint=did_you_mean(function, known)
                 )
             expr = replace(expr, function=function.lower())
-    return with_typed_nulls(rebuild(expr, lambda each: resolve(each, names)))
+    return type_nulls(rebuild(expr, lambda each: resolve(each, names)))
 
 
 def find_column(path: Path, schema: Schema, span: Span | None, *, computed: bool = True) -> Kind:
-    """Return the kind of the column or nested field at a path; where `computed`, one predicates can use."""
+    """Return the kind of the column or nested field at a path.
+
+    Raises:
+        BindError: the path is unknown; or, if `computed`, predicates cannot compute with its kind.
+    """
     for depth, name in enumerate(path):
         known = schema.members(path[:depth])
         if name not in known:
@@ -95,7 +99,7 @@ def find_column(path: Path, schema: Schema, span: Span | None, *, computed: bool
 
 
 def _last_part(span: Span | None, text: str) -> Span | None:
-    """Return where the end of an attribute stands, if that much of it was written."""
+    """Return the span of the last characters of an attribute, as many as `text` has."""
     return Span(max(span.start, span.end - len(text)), span.end) if span else None
 
 
@@ -137,13 +141,13 @@ def literal(param: Param, params: Mapping[str, Any]) -> Literal:
 
 
 def _python_value(value: Any) -> Any:
-    """Return a value of numpy or pandas as Python's own; what is no value there is null."""
+    """Return a value of numpy or pandas as a Python value; NaT and NA become None."""
     if type(value).__name__ in ("NaTType", "NAType"):
         return None
     if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):
         raise BindError(f"{value!r} is finer than a microsecond", hint="round it first")
     if getattr(value, "ndim", 0):
-        return value  # an array is refused by its type
+        return value  # `literal` refuses the type of an array
     if type(value).__module__ == "numpy":
         exact = value.astype("datetime64[us]") if value.dtype.kind == "M" else value
         if value.dtype.kind == "M" and exact != value:
@@ -168,7 +172,7 @@ def _attribute(attr: Attr, names: Names) -> Expr:
 
 
 def check_variable(attr: Attr, names: Names) -> None:
-    """Refuse a variable that the pattern does not have, and an index of one that binds one event only."""
+    """Refuse a variable that is not in the pattern, and an index of a variable that binds one event."""
     if attr.var not in names.variables:
         if not attr.path and attr.span and attr.span.end - attr.span.start > len(attr.var):  # in quotes
             raise BindError(
@@ -204,7 +208,7 @@ def _aggregate(agg: Agg, names: Names) -> Expr:
             f"{agg.function} speaks of more than one set of events", span=agg.span,
             hint="use one variable inside: b.x for all its events, b[..i-1].x for those before b[i]",
         )  # fmt: skip
-    return with_typed_nulls(replace(agg, arg=_inside_aggregate(agg.arg, agg, names)))
+    return type_nulls(replace(agg, arg=_inside_aggregate(agg.arg, agg, names)))
 
 
 def _inside_aggregate(expr: Expr, agg: Agg, names: Names) -> Expr:
@@ -216,14 +220,14 @@ def _inside_aggregate(expr: Expr, agg: Agg, names: Names) -> Expr:
         raise BindError(f"'{expr.var}' is an event, not a value", span=expr.span, hint="name an attribute")
     if isinstance(expr, Param):
         return literal(expr, names.params)
-    return with_typed_nulls(rebuild(expr, lambda each: _inside_aggregate(each, agg, names)))
+    return type_nulls(rebuild(expr, lambda each: _inside_aggregate(each, agg, names)))
 
 
 def settle_steps(expr: Expr, kleene: frozenset[str]) -> Expr:
-    """Write neighbours as b[i-1] and b[i], and a bare b beside them as b[i] (S4.3).
+    """Rewrite NEXT and PREV as b[i-1] and b[i], and a bare b beside them as b[i] (S4.3).
 
     Raises:
-        BindError: where one conjunct steps through two variables, or forwards and backwards.
+        BindError: a conjunct steps through two variables, or both forwards and backwards.
     """
     stepping = {
         each.var for each in attributes(expr) if each.at in STEP | {At.NEXT, At.PREV} and each.var in kleene
@@ -257,12 +261,12 @@ def _settle(expr: Expr, var: str) -> Expr:
 
 
 def is_single_event(expr: Expr) -> bool:
-    """Whether an expression touches one event only: one identifier and no aggregate (S4.2)."""
+    """Whether an expression reads only one event: it has one identifier and no aggregate (S4.2)."""
     plain = list(outside_aggregates(expr))
     return len(plain) == len(attributes(expr)) > 0 and len({(each.var, each.at) for each in plain}) == 1
 
 
-# ---- variables that bind one event or none (S3.2, S3.6): an aggregate is that of a list of one
+# ---- variables that bind one event or none (S3.2, S3.6): an aggregate has at most one value
 
 
 def optional(pattern: Node) -> frozenset[str]:
@@ -276,7 +280,7 @@ def optional(pattern: Node) -> frozenset[str]:
 
 
 def of_one_event(expr: Expr, single: Iterable[str]) -> Expr:
-    """Return an expression in which aggregates of some variables are values of their one event."""
+    """Replace aggregates over the variables in `single`, which bind one event, by values of that event."""
     names = frozenset(single)
 
     def change(each: Expr) -> Expr:
@@ -288,17 +292,17 @@ def of_one_event(expr: Expr, single: Iterable[str]) -> Expr:
 
 
 def _value(agg: Agg) -> Expr:
-    """Return an aggregate of one event; null, as that of no values, where the event has none."""
+    """Return the value of an aggregate over one event; if the event's value is null, as over no values."""
     if isinstance(agg.arg, Attr) and not agg.arg.path:
         return Literal(1, Kind.INT, agg.span)
     value = _plain(agg.arg)
     match agg.function:
         case "count":
-            missing, there = Literal(0, Kind.INT, agg.span), Literal(1, Kind.INT, agg.span)
-            return Call("if", (IsNull(value, agg.span), missing, there), agg.span)
+            zero, one = Literal(0, Kind.INT, agg.span), Literal(1, Kind.INT, agg.span)
+            return Call("if", (IsNull(value, agg.span), zero, one), agg.span)
         case "avg":
             return Cast(value, Kind.FLOAT, agg.span)
-        case "stddev":  # of one value there is none
+        case "stddev":  # one value has none: null
             never, nothing = Literal(False, Kind.BOOL, agg.span), Literal(None, Kind.NULL, agg.span)
             return Cast(Call("if", (never, value, nothing), agg.span), Kind.FLOAT, agg.span)
     return value

@@ -1,4 +1,4 @@
-"""Rewrites of a pattern into the form that engines expect: flat, free of OR and options, negation apart."""
+"""Rewrites a pattern into the form that engines take: flat, without OR and options, negations separate."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from cerise.errors import PlanError, UnsupportedError
 from cerise.pattern.query import And, Kleene, Maybe, Node, Not, Or, Seq, Var, variables, walk_nodes
 
 MAX_BRANCHES = 4096
-MAX_STATES = 8192  # of the ANDs of all branches together: 2 seconds of planning
-LARGEST_AND = 1024  # the states of one branch that are planned
+MAX_STATES = 8192  # states of the ANDs of all branches together: 2 seconds of planning
+LARGEST_AND = 1024  # states of one branch that count: engines refuse a branch with more
 
 
 @dataclass(frozen=True, slots=True)
 class Absence:
     """Where a negated variable may not occur (S6).
 
-    Between the last event of `after` and the first of `before`; an empty `after` is the start of the
-    window, an empty `before` its end. `anywhere` is the NOT of a top-level AND: all of the window.
+    It may not occur between the last event of `after` and the first of `before`; an empty `after` is the
+    start of the window, an empty `before` its end. `anywhere`, for the NOT of a top-level AND, is the whole
+    window.
     """
 
     var: Var
@@ -30,23 +31,23 @@ class Absence:
 
     @property
     def at_end(self) -> bool:
-        """Whether it reaches outside the match, so that the query needs WITHIN (S6.4)."""
+        """Whether the absence reaches beyond the match, so that the query needs WITHIN (S6.4)."""
         return self.anywhere or not self.after or not self.before
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One OR-free branch of a pattern: its positive part and its absences."""
+    """One branch of a pattern, without OR: its positive part and its absences."""
 
     positive: Node
     absences: tuple[Absence, ...]
 
 
 def shapes(pattern: Node) -> tuple[Shape, ...]:
-    """Return the OR-free branches of a pattern whose union it is (S3.2, S3.6).
+    """Return the branches without OR whose union is the pattern (S3.2, S3.6).
 
     Raises:
-        UnsupportedError: where a NOT stands where it has no meaning (S6.5).
+        UnsupportedError: a NOT is in a place where it has no meaning (S6.5).
     """
     found: dict[Shape, None] = {}
     states = 0
@@ -60,13 +61,13 @@ def shapes(pattern: Node) -> tuple[Shape, ...]:
 
 
 def _states(branch: Node) -> int:
-    """Return about how many states the ANDs of a branch have; an engine gives up on one with too many."""
+    """Return about how many states the ANDs of a branch have, at most LARGEST_AND."""
     has_and = any(isinstance(each, And) for each in walk_nodes(branch))
     return min(_stages(branch), LARGEST_AND) if has_and else 0
 
 
 def _stages(node: Node) -> int:
-    """Return how many stages an item passes through: each member of an AND on its own."""
+    """Return the number of stages of an item; the members of an AND pass theirs independently."""
     match node:
         case Seq(items):
             return 1 + sum(_stages(item) - 1 for item in items)
@@ -106,7 +107,7 @@ def _flat(kind: Callable[[tuple[Node, ...]], Node], items: Iterable[Node]) -> No
 
 
 def _alternatives(node: Node) -> list[Node | None]:
-    """Return every way to take the ORs and options of a pattern; None is nothing at all."""
+    """Return every choice of the ORs and options of a pattern; None is the choice without any item."""
     match node:
         case Or(items):
             return [each for item in items for each in _alternatives(item)]
@@ -138,7 +139,7 @@ def _join(kind: Callable[[tuple[Node, ...]], Node], parts: Iterable[Node | None]
 
 
 def _split_negation(branch: Node) -> Shape | None:
-    """Take the NOTs out of a flat branch; None where nothing positive is left."""
+    """Separate the NOTs of a flat branch from its positive part; None if it has no positive part."""
     absences: list[Absence] = []
     match branch:
         case And(items):
@@ -155,25 +156,25 @@ def _split_negation(branch: Node) -> Shape | None:
 
 
 def _without_negation(item: Node, absences: list[Absence]) -> Node:
-    """Take the NOTs out of an item below the top, where they are legal only inside a SEQ."""
+    """Move the NOTs of an item to `absences`. Below the top of a pattern, NOT is legal only inside a SEQ."""
     match item:
         case Seq(items):
             for end in (items[0], items[-1]):
                 if isinstance(end, Not):
-                    raise _misplaced(end, "at an end of a SEQ inside another item")
+                    raise _place_error(end, "at an end of a SEQ inside another item")
             node = _between(items, absences)
             assert node is not None
             return node
         case And(items):
             for each in items:
                 if isinstance(each, Not):
-                    raise _misplaced(each, "in an AND inside another item")
+                    raise _place_error(each, "in an AND inside another item")
             return And(tuple(_without_negation(each, absences) for each in items))
     return item
 
 
 def _between(items: tuple[Node, ...], absences: list[Absence]) -> Node | None:
-    """Note for each NOT of a SEQ the items around it, and return the SEQ without them."""
+    """Move each NOT of a SEQ to `absences`, with the items around it; return the SEQ without NOTs."""
     positive = [i for i, item in enumerate(items) if not isinstance(item, Not)]
     for i, item in enumerate(items):
         if isinstance(item, Not):
@@ -201,7 +202,7 @@ def _nots(node: Node) -> list[Not]:
     return []
 
 
-def _misplaced(item: Not, where: str) -> UnsupportedError:
+def _place_error(item: Not, where: str) -> UnsupportedError:
     return UnsupportedError(
         f"NOT {item.var.name} stands {where}",
         span=item.var.span,

@@ -1,9 +1,8 @@
-"""Row patterns: what a MATCH_RECOGNIZE clause asks for, bound to the columns of its input (semantics.md §10).
+"""Row patterns: a MATCH_RECOGNIZE clause bound to the columns of its input (semantics.md §10).
 
-Conditions and measures are ordinary expressions whose attributes are *atoms*: a value of one row that a
-navigation reaches, or an aggregate over rows of the match. So predicates are checked, shown, compiled and
-evaluated by the same code as those of SASE+. Whatever is computed from one row alone is a column: of the
-input, or derived from it beforehand.
+Conditions and measures are expressions whose attributes are *atoms*: a value of one row that a navigation
+reaches, or an aggregate over rows of the match. So the same code as for SASE+ checks, shows, compiles and
+evaluates them. A value computed from one row alone is a column: of the input, or derived before matching.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Concat:
-    """One after another; of no items it is the empty pattern (M9, M16)."""
+    """Items one after another; without items, the empty pattern (M9, M16)."""
 
     items: tuple[RowPattern, ...]
 
@@ -56,14 +55,14 @@ class Quantified:
 
 @dataclass(frozen=True, slots=True)
 class Permute:
-    """Any order, the listed one before all others (M14)."""
+    """The items in any order; the listed order is preferred (M14)."""
 
     items: tuple[RowPattern, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """Rows that are matched and not shown (M38)."""
+    """A pattern whose rows are matched, but not shown (M38)."""
 
     item: RowPattern
 
@@ -79,7 +78,7 @@ RowPattern = Label | Concat | Alternation | Quantified | Permute | Excluded | An
 
 
 def row_children(pattern: RowPattern) -> tuple[RowPattern, ...]:
-    """Return the direct parts of a pattern."""
+    """Return the direct children of a pattern."""
     match pattern:
         case Concat(items) | Alternation(items) | Permute(items):
             return items
@@ -97,11 +96,11 @@ def walk_rows(pattern: RowPattern) -> Iterator[RowPattern]:
 
 
 def labels(pattern: RowPattern) -> tuple[str, ...]:
-    """Return the primary variables of a pattern, in the order in which they first stand there."""
+    """Return the primary variables of a pattern, in the order of their first occurrence."""
     return tuple(dict.fromkeys(each.name for each in walk_rows(pattern) if isinstance(each, Label)))
 
 
-# ---- what conditions and measures are made of
+# ---- atoms, from which conditions and measures are computed
 
 CLASSIFIER = ""  # as the column of a navigation or aggregate: the label of the row
 
@@ -110,9 +109,9 @@ CLASSIFIER = ""  # as the column of a navigation or aggregate: the label of the 
 class Nav:
     """The value of a column in one row (M23–M29).
 
-    First a row of the match: the (offset+1)-th last, or first, of those mapped to `members` (None: all
-    rows), up to the current row, or of the whole match where `final`. From there `shift` rows on in the
-    partition, or back where negative. Null where there is no such row.
+    It starts at a row of the match: the (offset+1)-th last, or first, of the rows mapped to `members` (None:
+    all rows), up to the current row, or of the whole match if `final`. From there it moves `shift` rows
+    forward in the partition, or back if negative. It is null if no such row exists.
     """
 
     column: str
@@ -125,9 +124,10 @@ class Nav:
 
 @dataclass(frozen=True, slots=True)
 class RowAgg:
-    """An aggregate over the rows mapped to `members` (None: all), up to the current one or all (M30–M32).
+    """An aggregate over the rows mapped to `members` (None: all rows) (M30–M32).
 
-    `columns` are its arguments, none for count(*); `where` is a boolean column that rows must satisfy.
+    It reads the rows up to the current row, or of the whole match if `final`. `columns` are its arguments,
+    none for count(*); `where` is a boolean column that rows must satisfy.
     """
 
     function: str
@@ -140,7 +140,7 @@ class RowAgg:
 
 @dataclass(frozen=True, slots=True)
 class MatchNumber:
-    """MATCH_NUMBER(): which match of its partition it is, from 1 (M7)."""
+    """MATCH_NUMBER(): the number of the match in its partition, from 1 (M7)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +158,11 @@ Atom = Nav | RowAgg | MatchNumber | MatchStatus
 class Derived:
     """A column computed from one row before matching.
 
-    `sql` is what Spark computes; `expr` the same for Cerise, over columns as `Attr("", (column,))`, or
-    None where only Spark knows how. `type` is that of Spark where it was asked, else that of the kind.
+    Attributes:
+        name: its name.
+        sql: the expression for Spark.
+        expr: the expression for Cerise, over columns as `Attr("", (column,))`; None: only Spark computes it.
+        type: its type, by Spark if there is a session, else by the kind of `expr`.
     """
 
     name: str
@@ -179,7 +182,10 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One column of MEASURES: `sql` over the names of atoms; `expr` the same where Cerise can compute it."""
+    """One column of MEASURES.
+
+    `sql` is over the names of atoms; `expr` means the same, None if Cerise cannot compute it.
+    """
 
     name: str
     sql: str
@@ -190,7 +196,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What DEFINE asks of a row that is to be mapped to a variable; its attributes are atoms."""
+    """The condition in DEFINE of the rows mapped to a variable; its attributes are atoms."""
 
     label: str
     expr: Expr
@@ -198,7 +204,7 @@ class Condition:
 
 
 class Show(Enum):
-    """Which rows come out (M33–M36)."""
+    """The rows of the result (M33–M36)."""
 
     ONE = "ONE ROW PER MATCH"
     ALL = "ALL ROWS PER MATCH"
@@ -207,7 +213,7 @@ class Show(Enum):
 
 
 class SkipTo(Enum):
-    """Where the search goes on after a match that is not empty (M39)."""
+    """Where the search continues after a match that is not empty (M39)."""
 
     PAST_LAST = "PAST LAST ROW"
     NEXT = "TO NEXT ROW"
@@ -217,7 +223,7 @@ class SkipTo(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """AFTER MATCH SKIP: to the first or last row mapped to one of `members`; `name` is what users wrote."""
+    """AFTER MATCH SKIP: to the first or last row mapped to one of `members`; `name` is the user's word."""
 
     to: SkipTo = SkipTo.PAST_LAST
     members: frozenset[str] = frozenset()
@@ -246,19 +252,19 @@ class BoundRows:
     """A MATCH_RECOGNIZE clause bound to its input.
 
     Attributes:
-        pattern: what to find.
+        pattern: the row pattern.
         columns: the columns of the input.
         derived: columns computed from single rows beforehand; their names start with `_`.
-        partition: columns (of the input or derived) whose equal values, null among them, form a partition.
-        order: how the rows of a partition are ordered; ties are broken by S1.2.
-        atoms: what conditions and measures are computed from, by name.
-        conditions: those of DEFINE; a label without one takes every row (M18).
+        partition: columns (of the input or derived) whose equal values, or nulls, form a partition.
+        order: how the rows of a partition are ordered; S1.2 breaks ties.
+        atoms: the values from which conditions and measures are computed, by name.
+        conditions: the conditions of DEFINE; a label without a condition takes every row (M18).
         measures: the columns that a match adds.
-        show: which rows come out.
-        skip: where the search goes on.
+        show: the rows of the result.
+        skip: where the search continues after a match.
         within: the window, if any.
         output: the columns of the result, in order (M33, M34).
-        arrival: the rows come in an order of their own, which breaks ties; otherwise hashes do (S1.2).
+        arrival: whether the order of the rows breaks ties; if not, hashes do (S1.2).
         text: the statement, for errors.
     """
 
@@ -279,7 +285,7 @@ class BoundRows:
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The primary variables, in the order in which they first stand in the pattern."""
+        """The primary variables, in the order of their first occurrence in the pattern."""
         return labels(self.pattern)
 
     def type_of(self, column: str) -> pa.DataType:
@@ -293,5 +299,5 @@ class BoundRows:
 
 
 def atom(name: str, kind: Kind) -> Attr:
-    """Return an atom as the attribute by which expressions name it."""
+    """Return the attribute that names an atom in expressions."""
     return Attr("", (name,), kind=kind)

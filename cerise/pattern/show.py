@@ -1,4 +1,4 @@
-"""A query as text again: `parse(show(query)) == query`."""
+"""Writes a query as text: `parse(show(query)) == query`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ EPOCH = dt.datetime(1970, 1, 1)
 
 
 def show(query: Query) -> str:
-    """Return the text of a query, one clause a line; the queries it reads FROM come first."""
+    """Return the text of a query, one clause on a line, after the queries that it reads FROM."""
     source = query.source
     before = f"{show(source)};\n" if isinstance(source, Query) else ""
     name = source.into if isinstance(source, Query) else source
@@ -128,7 +128,7 @@ def show_expr(expr: Expr) -> str:
         case In(arg, items):
             return f"{_operand(arg, COMPARISON + 1)} IN ({', '.join(map(show_expr, items))})"
         case Like(arg, pattern):
-            return f"{_operand(arg, COMPARISON + 1)} LIKE {_string(pattern)}"
+            return f"{_operand(arg, COMPARISON + 1)} LIKE {_quote_text(pattern)}"
         case Call(function, args):
             return f"{function}({', '.join(map(show_expr, args))})"
         case Cast(arg, kind):
@@ -144,7 +144,7 @@ def show_attr(attr: Attr) -> str:
 
 
 def show_identifier(attr: Attr) -> str:
-    """Return which event of its variable an attribute speaks of: `a`, `b[i]`, `b[b.LEN]`."""
+    """Return the event that an attribute belongs to, as text: `a`, `b[i]`, `b[b.LEN]`."""
     name = quote(attr.var)
     index = {
         At.EVERY: "", At.ALL: "[]", At.RUNNING: "[..i-1]", At.CURRENT: "[i]", At.PREVIOUS: "[i-1]",
@@ -176,7 +176,7 @@ def show_path(path: Path) -> str:
 
 
 def quote(name: str) -> str:
-    """Return an identifier, in double quotes where it would not be read as one."""
+    """Return an identifier, in double quotes if the parser would not read it as one."""
     if re.fullmatch(r"[^\W\d]\w*", name) and name.upper() not in RESERVED and not STRATEGY.fullmatch(name):
         return name
     return '"' + name.replace('"', '""') + '"'
@@ -215,7 +215,7 @@ def _literal(expr: Literal) -> str:
         case Kind.BOOL, value:
             return str(value).upper()
         case Kind.STRING, value:
-            return _string(str(value))
+            return _quote_text(str(value))
         case Kind.DURATION, int(value):
             return f"-{show_duration(-value)}" if value < 0 else show_duration(value)
         case Kind.DATE, int(value):
@@ -226,7 +226,7 @@ def _literal(expr: Literal) -> str:
     return repr(expr.value)
 
 
-def _string(text: str) -> str:
+def _quote_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -259,12 +259,12 @@ PLACE = re.compile(r"_cerise_atom(\w+?)_place")
 def show_condition(expr: Expr, bound: BoundRows) -> str:
     """Return a condition, or a part of one, as text."""
 
-    def placed(each: Expr) -> Expr:
-        return (
-            Attr(f"_cerise_atom{each.path[0]}_place", ()) if isinstance(each, Attr) else rebuild(each, placed)
-        )
+    def mark_atoms(each: Expr) -> Expr:
+        if isinstance(each, Attr):
+            return Attr(f"_cerise_atom{each.path[0]}_place", ())
+        return rebuild(each, mark_atoms)
 
-    return PLACE.sub(lambda found: show_atom(bound.atoms[found[1]], bound), show_expr(placed(expr)))
+    return PLACE.sub(lambda found: show_atom(bound.atoms[found[1]], bound), show_expr(mark_atoms(expr)))
 
 
 def show_atom(atom: Atom, bound: BoundRows) -> str:
@@ -302,5 +302,5 @@ def _column(name: str, members: frozenset[str] | None, bound: BoundRows) -> str:
 
 
 def _variable(members: frozenset[str]) -> str:
-    """Return a variable; a subset has lost its name, and is shown by its members."""
+    """Return a variable; a subset, which has no name here, is shown by its members."""
     return quote(next(iter(members))) if len(members) == 1 else f"({'|'.join(sorted(members))})"

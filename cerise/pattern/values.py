@@ -1,7 +1,6 @@
-"""What the operators and functions of predicates compute, on plain Python values (S4.3, S4.6).
+"""The operators and functions of predicates, on plain Python values (S4.3, S4.6).
 
-Null is None and goes in, and comes out, of everything. What cannot be computed raises `Fault`; the
-evaluator turns that into null, or into an error.
+Null is None. A value that cannot be computed raises `Fault`, which the evaluator turns into null or an error.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from cerise.kinds import INT64_MAX, INT64_MIN, Kind
 
 
 class Fault(ArithmeticError):
-    """An expression that cannot be computed on these values: division by zero, overflow, a bad cast."""
+    """A value that cannot be computed: division by zero, overflow, a bad cast."""
 
 
 def rank(value: Any) -> Any:
-    """Return a key that orders doubles as Spark does: NaN equals itself and is above all else."""
+    """Return a key that orders doubles as Spark does: NaN equals itself and is the greatest."""
     return (math.isnan(value), 0.0 if math.isnan(value) else value) if isinstance(value, float) else value
 
 
@@ -34,7 +33,11 @@ COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def fit(value: int) -> int:
-    """Return an integer that fits into 64 bits."""
+    """Return an integer if it fits into 64 bits.
+
+    Raises:
+        Fault: it does not fit.
+    """
     if not INT64_MIN <= value <= INT64_MAX:
         raise Fault("integer overflow")
     return value
@@ -48,7 +51,7 @@ def divide(x: float, y: float) -> float:
 
 
 def remainder(x: Any, y: Any) -> Any:
-    """Return the remainder with the sign of x, as SQL has it."""
+    """Return the remainder with the sign of x, as in SQL."""
     if y == 0:
         raise Fault("division by zero")
     if isinstance(x, int) and isinstance(y, int):
@@ -144,7 +147,7 @@ LENIENT_FUNCTIONS: dict[str, Callable[[Sequence[Any]], Any]] = {
 
 
 def _sum(values: Sequence[Any]) -> Any:
-    """Integers exactly, null iff the total does not fit; doubles from first to last."""
+    """Add integers exactly, so that only the total must fit into 64 bits; add doubles from first to last."""
     if not values:
         return None
     total = values[0]
@@ -158,7 +161,7 @@ def _avg(values: Sequence[Any]) -> float | None:
 
 
 def _stddev(values: Sequence[Any]) -> float | None:
-    """The sample's, by Welford's method from first to last; null for one value."""
+    """Return the sample's standard deviation by Welford's method, from first to last; null for one value."""
     mean = squares = 0.0
     for count, value in enumerate(map(float, values), 1):
         delta = value - mean
@@ -198,15 +201,15 @@ NUMBER: dict[Callable[[Any], Any], re.Pattern[str]] = {
 
 def _number(value: Any, kind: Callable[[Any], Any]) -> Any:
     if isinstance(value, str) and not NUMBER[kind].fullmatch(value.strip()):
-        raise Fault(f"'{value}' is no number")
+        raise Fault(f"'{value}' is not a number")
     return kind(value)
 
 
 def like(pattern: str) -> Callable[[str], bool]:
     """Return the test that a text is LIKE a pattern.
 
-    The parts between `%` are looked for from left to right. The first place of a part leaves the most text
-    for the next parts, so the group is atomic: no test goes back for another place. Cost: pattern times text.
+    It finds the parts between `%` from left to right. The first occurrence of a part leaves the most text
+    for the next parts, so the group is atomic: no test backtracks to another one. Cost: pattern times text.
     """
     first, *parts = _parts_of_like(pattern)
     middle = "".join(f"(?>.*?{part})" for part in parts[:-1] if part)

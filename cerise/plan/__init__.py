@@ -1,1 +1,1 @@
-"""How to find it: plans as frozen data."""
+"""Facts about queries that plans need: events to read, filters to push down, slices of time."""

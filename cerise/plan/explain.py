@@ -1,4 +1,4 @@
-"""A plan for people to read."""
+"""Writes a bound query as text for users: its meaning, and the facts of its plan."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from cerise.pattern.show import show, show_path, show_pattern, show_window
 
 
 def describe(bound: Bound, facts: Mapping[str, str]) -> str:
-    """Return a bound query as text: what it means, what it reads, and how it runs.
+    """Return a bound query as text: its branches and predicates, the columns it reads, and how it runs.
 
     Args:
         bound: the query.
-        facts: what the caller knows of how it runs, by name.
+        facts: the caller's facts about the run, by name.
     """
     source = f"{describe(bound.source, {})}\n\nand over its matches:\n\n" if bound.source else ""
     sections = [
-        *(_indented(show(bound.query).rsplit(";\n", 1)[-1])),
+        *(_indent(show(bound.query).rsplit(";\n", 1)[-1])),
         "",
         *(line for number, branch in enumerate(bound.branches, 1) for line in _branch(branch, number, bound)),
         *(_fact(name, text) for name, text in {**_facts(bound), **facts}.items()),
@@ -32,12 +32,12 @@ def _fact(name: str, text: str) -> str:
     return f"{name:<10} " + text.replace("\n", "\n" + " " * 11)
 
 
-def _indented(text: str) -> list[str]:
+def _indent(text: str) -> list[str]:
     return [f"  {line}" for line in text.splitlines()]
 
 
 def _branch(branch: Branch, number: int, bound: Bound) -> list[str]:
-    """Show which predicate stands on which variable's edge [SASE08 §3.2]."""
+    """Show each predicate beside the variable whose edge tests it [SASE08 §3.2]."""
     head = f"branch {number} of {len(bound.branches)}" if len(bound.branches) > 1 else "pattern"
     lines = [f"{head:<10} {show_pattern(branch.pattern)}"]
     same = [each for each in bound.conjuncts if each.role is Role.EQUIVALENCE]
@@ -53,7 +53,7 @@ def _branch(branch: Branch, number: int, bound: Bound) -> list[str]:
 
 
 def _where(absence: Absence) -> str:
-    """Say where an event must not be."""
+    """Say where the negated event must not occur."""
     if absence.anywhere:
         return "anywhere in the window"
     after = f"after {', '.join(absence.after)}" if absence.after else ""
@@ -64,7 +64,7 @@ def _where(absence: Absence) -> str:
 def _facts(bound: Bound) -> dict[str, str]:
     window = show_window(bound.within) if bound.within else "none: a match may span all events"
     slide = f", sliding by {show_window(bound.slide)}" if bound.slide else ""
-    last = "arrival" if bound.schema.arrival else _hashed(bound)
+    last = "arrival" if bound.schema.arrival else _show_hash(bound)
     return {
         "strategy": bound.query.strategy.value,
         "partition": ", ".join(map(show_path, bound.partition)) or "none: all events are one stream",
@@ -76,8 +76,8 @@ def _facts(bound: Bound) -> dict[str, str]:
     }
 
 
-def _hashed(bound: Bound) -> str:
-    """Say what breaks ties between events that do not come in an order (S1.2)."""
+def _show_hash(bound: Bound) -> str:
+    """Say which attributes' hash breaks ties between events without an order of arrival (S1.2)."""
     read = ", ".join(show_path(path) for tier in bound.ties for path in tier)
     hint = "" if bound.source is not None else ": order=[…] that leaves no ties is better"
     return f"a hash of {read}{hint}"

@@ -1,4 +1,4 @@
-"""Stretches of time that may hold matches: sorted, apart from each other, both ends inside."""
+"""Intervals of time that may hold matches: sorted, disjoint, with both ends inside."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NONE = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """Stretches of time from `starts[i]` to `ends[i]`, which do not touch."""
+    """Disjoint intervals of time from `starts[i]` to `ends[i]`, in ascending order."""
 
     starts: Ints
     ends: Ints
@@ -24,10 +24,10 @@ class Intervals:
         return len(self.starts)
 
     def holds(self, times: Ints) -> npt.NDArray[np.bool_]:
-        """Tell of each time whether an interval holds it."""
+        """Return for each time whether an interval holds it."""
         if not len(self):
             return np.zeros(len(times), bool)
-        from cerise.kernels.time_passes import mark_inside  # this brings numba
+        from cerise.kernels.time_passes import mark_inside  # imports numba
 
         times, inside = np.ascontiguousarray(times), np.empty(len(times), bool)
         starts, ends = np.ascontiguousarray(self.starts), np.ascontiguousarray(self.ends)
@@ -35,8 +35,8 @@ class Intervals:
         mark_inside(*where, inside.view(np.uint8))
         return inside
 
-    def coalesced(self, gap: int, most: int | None = None) -> Intervals:
-        """Return intervals with those joined that are at most `gap` apart, then, while more, the nearest."""
+    def coalesce(self, gap: int, most: int | None = None) -> Intervals:
+        """Merge intervals at most `gap` apart; then, while there are more than `most`, the nearest ones."""
         if len(self) <= 1:
             return self
         between = _apart(self.starts[1:], self.ends[:-1])
@@ -47,7 +47,8 @@ class Intervals:
             cut[keep] = True
         return Intervals(self.starts[np.append(True, cut)], self.ends[np.append(cut, True)])
 
-    def limited(self, first: int, last: int) -> Intervals:
+    def clip(self, first: int, last: int) -> Intervals:
+        """Return the parts of the intervals from `first` to `last`."""
         starts, ends = np.maximum(self.starts, first), np.minimum(self.ends, last)
         kept = starts <= ends
         return Intervals(starts[kept], ends[kept])
@@ -58,8 +59,8 @@ NEVER = Intervals(NONE, NONE)
 
 
 def union(starts: Ints, ends: Ints) -> Intervals:
-    """Return the time that some stretches cover; they may overlap, and come in any order."""
-    from cerise.kernels.time_passes import merge  # this brings numba
+    """Return the union of intervals, which may overlap and come in any order."""
+    from cerise.kernels.time_passes import merge  # imports numba
 
     if np.any(starts[1:] < starts[:-1]):
         order = np.argsort(starts, kind="stable")
@@ -70,8 +71,8 @@ def union(starts: Ints, ends: Ints) -> Intervals:
     return Intervals(starts[:count], ends[:count])
 
 
-def joined(parts: list[Intervals]) -> Intervals:
-    """Return the time that any of several sets of intervals covers."""
+def union_of(parts: list[Intervals]) -> Intervals:
+    """Return the union of several sets of intervals."""
     if len(parts) == 1:
         return parts[0]
     return union(
@@ -81,13 +82,13 @@ def joined(parts: list[Intervals]) -> Intervals:
 
 
 def _apart(later: Ints, earlier: Ints) -> npt.NDArray[np.uint64]:
-    """Return later − earlier, which may be more than an integer with a sign holds; 0 where they overlap."""
+    """Return later − earlier, unsigned because it may exceed a signed integer; 0 if later ≤ earlier."""
     gap = later.view(np.uint64) - earlier.view(np.uint64)
     return np.where(later > earlier, gap, np.uint64(0))
 
 
-def shifted(times: Ints, by: int) -> Ints:
-    """Return times moved, but not beyond the least and the greatest time."""
+def shift_times(times: Ints, by: int) -> Ints:
+    """Return times plus `by`, clipped to the least and the greatest time."""
     if not len(times):
         return times
     if abs(by) > MAX_TIME:
@@ -102,8 +103,11 @@ def shifted(times: Ints, by: int) -> Ints:
 
 
 def places_among(numbers: Ints, wanted: Ints, *, after: bool) -> Ints:
-    """Return where wanted numbers come among sorted ones, before or after equals; quick where they ascend."""
-    from cerise.kernels.time_passes import find_places  # this brings numba
+    """Return the positions of `wanted` among sorted numbers, before or after equal ones.
+
+    Cost: one pass over both if `wanted` ascends.
+    """
+    from cerise.kernels.time_passes import find_places  # imports numba
 
     numbers, wanted = np.ascontiguousarray(numbers), np.ascontiguousarray(wanted)
     places = np.empty(len(wanted), np.int64)

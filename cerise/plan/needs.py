@@ -1,4 +1,4 @@
-"""What questions need of their events: which columns and rows, in which order, and how far around a slice."""
+"""The needs of questions: which columns and rows of events, in which order, how far around a slice."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from cerise.ties import UInts, hash_columns
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The column that tells when a row happens; rows without a time come first, or last.
+    """The time column of a row pattern, the first of ORDER BY; rows with a null time come first, or last.
 
-    Row patterns allow nulls there. For events every time is known.
+    Only row patterns allow null times: every event has a time.
     """
 
     column: str
     nulls_first: bool = True
 
     def times(self, table: pa.Table, missing: int | None = None) -> Ints:
-        """Return the time of each row; rows without a time get the first or last time, or the given one."""
+        """Return the time of each row; for null times `missing`, by default the first or last time."""
         column = raw_column(table, (self.column,))
         last = MIN_TIME if self.nulls_first else MAX_TIME
         times = canonical(column, kind_of(column.type), self.column)
@@ -35,21 +35,21 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a question needs of a source, or what several questions need together.
+    """The needs of one question, or of several questions together.
 
     Attributes:
         columns: the columns that travel to the search, in schema order.
-        reads: those that the search reads.
-        late: those that are only returned, and fetched for matched events.
-        roles: the stream order that the search expects; None: rows come as they arrive, and it sorts them.
-        ties: attributes whose hashes order events that nothing else orders, in tiers (S1.2).
-        clock: the column by which rows can be cut, where `roles` does not say it.
-        partition: the attributes by which rows can be brought together.
-        filter: which rows can matter; None: all of them.
-        why_all: why all rows matter.
-        halo: what a slice of time needs around it, or why the source is not cut by time.
+        reads: the columns that the search reads.
+        late: the columns that are only returned, and fetched after matching, for matched events.
+        roles: the stream order that the search expects; None: rows come in arrival order, and it sorts them.
+        ties: attributes whose hashes order events that are still tied, in tiers (S1.2).
+        clock: the time column that cuts rows into slices, if `roles` is None.
+        partition: the attributes whose equal values one search must have together.
+        filter: tests of the rows that can matter; None: all rows can.
+        why_all: why all rows can matter.
+        halo: the events that a slice of time needs around it, or why the source cannot be cut by time.
         chain: the halo of slices that give candidates, among which one search chooses; None: no chain.
-        not_null: attributes without which a row never matters.
+        not_null: attributes that are not null in any row that matters.
         computed: SQL that the host of the source computes, by column.
     """
 
@@ -71,7 +71,7 @@ class Needs:
         """Return the time of each row of a table that is exchanged.
 
         Raises:
-            DataError: an event has no time, and the questions ask for events.
+            DataError: an event has no time; rows for a row pattern may.
         """
         if self.roles is not None:
             return read_times(table, self.roles)
@@ -79,13 +79,13 @@ class Needs:
         return self.clock.times(table, missing=0)
 
     def keys(self, table: pa.Table) -> UInts | None:
-        """Return a hash of the partition of each row; None: there is one partition."""
+        """Return a hash of the partition of each row; None: all rows are one partition."""
         if not self.partition:
             return None
         return hash_columns((_hashable(table, path) for path in self.partition), len(table))
 
     def targets(self, count: int) -> Targets | str:
-        """Return where rows go that are exchanged between tasks, or say why one task must have them all."""
+        """Return the targets of exchanged rows, or the reason why one task must have all rows."""
         if isinstance(self.halo, Halo) and not (self.halo.events or self.halo.preceding):
             length = min(SHARE * max(self.halo.after, self.halo.before, 1), MAX_TIME)
             return Targets(count, length, self.halo)
@@ -99,7 +99,7 @@ class Needs:
 
 
 def fold(several: Sequence[Needs]) -> Needs:
-    """Return what questions over the same source need together."""
+    """Return the combined needs of questions over the same source."""
     first = several[0]
     assert first.roles is not None
     used = {name for each in several for name in each.columns.names}

@@ -1,9 +1,9 @@
-"""Which events may be left out before matching: semantics.md §9 as code, in one place.
+"""Filters that leave events out before matching: semantics.md §9 as code, in one place.
 
-An event that fits no variable may go, unless contiguity or a window in events counts it. What is pushed
-to Spark, to row-group statistics and to Arrow is the part of the predicates that these can judge exactly:
-an attribute compared with constants. A predicate that is not of this form holds everywhere here, so what is
-kept is always a superset.
+An event that fits no variable may go, unless contiguity or a window in events counts it. Spark, row-group
+statistics and Arrow test the part of the predicates that they can decide exactly: comparisons of an
+attribute with constants. Any other predicate counts as true here, so a filter keeps a superset of the events
+that matter.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from cerise.pattern.query import Unit
 
 PLAIN = frozenset({Kind.INT, Kind.FLOAT, Kind.STRING, Kind.BOOL})
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
-AT_ONCE = 1 << 16  # rows
+BATCH_ROWS = 1 << 16  # rows tested at a time
 Codes = npt.NDArray[np.int64]
-EXACT_TEXT = 32  # bytes: statistics of longer strings may have been cut
+EXACT_TEXT = 32  # bytes: statistics of longer strings may be truncated
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Comparison:
 
     Attributes:
         path: the attribute.
-        kind: what it is compared as.
+        kind: the kind of the comparison.
         op: a comparison, "in", "is null" or "is not null".
         values: the constant, or the constants of IN; moments are integers in microseconds.
     """
@@ -51,7 +51,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """Some comparisons of one attribute, of which one must hold."""
+    """Comparisons of one attribute, joined by OR."""
 
     path: Path
     tests: tuple[Comparison, ...]
@@ -62,17 +62,17 @@ Test = Comparison | Either
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What is known of a column in a part of a table; None: nothing."""
+    """The least and greatest values of a column in a part of a table."""
 
     least: Any
     most: Any
 
 
-Needed = tuple[tuple[Comparison, ...], ...]  # an event is needed where all tests of one of these hold
+Needed = tuple[tuple[Comparison, ...], ...]  # an OR of ANDs: an event is needed if all tests of a tuple hold
 
 
 def why_all(bounds: Sequence[Bound]) -> str | None:
-    """Say why every event must reach the matcher; None where those that fit no variable may go."""
+    """Say why every event must reach the matcher; None: events that fit no variable may be left out."""
     for bound in bounds:
         if bound.query.strategy.contiguous:
             return "contiguity counts every event"
@@ -86,7 +86,7 @@ def why_all(bounds: Sequence[Bound]) -> str | None:
 
 
 def needed(bounds: Sequence[Bound]) -> Needed | None:
-    """Return which events can be bound at all; None where all must be kept."""
+    """Return the tests of events that a variable can bind; None: all events must be kept."""
     if why_all(bounds) is not None:
         return None
     branches = [branch for bound in bounds for branch in bound.branches]
@@ -94,7 +94,7 @@ def needed(bounds: Sequence[Bound]) -> Needed | None:
 
 
 def index_tests(exprs: tuple[Expr, ...]) -> tuple[Test, ...]:
-    """Return the part of predicates on one event that an index can judge exactly, one attribute at a time."""
+    """Return the tests of one attribute, among predicates on one event, that an index decides exactly."""
     return tuple(test for expr in exprs if (test := _index_test(expr)) is not None)
 
 
@@ -128,20 +128,20 @@ def tests_of(exprs: tuple[Expr, ...]) -> tuple[Comparison, ...]:
 def _test(expr: Expr, kinds: frozenset[Kind]) -> Comparison | None:
     match expr:
         case Binary(op, Attr() as attr, Literal() as literal) if op in COMPARISONS:
-            return _compared(attr, op, (literal,), kinds)
+            return _comparison(attr, op, (literal,), kinds)
         case Binary(op, Literal() as literal, Attr() as attr) if op in COMPARISONS:
-            return _compared(attr, MIRRORED[op], (literal,), kinds)
+            return _comparison(attr, MIRRORED[op], (literal,), kinds)
         case In(Attr() as attr, items):
             literals = tuple(each for each in items if isinstance(each, Literal))
-            return _compared(attr, "in", literals, kinds) if len(literals) == len(items) else None
+            return _comparison(attr, "in", literals, kinds) if len(literals) == len(items) else None
     return None
 
 
-def _compared(
-    attr: Attr, op: str, literals: tuple[Literal, ...], judged: frozenset[Kind]
+def _comparison(
+    attr: Attr, op: str, literals: tuple[Literal, ...], exact: frozenset[Kind]
 ) -> Comparison | None:
     values = tuple(each.value for each in literals)
-    if attr.kind not in judged or any(each.value is None or each.kind not in judged for each in literals):
+    if attr.kind not in exact or any(each.value is None or each.kind not in exact for each in literals):
         return None
     kinds = {attr.kind, *(each.kind for each in literals)}
     if kinds <= {Kind.INT, Kind.FLOAT}:
@@ -154,11 +154,11 @@ def _compared(
 
 
 def as_sql(wanted: Needed, names: Mapping[Path, str]) -> str:
-    """Return which events are needed as a predicate of Spark's SQL.
+    """Return the tests of needed events as a predicate of Spark SQL.
 
     Args:
-        wanted: what `needed` says.
-        names: the attributes as SQL.
+        wanted: the tests, from `needed`.
+        names: the SQL of each attribute.
     """
     either = [" AND ".join(_test_sql(test, names[test.path]) for test in tests) for tests in wanted]
     return "(" + ") OR (".join(either) + ")"
@@ -192,14 +192,14 @@ def _literal_sql(value: Value) -> str:
 
 
 class Sieve:
-    """Tells which rows of tables are needed."""
+    """Tests the rows of tables: which are needed."""
 
     def __init__(self, wanted: Needed) -> None:
-        from cerise.kernels.strings import Literals  # brings numba
+        from cerise.kernels.strings import Literals  # imports numba
 
         self._wanted = wanted
         tests = dict.fromkeys(test for tests in wanted for test in tests)
-        words: dict[Path, dict[str, None]] = {}  # the constants that a column of strings is asked to equal
+        words: dict[Path, dict[str, None]] = {}  # the constants that a column of strings is compared with
         for test in tests:
             if test.kind is Kind.STRING and test.op in ("=", "in"):
                 words.setdefault(test.path, {}).update(dict.fromkeys(map(str, test.values)))
@@ -208,16 +208,16 @@ class Sieve:
             path: Literals([word.encode() for word in each]) for path, each in self._words.items()
         }
 
-    def kept(self, table: pa.Table) -> npt.NDArray[np.bool_]:
+    def mask(self, table: pa.Table) -> npt.NDArray[np.bool_]:
         """Return for each row whether it is needed."""
         total = np.zeros(len(table), bool)
         start = 0
-        for batch in table.to_batches(max_chunksize=AT_ONCE):
-            self._judge(pa.Table.from_batches([batch]), total[start : start + len(batch)])
+        for batch in table.to_batches(max_chunksize=BATCH_ROWS):
+            self._test(pa.Table.from_batches([batch]), total[start : start + len(batch)])
             start += len(batch)
         return total
 
-    def _judge(self, table: pa.Table, total: npt.NDArray[np.bool_]) -> None:
+    def _test(self, table: pa.Table, total: npt.NDArray[np.bool_]) -> None:
         known: dict[Comparison, npt.NDArray[np.bool_]] = {}
         columns: dict[Path, pa.Array] = {}
         codes: dict[Path, Codes] = {}
@@ -243,12 +243,12 @@ class Sieve:
         return columns[path]
 
     def _equals(self, test: Comparison, column: pa.Array, codes: dict[Path, Codes]) -> npt.NDArray[np.bool_]:
-        """Judge strings by which of the query's own they are."""
+        """Test strings by their codes: the number of the equal constant of the query."""
         values = column.dictionary if pa.types.is_dictionary(column.type) else column
         if test.path not in codes:
             codes[test.path] = self._codes(test.path, values)
         words = self._words[test.path]
-        among = np.zeros(len(words) + 1, bool)  # the last is for all other strings: their code is -1
+        among = np.zeros(len(words) + 1, bool)  # the last entry is for all other strings: their code is -1
         among[[words.index(str(value)) for value in test.values]] = True
         of_values: npt.NDArray[np.bool_] = among[codes[test.path]]
         if values is column:
@@ -258,7 +258,7 @@ class Sieve:
         return found
 
     def _codes(self, path: Path, column: pa.Array) -> Codes:
-        """Return which of the constants each string is, or -1."""
+        """Return for each string the number of the equal constant, or -1."""
         codes = np.empty(len(column), np.int64)
         text = column if column.type == pa.string() else column.cast(pa.string())
         self._literals[path].codes(text, 0, np.arange(len(self._words[path])), codes)
@@ -274,7 +274,7 @@ def _holds(test: Comparison, column: pa.Array) -> npt.NDArray[np.bool_]:
     known = column.fill_null(nothing) if column.null_count else column
     numbers = known.to_numpy(zero_copy_only=False)
     if test.kind is Kind.FLOAT:
-        numbers = numbers.astype(np.float64, copy=False)  # as a comparison of both does
+        numbers = numbers.astype(np.float64, copy=False)  # a comparison with a double converts integers
     first, *others = test.values
     found: npt.NDArray[np.bool_] = _COMPARE["=" if test.op == "in" else test.op](numbers, first)
     for value in others:
@@ -301,7 +301,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def may_hold(wanted: Needed, ranges: Mapping[Path, Range]) -> bool:
-    """Whether a part of a table may hold a needed event; what is not known may be anything."""
+    """Whether a part of a table may hold a needed event; a column without statistics may hold any value."""
     return any(
         all(test.path not in ranges or _may(test, ranges[test.path]) for test in tests) for tests in wanted
     )

@@ -1,8 +1,8 @@
-"""How a MATCH_RECOGNIZE clause can be cut into slices of time, and which rows it can do without (D3).
+"""How a MATCH_RECOGNIZE clause can be cut into slices of time, and which rows can be left out (D3).
 
-A match belongs to the slice of its first row. WITHIN says how far beyond it a slice must look; PREV and NEXT
-say how many rows before and after that. Rows that no match can hold go only where a clause skips over them:
-`PATTERN (R {-N*-} B {-N*-} M)` with an N that takes every row [DFS], and nothing that asks about its rows.
+A match belongs to the slice of its first row. WITHIN says how far beyond its end a slice must read; PREV and
+NEXT say how many rows before and after that. Rows that no match can hold are left out only if the clause
+skips over them: `PATTERN (R {-N*-} B {-N*-} M)`, if N takes every row [DFS] and nothing reads N's rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from cerise.plan.slicing import Halo
 
 
 def row_halo(bound: BoundRows) -> Halo | str:
-    """Return what slices need beyond their own rows, or say why there can be none."""
+    """Return the halo of slices, or the reason why the rows cannot be cut into slices."""
     if bound.within is None:
         return "without WITHIN a match may span all rows"
     if any(isinstance(each, Anchor) for each in walk_rows(bound.pattern)):
@@ -51,17 +51,17 @@ def _asks_number(bound: BoundRows) -> bool:
 
 
 def starts_are_free(bound: BoundRows) -> bool:
-    """Whether what starts at a row is the same whatever was found before, where all rows are at hand."""
+    """Whether the match that starts at a row is independent of earlier matches, given all rows."""
     return not is_chained(bound) and not _asks_number(bound) and bound.show is not Show.UNMATCHED
 
 
 def is_chained(bound: BoundRows) -> bool:
-    """Whether the matches of a slice depend on those before it: which rows start one, or their numbers."""
+    """Whether the matches of a slice depend on earlier slices: their start rows, or their numbers."""
     return bound.skip.to is not SkipTo.NEXT or bool(numbers(bound))
 
 
 def numbers(bound: BoundRows) -> tuple[str, ...]:
-    """Return the atoms of measures that are MATCH_NUMBER()."""
+    """Return the names of MATCH_NUMBER() atoms in measures."""
     names = dict.fromkeys(name for each in bound.measures for name in each.atoms)
     return tuple(name for name in names if isinstance(bound.atoms[name], MatchNumber))
 
@@ -70,16 +70,16 @@ def numbers(bound: BoundRows) -> tuple[str, ...]:
 
 
 def needed_rows(bound: BoundRows) -> Needed | None:
-    """Return which rows can matter; None: all of them, as far as comparisons with constants tell."""
-    if why_not_skipping(bound) is not None:
+    """Return the tests of rows that can matter; None: comparisons with constants rule out no row."""
+    if why_no_skip(bound) is not None:
         return None
     filters = row_filters(bound)
-    tests = [tests_of(filters[label]) for label in labels_wanted(bound)]
+    tests = [tests_of(filters[label]) for label in step_labels(bound)]
     return tuple(dict.fromkeys(tests)) if tests and all(tests) else None
 
 
 def row_filters(bound: BoundRows) -> dict[str, tuple[Expr, ...]]:
-    """Return for each label the conditions that look at nothing but the row itself, over its columns."""
+    """Return for each label the conjuncts of its condition that read only the row itself, over columns."""
     found: dict[str, tuple[Expr, ...]] = dict.fromkeys(bound.labels, ())
     for condition in bound.conditions:
         alone = [
@@ -99,7 +99,7 @@ def _is_here(atom: object, label: str, bound: BoundRows) -> bool:
 
 
 def _of_columns(expr: Expr, bound: BoundRows) -> Expr:
-    """Return an expression over columns in the place of atoms."""
+    """Return an expression with columns in place of atoms."""
     if isinstance(expr, Attr):
         atom = bound.atoms[expr.path[0]]
         assert isinstance(atom, Nav)
@@ -107,24 +107,24 @@ def _of_columns(expr: Expr, bound: BoundRows) -> Expr:
     return rebuild(expr, lambda each: _of_columns(each, bound))
 
 
-def why_not_skipping(bound: BoundRows) -> str | None:
-    """Say why every row must be searched; None where rows that are only skipped over may go."""
+def why_no_skip(bound: BoundRows) -> str | None:
+    """Say why every row must be searched; None: rows that are only skipped over may be left out."""
     gaps = _gaps(bound)
     if gaps is None:
         return "the pattern does not skip over rows between all of its variables"
     if any(each.label in gaps for each in bound.conditions):
-        return "what is skipped over has a condition"
+        return "the variable of the rows that are skipped over has a condition"
     if bound.show is Show.UNMATCHED or (bound.show is not Show.ONE and not _all_excluded(bound)):
         return "the rows that are skipped over are shown"
     if bound.within is not None and bound.within.timeouts:
         return "a time-out shows how far a match came"
     if bound.skip.to in (SkipTo.FIRST, SkipTo.LAST) and bound.skip.members & gaps:
         return "the search goes on at a row that is skipped over"
-    return _read(bound, gaps)
+    return _why_gaps_are_read(bound, gaps)
 
 
 def _gaps(bound: BoundRows) -> frozenset[str] | None:
-    """Return the labels of rows that are skipped over: `R N* B N* M`, with one between all others."""
+    """Return the labels of rows that are skipped over, in a pattern `R N* B N* M`; else None."""
     if not isinstance(bound.pattern, Concat) or len(bound.pattern.items) % 2 == 0:
         return None
     steps, gaps = bound.pattern.items[::2], bound.pattern.items[1::2]
@@ -158,8 +158,8 @@ def _all_excluded(bound: BoundRows) -> bool:
     return all(isinstance(each, Excluded) for each in bound.pattern.items[1::2])
 
 
-def _read(bound: BoundRows, gaps: frozenset[str]) -> str | None:
-    """Say what asks about rows that are skipped over."""
+def _why_gaps_are_read(bound: BoundRows, gaps: frozenset[str]) -> str | None:
+    """Say which part of the clause reads rows that are skipped over; None: no part does."""
     asked = {each.path[0] for condition in bound.conditions for each in attributes(condition.expr)}
     for name, atom in bound.atoms.items():
         match atom:
@@ -174,13 +174,13 @@ def _read(bound: BoundRows, gaps: frozenset[str]) -> str | None:
     return None
 
 
-def labels_wanted(bound: BoundRows) -> tuple[str, ...]:
+def step_labels(bound: BoundRows) -> tuple[str, ...]:
     """Return the labels of rows that are not skipped over."""
     gaps = _gaps(bound) or frozenset()
     return tuple(label for label in bound.labels if label not in gaps)
 
 
-def wanted_labels(bound: BoundRows) -> int:
-    """Return a bit for each label that a row has which is not skipped over."""
-    wanted = labels_wanted(bound)
-    return sum(1 << i for i, label in enumerate(bound.labels) if label in wanted)
+def step_label_bits(bound: BoundRows) -> int:
+    """Return the bits of the labels of rows that are not skipped over."""
+    steps = step_labels(bound)
+    return sum(1 << i for i, label in enumerate(bound.labels) if label in steps)

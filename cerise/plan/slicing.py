@@ -1,9 +1,8 @@
-"""How a stream is cut so that tasks can match its parts, and every match is found once.
+"""Cuts a stream into slices of time, which tasks match independently: each match is found once.
 
-A match belongs to the part that its first event is in. So a part needs the events of its own time, those
-up to one window after it, and, where a NOT looks back, those up to one window before it; only its own
-events may start a match (`EventBatch.opens`). Nothing else keeps parts apart: a run that started in one
-has expired before the next part of the same task begins.
+A match belongs to the slice of its first event. So a slice needs the events of its own time, the events up
+to one window after it and, if a NOT looks back, up to one window before it; only its own events may start a
+match (`EventBatch.opens`). A run that starts in a slice expires before the next slice of the same task.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ from cerise.pattern.bound import Bound
 from cerise.pattern.query import Output, Unit, Window
 
 Ints = npt.NDArray[np.int64]
-SHARE = 8  # a part is so many windows long
-AMPLIFIED = 1.25  # how much more than all events the parts may read together
+SHARE = 8  # windows in the length of a slice
+AMPLIFIED = 1.25  # events that all slices together may read, as a multiple of all events
 MIN_TIME, MAX_TIME = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Halo:
-    """What a part needs beyond its own events.
+    """The events that a slice needs around its own.
 
     Attributes:
-        before: how much time before it.
-        after: how much time after it.
-        events: how many events after that, where a window counts events, or NEXT looks at them.
-        preceding: how many events before that, where PREV looks at them.
+        before: the time before the slice.
+        after: the time after the slice.
+        events: how many events after that, for a window that counts events, or for NEXT.
+        preceding: how many events before that, for PREV.
     """
 
     before: int = 0
@@ -42,7 +41,7 @@ class Halo:
 
 
 def halo(bounds: Sequence[Bound]) -> Halo | str:
-    """Return what parts of a stream need beyond their own time, or say why it cannot be cut by time."""
+    """Return the halo of slices of a stream, or the reason why it cannot be cut by time."""
     found = [_halo(bound) for bound in bounds]
     for number, each in enumerate(found, 1):
         if isinstance(each, str):
@@ -77,24 +76,24 @@ def _size(window: Window) -> int:
 
 
 def place_of(times: Ints, time: int) -> int:
-    """Return how many of sorted times are before a time, which may lie beyond all times there can be."""
+    """Return how many of the sorted times are before a time, which may exceed 64 bits."""
     return len(times) if time > MAX_TIME else int(np.searchsorted(times, max(time, MIN_TIME)))
 
 
-# ---- time in parts of one length
+# ---- slices of one length
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Where events go when they are exchanged: by key, by time, or by both at once.
+    """The targets of exchanged events: by key, by time, or by both.
 
-    An event of key k at time t belongs to target (hash(k) + t // length) mod count. So many keys share a
-    task, and one key that has most of the events is cut by time.
+    An event of key k at time t belongs to target (hash(k) + t // length) mod count. So several keys can
+    share a task, and a key with most of the events is cut by time.
 
     Attributes:
-        count: how many there are.
-        length: how long a part is; None: time does not matter.
-        halo: what a part needs beyond its own time.
+        count: how many targets there are.
+        length: the length of a slice of time; None: only the key decides.
+        halo: the events that a slice needs around its own.
     """
 
     count: int
@@ -102,7 +101,7 @@ class Targets:
     halo: Halo
 
     def of(self, times: Ints, keys: npt.NDArray[np.uint64] | None) -> list[tuple[Ints, Ints]]:
-        """Return pairs of rows and the targets they go to: each event's own, and those of its neighbours."""
+        """Return pairs of rows and their targets: first each event's own, then those whose halo it is in."""
         rows = np.arange(len(times))
         base = (
             np.zeros(len(times), np.int64)
@@ -126,8 +125,8 @@ class Targets:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """A row group: the time it covers and how many events it has."""
+class GroupSpan:
+    """A row group: its first and last times, and its number of events."""
 
     first: int
     last: int
@@ -136,12 +135,12 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of a stream: the matches that start from `start` on and before `stop` are its own.
+    """A slice of a stream: its matches start at or after `start`, and before `stop`.
 
     Attributes:
         start: its first time.
         stop: the first time after it.
-        reads: the numbers of the row groups that it needs, those with earlier events first.
+        reads: the numbers of the row groups that it needs, in the order of their first times.
     """
 
     start: int
@@ -149,30 +148,32 @@ class Slice:
     reads: tuple[int, ...]
 
 
-def slices(spans: Sequence[Span], needs: Halo, most: int, *, amplified: float = AMPLIFIED) -> list[Slice]:
-    """Cut a stream into at most so many slices of about as many events each, which read not much twice.
+def slices(
+    spans: Sequence[GroupSpan], needs: Halo, most: int, *, amplified: float = AMPLIFIED
+) -> list[Slice]:
+    """Cut a stream into slices of about the same number of events, as many as read little twice.
 
     Args:
         spans: the row groups.
-        needs: what a slice needs beyond its own events.
+        needs: the halo of a slice.
         most: how many slices there may be.
-        amplified: how much more than all events they may read together.
+        amplified: how many events the slices together may read, as a multiple of all events.
 
     Returns:
-        One slice or more. One only: the stream is small, or its row groups all overlap in time.
+        One slice or more. One: the stream is small, or its row groups overlap in time.
     """
     order = sorted(range(len(spans)), key=lambda i: (spans[i].first, spans[i].last))
     total = sum(span.rows for span in spans)
     count = min(most, len(spans))
     while count > 1:
-        cut = _cut(spans, order, needs, count)
+        cut = _slice_evenly(spans, order, needs, count)
         if len(cut) == 1 or sum(spans[i].rows for each in cut for i in each.reads) <= amplified * total:
             return cut
         count = count * 2 // 3
-    return _cut(spans, order, needs, 1)
+    return _slice_evenly(spans, order, needs, 1)
 
 
-def _cut(spans: Sequence[Span], order: Sequence[int], needs: Halo, count: int) -> list[Slice]:
+def _slice_evenly(spans: Sequence[GroupSpan], order: Sequence[int], needs: Halo, count: int) -> list[Slice]:
     total = sum(span.rows for span in spans)
     borders: list[int] = []
     seen = 0
@@ -186,15 +187,15 @@ def _cut(spans: Sequence[Span], order: Sequence[int], needs: Halo, count: int) -
 
 
 def _reads(
-    spans: Sequence[Span], order: Sequence[int], needs: Halo, start: int, stop: int
+    spans: Sequence[GroupSpan], order: Sequence[int], needs: Halo, start: int, stop: int
 ) -> tuple[int, ...]:
     low = start if start == MIN_TIME else _since(spans, start - needs.before, needs.preceding)
     high = stop if stop == MAX_TIME else _until(spans, stop + needs.after, needs.events)
     return tuple(i for i in order if spans[i].last >= low and (high >= MAX_TIME or spans[i].first < high))
 
 
-def _since(spans: Sequence[Span], time: int, events: int) -> int:
-    """Return a time from which on there surely are so many events before another, the latest known."""
+def _since(spans: Sequence[GroupSpan], time: int, events: int) -> int:
+    """Return the latest known time from which row groups have at least `events` events before `time`."""
     if not events:
         return time
     inner = sorted((each for each in spans if each.last < time), key=lambda each: -each.first)
@@ -202,8 +203,8 @@ def _since(spans: Sequence[Span], time: int, events: int) -> int:
     return next((each.first for each, rows in zip(inner, seen, strict=True) if rows >= events), MIN_TIME)
 
 
-def _until(spans: Sequence[Span], time: int, events: int) -> int:
-    """Return a time before which there surely are so many events from another on, the earliest known."""
+def _until(spans: Sequence[GroupSpan], time: int, events: int) -> int:
+    """Return the earliest known time before which row groups have at least `events` events from `time` on."""
     if not events:
         return time
     inner = sorted((each for each in spans if each.first >= time), key=lambda each: each.last)

@@ -1,1 +1,1 @@
-"""Questions over a source: planned once, answered slice by slice by one loop, here or on Spark."""
+"""Answers questions over a source: plans once, then searches slice by slice, in this process or on Spark."""

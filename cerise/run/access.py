@@ -1,4 +1,4 @@
-"""How a run gets at its events: a source cut by time, a reader for each slice; tables in memory."""
+"""How a run reads its events: an access path cuts a source by time, and a reader reads each slice."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from cerise.plan.slicing import AMPLIFIED, MAX_TIME, MIN_TIME, Halo, Slice, plac
 from cerise.run.question import Batch, Note, Questions
 
 
-class Reader(Protocol):
-    """The events of one slice."""
+class SliceReader(Protocol):
+    """Reads the events of one slice."""
 
     def read(self) -> Iterator[Batch]:
-        """Yield the events that the slice needs, in the order that the questions need."""
+        """Yield the events of the slice and its halo, in the order that the questions need."""
         ...
 
     def complete(self, events: EventBatch) -> EventBatch:
@@ -32,12 +32,12 @@ class Reader(Protocol):
         ...
 
     def close(self, note: Note) -> None:
-        """Note what was read."""
+        """Write the figures of the reading into a note."""
         ...
 
 
 class Access(Protocol):
-    """A source as questions read it. It travels to tasks, and opens files where it arrives."""
+    """An access path: reads the events of a source. It travels to tasks, which open the files."""
 
     @property
     def rows(self) -> int:
@@ -54,21 +54,21 @@ class Access(Protocol):
         """How many events are worth a thread."""
         ...
 
-    def cut(self, halo: Halo, most: int, *, amplified: float) -> list[Slice]:
+    def split(self, halo: Halo, most: int, *, amplified: float) -> list[Slice]:
         """Cut the source by time into slices of about the same size.
 
         Args:
-            halo: what a slice needs around it.
+            halo: the events that a slice needs around its own.
             most: how many slices there may be.
-            amplified: how much more than all events the slices may read together.
+            amplified: how many events the slices together may read, as a multiple of all events.
 
         Returns:
             One slice, or several. One: the source is small, or its parts overlap in time.
         """
         ...
 
-    def open(self, part: Slice | None, halo: Halo) -> Reader:
-        """Return a reader of a slice; of all events, where there is none."""
+    def open(self, part: Slice | None, halo: Halo) -> SliceReader:
+        """Return a reader of a slice; without a slice, of all events."""
         ...
 
     def portions(self, count: int) -> Sequence[Any]:
@@ -76,15 +76,15 @@ class Access(Protocol):
         ...
 
     def tables(self, portion: Any, note: Note) -> Iterator[pa.Table]:
-        """Yield the events of a portion with columns that tell the order of their arrival."""
+        """Yield the events of a portion with columns that give the order of their arrival."""
         ...
 
     def counters(self) -> dict[str, int]:
-        """Return counters of an index that all slices touch; they only grow."""
+        """Return counters of the index that all slices share; they only grow."""
         ...
 
     def explain(self) -> dict[str, str]:
-        """Say, by topic, how events are read."""
+        """Return by topic how events are read."""
         ...
 
 
@@ -92,7 +92,7 @@ WHOLE = Slice(MIN_TIME, MAX_TIME, ())
 
 
 class TableAccess:
-    """An Arrow table in memory; events are put into stream order once, for all slices and questions."""
+    """An Arrow table in memory; events are sorted into stream order once, for all slices and questions."""
 
     def __init__(self, table: pa.Table, needs: Needs, options: Options) -> None:
         self.rows = len(table)
@@ -102,28 +102,28 @@ class TableAccess:
 
     @cached_property
     def events(self) -> EventBatch:
-        """All events in stream order, but for those that cannot matter where these are many."""
+        """The events in stream order; a large table is filtered before it is sorted."""
         needs = self._needs
         assert needs.roles is not None
         table = self._table.select(list(needs.columns.names))
         sorts_much = needs.roles.order or needs.partition
         if needs.filter is not None and sorts_much and len(table) >= self._options.limits.filtered_events:
             read_times(table, needs.roles)  # an event without a time is an error, even if it cannot matter
-            table = table.filter(pa.array(Sieve(needs.filter).kept(table)))
+            table = table.filter(pa.array(Sieve(needs.filter).mask(table)))
         return EventBatch.of(table, needs.roles, reads=needs.ties)
 
-    def cut(self, halo: Halo, most: int, *, amplified: float = AMPLIFIED) -> list[Slice]:
-        """Cut events by time into slices of about the same size; searches of rows use threads inside."""
+    def split(self, halo: Halo, most: int, *, amplified: float = AMPLIFIED) -> list[Slice]:
+        """Cut events by time into slices of about the same size; rows for row patterns stay one slice."""
         if self._needs.roles is None or most <= 1:
             return [WHOLE]
         events, count = self.events, most
         if len(events) < count:
             return [WHOLE]
         times = {int(events.times[len(events) * i // count]) for i in range(1, count)}
-        borders = sorted(times - {MIN_TIME, MAX_TIME})  # these mean that a slice has no border
-        cut = [Slice(start, stop, ()) for start, stop in pairwise([MIN_TIME, *borders, MAX_TIME])]
-        read = sum(high - low for low, _, _, high in (bounds(events, each, halo) for each in cut))
-        return cut if read <= amplified * len(events) else [WHOLE]
+        borders = sorted(times - {MIN_TIME, MAX_TIME})  # these two mean that a slice has no border
+        found = [Slice(start, stop, ()) for start, stop in pairwise([MIN_TIME, *borders, MAX_TIME])]
+        read = sum(high - low for low, _, _, high in (bounds(events, each, halo) for each in found))
+        return found if read <= amplified * len(events) else [WHOLE]
 
     def open(self, part: Slice | None, halo: Halo) -> TableReader:
         """Return a reader of a slice."""
@@ -138,11 +138,11 @@ class TableAccess:
         return TableReader(replace(events.slice(low, high), opens=opens))
 
     def portions(self, count: int) -> Sequence[Any]:
-        """Tables in memory are searched here, and not exchanged."""
+        """Fail: tables in memory are searched in this process, and never exchanged."""
         raise AssertionError(count)
 
     def tables(self, portion: Any, note: Note) -> Iterator[pa.Table]:
-        """Tables in memory are searched here, and not exchanged."""
+        """Fail: tables in memory are searched in this process, and never exchanged."""
         raise AssertionError(portion, note)
 
     def counters(self) -> dict[str, int]:
@@ -153,7 +153,7 @@ class TableAccess:
 
 
 class TableReader:
-    """The events of one slice of a table."""
+    """Reads one slice of a table."""
 
     def __init__(self, events: Batch) -> None:
         self._events = events
@@ -162,15 +162,15 @@ class TableReader:
         yield self._events
 
     def complete(self, events: EventBatch) -> EventBatch:
-        """Return the events: they have all their columns."""
+        """Return the events, which have all their columns."""
         return events
 
     def close(self, note: Note) -> None:
-        """Nothing was read."""
+        """Do nothing: a table in memory has no figures of reading."""
 
 
 def bounds(events: EventBatch, part: Slice, halo: Halo) -> tuple[int, int, int, int]:
-    """Return where a slice is among events: where its halo starts, it starts, it ends, its halo ends."""
+    """Return four positions among events: the halo's start, the slice's start and end, the halo's end."""
     times = events.times
     start = 0 if part.start == MIN_TIME else place_of(times, part.start)
     stop = len(times) if part.stop == MAX_TIME else place_of(times, part.stop)
@@ -182,9 +182,9 @@ def bounds(events: EventBatch, part: Slice, halo: Halo) -> tuple[int, int, int, 
     return low, start, stop, min(high, len(times))
 
 
-def spread(asked: int | None) -> float:
-    """Return how much slices may read together: as little as can be, unless the user asks for a number."""
-    return AMPLIFIED if asked is None else math.inf
+def amplification(count: int | None) -> float:
+    """Return how many events slices may read, as a multiple: without limit if the user sets their count."""
+    return AMPLIFIED if count is None else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,5 +197,5 @@ class TableSource:
     def columns(self) -> pa.Schema:
         return self.table.schema
 
-    def access(self, asked: Questions, options: Options) -> TableAccess:
-        return TableAccess(self.table, asked.needs, options)
+    def access(self, questions: Questions, options: Options) -> TableAccess:
+        return TableAccess(self.table, questions.needs, options)

@@ -1,10 +1,10 @@
 """Matches that do not overlap, found in slices of time and then chained (S7.1).
 
-Which matches overlap depends on all before them. But of the matches that one event starts only the one that
-completes first can ever be chosen: if it is not, its start lies in a match already chosen, and so do the
-others. So slices find one candidate for each start, and one task goes through these in the order of their
-ends. Where an event stands is said by its time and its number among the events of that time that the query
-needs: slices have all of these, or none.
+Whether a match is chosen depends on all matches before it. But of the matches that start at one event, only
+the one that completes first can be chosen: if it is not, its start lies in a match chosen before, and so do
+the starts of the others. So each slice finds one candidate for each start, and one task goes through the
+candidates in the order of their ends. The position of an event is its time, and its number among the needed
+events of that time: a slice has all events of a time, or none.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ from cerise.run.question import Note, Work
 
 Ints = npt.NDArray[np.int64]
 Position = tuple[int, int]  # of an event: its time, and its number among the events of that time
-PART = "__cerise_part"  # what a match adds to totals: a row for each window that holds it, or one
+PART = "__cerise_part"  # a match's contribution to totals: a row for each window that holds it, or one row
 ORDER = tuple(f"__cerise_{name}" for name in ("end_time", "end_number", "start_time", "start_number"))
 
 
-def unchained(bound: Bound) -> Bound:
-    """Return the query that asks for all matches themselves, also where they are only counted."""
+def without_chain(bound: Bound) -> Bound:
+    """Return the query for all matches, overlapping ones included; of a query for totals, the matches."""
     returns = None if bound.query.totals is not None else bound.query.returns
     return replace(bound, query=replace(bound.query, output=Output.ALL, limit=None, returns=returns))
 
 
 def candidates_of(bound: Bound) -> pa.Schema:
-    """Return the columns of candidates: those of matches, or what they add to totals, and where they are."""
-    wanted = list(bound.output_schema)
+    """Return the columns of candidates: of matches or of their parts of totals, and their positions."""
+    fields = list(bound.output_schema)
     if bound.query.totals is not None:
-        wanted = [pa.field(PART, pa.list_(pa.struct(list(partial_schema(bound)))))]
-    return pa.schema([*wanted, *(pa.field(name, pa.int64()) for name in ORDER)])
+        fields = [pa.field(PART, pa.list_(pa.struct(list(partial_schema(bound)))))]
+    return pa.schema([*fields, *(pa.field(name, pa.int64()) for name in ORDER)])
 
 
-class Candidates:
-    """For each start the match that completes first: of equal ends the one with the smallest positions.
+class FirstMatches:
+    """For each start, the match that completes first; of equal ends, the match with the smallest positions.
 
     Args:
         bound: the query.
-        needed: which events count in positions; None: all.
-        work: where matched events are completed.
+        needed: tests of the events that count in positions; None: all events count.
+        work: fetches the late columns of matched events.
     """
 
     def __init__(self, bound: Bound, needed: Needed | None, work: Work) -> None:
@@ -66,8 +66,8 @@ class Candidates:
         return replace(events, positions=self._numbers(events))
 
     def add(self, matches: Finding) -> None:
-        """Take in matches."""
-        assert isinstance(matches, Matches)  # no engine may tally what is asked for
+        """Keep the first match of each start among more matches."""
+        assert isinstance(matches, Matches)  # an engine tallies only for totals
         if not len(matches):
             return
         first, last = ends_of(matches)
@@ -94,10 +94,10 @@ class Candidates:
             if position not in self._best or found[:2] < self._best[position][:2]:
                 self._best[position] = found
         order = [pa.array(key) for key in keys]
-        self._tables.append(pa.table([*self._wanted(matches), *order], schema=candidates_of(self.bound)))
+        self._tables.append(pa.table([*self._columns(matches), *order], schema=candidates_of(self.bound)))
 
-    def _wanted(self, matches: Matches) -> list[Any]:
-        """Return the columns of matches, or what each adds to totals."""
+    def _columns(self, matches: Matches) -> list[Any]:
+        """Return the columns of matches, or each match's part of totals."""
         whole, limits = Matches(self._work.complete(matches.events), matches.rows), self._work.options.limits
         if self.bound.query.totals is None:
             return list(to_table(whole, self.bound, limits).columns)
@@ -116,14 +116,14 @@ class Candidates:
 
 
 def _positions(matches: Matches, row: int) -> tuple[tuple[Position, ...], ...]:
-    """Return where the events of a match stand, variable by variable."""
+    """Return the positions of the events of a match, variable by variable."""
     times, numbers = matches.events.times, matches.events.positions
     lists = (rows[row].as_py() or () for rows in matches.rows.values())
     return tuple(tuple((int(times[i]), int(numbers[i])) for i in each) for each in lists)
 
 
 def _same(keys: tuple[Ints, Ints]) -> npt.NDArray[np.bool_]:
-    """Whether each pair of keys equals the one before it."""
+    """Return whether each pair of keys equals the pair before it."""
     equal = (keys[0][1:] == keys[0][:-1]) & (keys[1][1:] == keys[1][:-1])
     return np.insert(equal, 0, False)
 
@@ -136,9 +136,9 @@ def _first_ends(same_start: npt.NDArray[np.bool_], same_end: npt.NDArray[np.bool
 
 
 class _Numbers:
-    """Numbers the events that the query needs among those of their time, over all batches of a slice.
+    """Numbers the needed events of each time, over all batches of a slice.
 
-    Other events do not count: one slice may have left them out, and another may not.
+    Other events do not count: one slice may have left them out, another may have read them.
     """
 
     def __init__(self, needed: Needed | None) -> None:
@@ -153,18 +153,18 @@ class _Numbers:
             return np.zeros(0, np.int64)
         counts = np.ones(len(times), np.int64)
         if self._sieve is not None:
-            counts = self._sieve.kept(events.table).astype(np.int64)
+            counts = self._sieve.mask(events.table).astype(np.int64)
         before = np.cumsum(counts) - counts
         starts = np.flatnonzero(np.append(True, times[1:] != times[:-1]))
         numbers = before - np.repeat(before[starts], np.diff(np.append(starts, len(times))))
-        if times[0] == self._time:  # a time may be in two batches
+        if times[0] == self._time:  # two batches may share a time
             numbers[times == self._time] += self._seen
         self._time, self._seen = int(times[-1]), int(numbers[-1] + counts[-1])
         return numbers
 
 
 def choose_candidates(bound: Bound, candidates: Iterable[pa.RecordBatch], note: Note) -> Iterator[pa.Table]:
-    """Yield candidates that do not overlap, given in the order of their ends; or partial totals of them."""
+    """Choose candidates that do not overlap, given in the order of their ends; yield them or their totals."""
     free_after: Position | None = None
     total = 0
     ledger = None if bound.query.totals is None else Ledger(bound)

@@ -1,4 +1,4 @@
-"""Plans for people to read: what a query means, where and how it runs."""
+"""Writes plans as text for users: the meaning of a query, where it runs and how."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from cerise.plan.pushdown import Needed, as_sql
 from cerise.run.files_access import FilesAccess
 from cerise.run.find import Exchanged, Plan
 from cerise.run.question import Questions
-from cerise.run.row_search import Rows
+from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
 
 
-def explain(asked: Questions, options: Options, plan: Plan | None, *, here: bool) -> str:
-    """Return what the questions mean, and how they would be run.
+def explain(questions: Questions, options: Options, plan: Plan | None, *, here: bool) -> str:
+    """Return the meaning of questions, and how they would run, as text.
 
     Args:
-        asked: the questions.
+        questions: the questions.
         options: how to run.
-        plan: the plan; None: there is only a schema, or the events are the matches of another query.
-        here: whether this process runs it.
+        plan: the plan; None: the source is only a schema, a table, or the matches of another query.
+        here: whether this process runs the plan.
     """
     where = "in this process" if here else "on Spark"
-    if asked.each[0].inner is not None:
+    if questions.each[0].inner is not None:
         where += ", over the matches of the query before it"
     facts = {"runs": where, **({} if plan is None else explain_plan(plan, here=here))}
     texts = []
-    for each in asked.each:
-        if isinstance(each, Rows):
+    for each in questions.each:
+        if isinstance(each, RowClause):
             slices = None if here or plan is None else f"{facts.pop('exchange')}"
             known = {**facts, **explain_rows(each.bound, options, slices)}
             texts.append("\n".join(f"{name:<10} {text}" for name, text in known.items()))
@@ -53,7 +53,7 @@ def _engine(bound: Bound, options: Options) -> dict[str, str]:
 
 
 def _totals(bound: Bound) -> dict[str, str]:
-    """Say how totals come about; an engine that has a better way says so itself."""
+    """Say how totals are computed; an engine that computes them without matches overrides this."""
     if bound.query.totals is None:
         return {}
     how = "matches are counted" if bound.query.counts_only else "each match is added as it is found"
@@ -61,40 +61,40 @@ def _totals(bound: Bound) -> dict[str, str]:
 
 
 def explain_plan(plan: Plan, *, here: bool) -> dict[str, str]:
-    """Say what a plan reads, leaves out and exchanges."""
+    """Return by topic which events a plan reads, leaves out and exchanges."""
     if isinstance(plan, Exchanged):
         return _explain_exchange(plan)
     facts = plan.access.explain()
     if here:
         return facts
     count = len(plan.slices)
-    told = f"{count} slices of time, one task each" if count > 1 else "one task"
-    told += "; one more chooses among their candidates" if plan.chained else ""
-    facts["exchange"] = f"none: {told}" + (f" ({plan.why})" if plan.why else "")
+    tasks = f"{count} slices of time, one task each" if count > 1 else "one task"
+    tasks += "; one more chooses among their candidates" if plan.chained else ""
+    facts["exchange"] = f"none: {tasks}" + (f" ({plan.why})" if plan.why else "")
     if isinstance(plan.access, FilesAccess):
         read = plan.access.count_rows(plan.slices)
-        facts["rows"] = f"{_pruned(plan.access)} → {read:,} read, overlaps included"
+        facts["rows"] = f"{_show_rows(plan.access)} → {read:,} read, overlaps included"
     return facts
 
 
-def _pruned(access: FilesAccess) -> str:
+def _show_rows(access: FilesAccess) -> str:
     known = access.known
     return f"{known['events']:,} in files → {known['events after pruning']:,} after pruning"
 
 
-def _moved(wanted: Needed | None, rows: int) -> str:
+def _show_exchange(wanted: Needed | None, rows: int) -> str:
     if wanted is None:
         return f"{rows:,} exchanged"
     return f"at most {rows:,} exchanged: those that cannot matter stay behind"
 
 
 def _explain_exchange(plan: Exchanged) -> dict[str, str]:
-    needs = plan.asked.needs
+    needs = plan.questions.needs
     facts = {} if plan.access is None else plan.access.explain()
     if plan.access is None:
         scan = getattr(plan.source, "scan", None)
         facts |= {} if scan is None else {"scan": f"by Spark: {scan}"}
-        where = "all rows" if needs.filter is None else f"rows where {_shown(needs.filter)}"
+        where = "all rows" if needs.filter is None else f"rows where {_show_filter(needs.filter)}"
         facts["filter"] = f"by Spark: {where}" + ("" if needs.why_all is None else f" ({needs.why_all})")
     targets = plan.targets
     text = f"{plan.why}, {targets.count} tasks" if targets.count > 1 else plan.why
@@ -102,11 +102,11 @@ def _explain_exchange(plan: Exchanged) -> dict[str, str]:
         text += f", in slices of {targets.length:,} units of time"
     facts["exchange"] = text
     if isinstance(plan.access, FilesAccess):
-        facts["rows"] = f"{_pruned(plan.access)} → {_moved(needs.filter, plan.access.rows)}"
+        facts["rows"] = f"{_show_rows(plan.access)} → {_show_exchange(needs.filter, plan.access.rows)}"
     elif plan.access is None and (rows := getattr(plan.source, "rows", None)) is not None:
-        facts["rows"] = f"about {rows:,} in the DataFrame → {_moved(needs.filter, rows)}"
+        facts["rows"] = f"about {rows:,} in the DataFrame → {_show_exchange(needs.filter, rows)}"
     return facts
 
 
-def _shown(wanted: Needed) -> str:
+def _show_filter(wanted: Needed) -> str:
     return as_sql(wanted, {test.path: show_path(test.path) for tests in wanted for test in tests})

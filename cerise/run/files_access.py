@@ -1,4 +1,4 @@
-"""Lake files as a source: row groups that statistics leave, read slice by slice, or in portions."""
+"""The access path to lake files: row groups that statistics do not rule out, read by slice or by portion."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ WORTH_A_THREAD = 1_000_000  # events
 
 @dataclass(frozen=True)
 class FilesAccess:
-    """Parquet files that tasks or threads read themselves.
+    """The access path to Parquet files, which tasks or threads read.
 
     Attributes:
-        needs: what the questions need.
+        needs: the needs of the questions.
         reading: how files are read.
         groups: the row groups that may hold events that matter.
-        known: events and row groups: all there are, and those left after pruning.
-        coded: the columns whose strings are few.
+        known: the numbers of events and row groups, before and after pruning.
+        coded: the columns with few distinct strings, read as codes.
         limits: how many events are read together.
     """
 
@@ -44,7 +44,7 @@ class FilesAccess:
 
     @classmethod
     def of(cls, lake: Lake, needs: Needs, limits: Limits = DEFAULT) -> FilesAccess:
-        """Return how questions read a lake; its footers tell which row groups can matter."""
+        """Return the access path to a lake; reads the footers, to leave out row groups that cannot matter."""
         names = needs.columns.names
         if needs.roles is not None:
             groups = lake.wanted(needs.roles, needs.filter)
@@ -67,10 +67,10 @@ class FilesAccess:
 
     @property
     def rows(self) -> int:
-        """How many events there are after pruning."""
+        """How many events the row groups have after pruning."""
         return sum(each.span.rows for each in self.groups)
 
-    def cut(self, halo: Halo, most: int, *, amplified: float) -> list[Slice]:
+    def split(self, halo: Halo, most: int, *, amplified: float) -> list[Slice]:
         return slices([each.span for each in self.groups], halo, most, amplified=amplified)
 
     def open(self, part: Slice | None, halo: Halo) -> FilesReader:
@@ -107,7 +107,7 @@ class FilesAccess:
         return {}
 
     def explain(self) -> dict[str, str]:
-        """Say which files, row groups and columns are read."""
+        """Return by topic which files, row groups and columns are read."""
         known, reading, needs = self.known, self.reading, self.needs
         groups = f"{known['row groups after pruning']} of {known['row groups']} row groups"
         pruned = f"{groups}, {known['events after pruning']:,} of {known['events']:,} events"
@@ -121,7 +121,7 @@ class FilesAccess:
 
 
 class FilesReader:
-    """The events of one slice of files."""
+    """Reads one slice of files."""
 
     def __init__(self, access: FilesAccess, part: Slice, halo: Halo) -> None:
         groups = [access.groups[i] for i in part.reads]
@@ -131,18 +131,18 @@ class FilesReader:
         self._scan = Scan(access.reading, groups, access.limits)
 
     def read(self) -> Iterator[Batch]:
-        """Yield events in stream order, or rows as they arrive."""
+        """Yield events in stream order; for row patterns, rows in arrival order."""
         if self._needs.roles is not None:
             whole = (self._part.start, self._part.stop) == (MIN_TIME, MAX_TIME)
             yield from self._scan.events(None if whole else self._part, self._halo)
             return
         sieve = None if self._needs.filter is None else Sieve(self._needs.filter)
         for table in self._scan.rows():
-            kept = table if sieve is None else table.filter(pa.array(sieve.kept(table)))
-            yield RowBatch(self._limited(kept.drop_columns([ROW])))
+            kept = table if sieve is None else table.filter(pa.array(sieve.mask(table)))
+            yield RowBatch(self._clip(kept.drop_columns([ROW])))
 
-    def _limited(self, table: pa.Table) -> pa.Table:
-        """Leave out rows that are too early or too late for the slice."""
+    def _clip(self, table: pa.Table) -> pa.Table:
+        """Leave out rows before or after the slice and its halo."""
         part, halo, clock = self._part, self._halo, self._needs.clock
         kept = np.ones(len(table), np.bool_)
         if clock is not None and part.start != MIN_TIME and not halo.preceding:

@@ -1,4 +1,4 @@
-"""The whole flow on one page: questions over a source, planned once, answered slice by slice."""
+"""The whole flow: questions over a source are planned once, and answered slice by slice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cerise.errors import out_of_memory
 from cerise.kernels.first_use import FIRST_USE
 from cerise.plan.needs import Needs
 from cerise.plan.slicing import Halo, Slice, Targets
-from cerise.run.access import Access, TableSource, spread
+from cerise.run.access import Access, TableSource, amplification
 from cerise.run.question import Batch, Note, Question, Questions, Work, add
 from cerise.run.report import Report
 
@@ -30,18 +30,18 @@ class Source(Protocol):
         """The columns of the events."""
         ...
 
-    def access(self, asked: Questions, options: Options) -> Access | str:
-        """Return how events are read by time, or why they must be exchanged."""
+    def access(self, questions: Questions, options: Options) -> Access | str:
+        """Return the access path that reads events by time, or the reason why events must be exchanged."""
         ...
 
 
 class Runner(Protocol):
-    """Who carries a plan out: this process, or Spark."""
+    """Carries a plan out: in this process, or on Spark."""
 
     exchanges: bool
 
     def slices(self, access: Access, needs: Needs, options: Options) -> tuple[int, float]:
-        """Return how many slices there may be, and how much more than all events they may read."""
+        """Return how many slices there may be, and how many events they may read, as a multiple of all."""
         ...
 
     def targets(self, source: Any, access: Access | None, options: Options) -> int:
@@ -53,7 +53,7 @@ class Runner(Protocol):
         ...
 
     def run(self, plan: Plan, *, noted: bool) -> tuple[Any, Report]:
-        """Carry a plan out; return the answer and a report, which may fill later."""
+        """Carry a plan out; return the answer and a report, which Spark fills later."""
         ...
 
     def collect(self, plan: Plan) -> pa.Table:
@@ -63,20 +63,20 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sliced:
-    """Each slice of time is read and searched apart.
+    """A plan that reads and searches each slice of time independently.
 
     Attributes:
-        asked: the questions.
-        source: where events come from; None in a task, which needs the access only.
-        access: how events are read.
-        slices: the slices; the only one may be all events.
-        halo: what each reads around its own time.
-        why: why there are not more.
+        questions: the questions.
+        source: where events come from; None in a task, which needs only the access path.
+        access: the access path.
+        slices: the slices; a single None stands for all events.
+        halo: the events that each slice reads around its own.
+        why: why there are not more slices.
         chained: whether searches give candidates, among which one more search chooses.
         options: how to run.
     """
 
-    asked: Questions
+    questions: Questions
     source: Source | None
     access: Access
     slices: tuple[Slice | None, ...]
@@ -88,18 +88,18 @@ class Sliced:
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """Events are cut by target, brought together once, and searched there.
+    """A plan that cuts events by target, exchanges them once, and searches at each target.
 
     Attributes:
-        asked: the questions.
+        questions: the questions.
         source: where events come from.
-        access: how tasks read them; None: the engine of the source hands them over.
-        targets: where events go.
-        why: why they are not read by time.
+        access: the access path of tasks; None: Spark hands the rows of a DataFrame over.
+        targets: the targets of events.
+        why: why events are not read by time.
         options: how to run.
     """
 
-    asked: Questions
+    questions: Questions
     source: Source
     access: Access | None
     targets: Targets
@@ -113,7 +113,7 @@ ONE_TASK = Targets(1, None, Halo())
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Matches, and an account of how they were found.
+    """Matches, and the figures of the run that found them.
 
     Attributes:
         matches: a pyarrow Table, or a lazy Spark DataFrame.
@@ -124,44 +124,48 @@ class Found:
     report: Report
 
 
-def find(source: Source, asked: Questions, options: Options, runner: Runner, *, noted: bool = True) -> Found:
+def find(
+    source: Source, questions: Questions, options: Options, runner: Runner, *, noted: bool = True
+) -> Found:
     """Answer questions over a source: FROM first, then plan, run, finish."""
-    source, asked = resolve(source, asked, options, runner)
-    if len(asked.each) > 1 and not runner.exchanges and isinstance(asked.needs.halo, str):
-        return find_apart(source, asked, options, runner)  # so that those that can be cut use all threads
-    return Found(*runner.run(decide(source, asked, options, runner), noted=noted))
+    source, questions = resolve(source, questions, options, runner)
+    if len(questions.each) > 1 and not runner.exchanges and isinstance(questions.needs.halo, str):
+        return find_apart(source, questions, options, runner)  # a question that can be cut uses all threads
+    return Found(*runner.run(decide(source, questions, options, runner), noted=noted))
 
 
-def resolve(source: Source, asked: Questions, options: Options, runner: Runner) -> tuple[Source, Questions]:
-    """Answer the inner question of FROM, whose matches become the events of the outer one."""
-    inner = asked.each[0].inner
+def resolve(
+    source: Source, questions: Questions, options: Options, runner: Runner
+) -> tuple[Source, Questions]:
+    """Answer the inner question of FROM; its matches become the events of the outer question."""
+    inner = questions.each[0].inner
     if inner is None:
-        return source, asked
+        return source, questions
     matches = find(source, Questions.of([inner]), options, runner, noted=False).matches
-    return runner.source(matches), Questions.of([asked.each[0].outer])
+    return runner.source(matches), Questions.of([questions.each[0].outer])
 
 
-def find_apart(source: Source, asked: Questions, options: Options, runner: Runner) -> Found:
+def find_apart(source: Source, questions: Questions, options: Options, runner: Runner) -> Found:
     """Answer questions one after another."""
-    found = [find(source, Questions.of([each]), options, runner) for each in asked.each]
-    tables = [table for number, each in enumerate(found) for table in asked.tag(number, [each.matches])]
+    found = [find(source, Questions.of([each]), options, runner) for each in questions.each]
+    tables = [table for number, each in enumerate(found) for table in questions.tag(number, [each.matches])]
     notes: dict[tuple[str, Hashable], Note] = {
         (step, (number, task)): note
         for number, each in enumerate(found)
         for (step, task), note in each.report.notes().items()
     }
     report = Report(found[0].report.known, found[0].report.access, lambda: notes)
-    return Found(asked.finish(tables), report)
+    return Found(questions.finish(tables), report)
 
 
-def decide(source: Source, asked: Questions, options: Options, runner: Runner) -> Plan:
-    """Cut by time where events can be read by time; otherwise exchange once."""
-    needs = asked.needs
-    for each in asked.each:
+def decide(source: Source, questions: Questions, options: Options, runner: Runner) -> Plan:
+    """Plan slices of time if events can be read by time, otherwise one exchange."""
+    needs = questions.needs
+    for each in questions.each:
         each.prepare(options)
-    access = source.access(asked, options)
+    access = source.access(questions, options)
     if isinstance(access, str):
-        return exchange(source, None, asked, options, runner, access)
+        return exchange(source, None, questions, options, runner, access)
     halo, why = needs.halo, None
     chained = runner.exchanges and needs.chain is not None
     if chained and needs.chain is not None:
@@ -169,39 +173,39 @@ def decide(source: Source, asked: Questions, options: Options, runner: Runner) -
     cut: list[Slice | None] = [None]
     if isinstance(halo, Halo):
         most, amplified = runner.slices(access, needs, options)
-        found = access.cut(halo, most, amplified=amplified) if most > 1 else []
+        found = access.split(halo, most, amplified=amplified) if most > 1 else []
         cut = [*found] if len(found) > 1 else [None]
         why = None if len(cut) > 1 else "row groups are few, or overlap in time"
     if len(cut) > 1:
         assert isinstance(halo, Halo)
-        return Sliced(asked, source, access, tuple(cut), halo, None, chained, options)
+        return Sliced(questions, source, access, tuple(cut), halo, None, chained, options)
     why = why or str(halo)
     small = access.rows <= options.limits.task_events and options.partitions is None
     if not runner.exchanges or small or options.partitions == 1 or isinstance(needs.targets(2), str):
-        return Sliced(asked, source, access, (None,), Halo(), why, False, options)
-    return exchange(source, access, asked, options, runner, why)
+        return Sliced(questions, source, access, (None,), Halo(), why, False, options)
+    return exchange(source, access, questions, options, runner, why)
 
 
 def exchange(
-    source: Source, access: Access | None, asked: Questions, options: Options, runner: Runner, why: str
+    source: Source, access: Access | None, questions: Questions, options: Options, runner: Runner, why: str
 ) -> Exchanged:
-    """Plan to bring events together by key and time; to one task, where neither can part them."""
-    needs = asked.needs
+    """Plan an exchange of events by key and time; to one task, if neither can divide the events."""
+    needs = questions.needs
     count = runner.targets(source, access, options)
     targets = needs.targets(count)
     if isinstance(targets, str) or count == 1:
-        return Exchanged(asked, source, access, ONE_TASK, f"all events in one task: {targets}", options)
+        return Exchanged(questions, source, access, ONE_TASK, f"all events in one task: {targets}", options)
     keys = ["key"] if needs.partition else []
     by = " and ".join([*keys, *(["time"] if targets.length is not None else [])])
     return Exchanged(
-        asked, source, access, targets, f"exchanged by {by}" + (f": {why}" if why else ""), options
+        questions, source, access, targets, f"exchanged by {by}" + (f": {why}" if why else ""), options
     )
 
 
-def collect(source: Source, asked: Questions, options: Options, runner: Runner) -> pa.Table:
-    """Answer questions now, and return the answer as a table wherever it is computed: for counts."""
-    source, asked = resolve(source, asked, options, runner)
-    return runner.collect(decide(source, asked, options, runner))
+def collect(source: Source, questions: Questions, options: Options, runner: Runner) -> pa.Table:
+    """Answer questions now, and return the answer as a table even if Spark computes it: for counts."""
+    source, questions = resolve(source, questions, options, runner)
+    return runner.collect(decide(source, questions, options, runner))
 
 
 def answer(plan: Sliced, number: int, note: Note, threads: Threads = ALONE) -> Iterator[pa.Table]:
@@ -209,13 +213,13 @@ def answer(plan: Sliced, number: int, note: Note, threads: Threads = ALONE) -> I
     part = plan.slices[number]
     reader = plan.access.open(part, plan.halo)
     work = Work(plan.options, note, number, part, plan.halo, reader.complete, threads)
-    searches = [start(each, work, chained=plan.chained) for each in plan.asked.each]
+    searches = [start(each, work, chained=plan.chained) for each in plan.questions.each]
     for events in reader.read():
         add(note, {"events matched over": len(events)})
         for query, search in enumerate(searches):
-            yield from plan.asked.tag(query, search.feed(events))
+            yield from plan.questions.tag(query, search.feed(events))
     for query, search in enumerate(searches):
-        yield from plan.asked.tag(query, search.flush())
+        yield from plan.questions.tag(query, search.flush())
     reader.close(note)
 
 
@@ -225,7 +229,7 @@ def start(question: Question, work: Work, *, chained: bool) -> Any:
 
 
 def reread(plan: Sliced, number: int) -> tuple[Work, Iterator[Batch]]:
-    """Return the events of a slice once more, for a search that chooses among candidates."""
+    """Read the events of a slice again, for a search that chooses among candidates."""
     part = plan.slices[number]
     reader = plan.access.open(part, plan.halo)
     return Work(plan.options, {}, number, part, plan.halo, reader.complete), reader.read()
@@ -241,7 +245,7 @@ class Here:
 
     def slices(self, access: Access, needs: Needs, options: Options) -> tuple[int, float]:  # noqa: ARG002
         count = options.threads or min(os.cpu_count() or 1, access.rows // access.worth)
-        return count, spread(options.threads)
+        return count, amplification(options.threads)
 
     def targets(self, source: Any, access: Access | None, options: Options) -> int:
         raise AssertionError(source, access, options)
@@ -270,7 +274,7 @@ class Here:
             notes["match", number] = {**note, "seconds": time.perf_counter() - begun}
             return found
 
-        if count == 1 and plan.asked.needs.roles is not None:  # an engine for events runs in one thread
+        if count == 1 and plan.questions.needs.roles is not None:  # an engine for events runs in one thread
             many = [tables(0)]
         else:
             with draw_progress("matching") as bar, _start_threads(plan, Watch(tell=bar)) as threads:
@@ -278,14 +282,14 @@ class Here:
         touched = {name: value - before.get(name, 0) for name, value in plan.access.counters().items()}
         add(notes["match", 0], touched)
         report = Report(plan.access.known, plan.access.explain(), lambda: notes)
-        return plan.asked.finish([each for part in many for each in part]), report
+        return plan.questions.finish([each for part in many for each in part]), report
 
     def collect(self, plan: Plan) -> pa.Table:
         return self.run(plan)[0]
 
 
 def _start_threads(plan: Sliced, watch: Watch) -> AbstractContextManager[Threads]:
-    """Start a thread for each slice, or those that share the rows of the only slice."""
+    """Start a thread for each slice, or several threads that share the rows of the only slice."""
     options, count = plan.options, len(plan.slices)
     if count == 1:
         worth = max(1, plan.access.rows // options.limits.thread_rows)

@@ -1,4 +1,4 @@
-"""The events that can be part of a match, as a question: for any other engine."""
+"""The events that can be part of a match, as a question, for another engine to search."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class KeptEvents(Alone):
 
 
 class KeptSearch:
-    """Hands events on, with all their columns."""
+    """Passes events on, with all their columns."""
 
     def __init__(self, columns: pa.Schema, work: Work) -> None:
         self._columns, self._work = columns, work
@@ -57,4 +57,4 @@ class KeptSearch:
         return to_bytes(self._columns.empty_table())
 
     def load(self, state: bytes) -> None:
-        """There is no state."""
+        """Do nothing: the search has no state."""

@@ -1,6 +1,6 @@
-"""What is asked of events, and how an answer is searched for: the protocols that both languages implement.
+"""Questions about events and searches for their answers: the protocols that both languages implement.
 
-A question is frozen and travels to tasks. A search holds the mutable state of one answer: it is fed the
+A question is frozen and travels to tasks. A search holds the mutable state of one answer: it takes the
 events of a slice, batch after batch, and gives tables.
 """
 
@@ -19,37 +19,37 @@ from cerise.events import EventBatch, RowBatch
 from cerise.plan.needs import Needs, fold
 from cerise.plan.slicing import Halo, Slice
 
-TAG = "query"  # the column that names the query of a match, where several are asked together
+TAG = "query"  # the column that names the query of a match, if there are several queries
 Batch = EventBatch | RowBatch
 Note = dict[str, float]  # figures of one step of the work, by name
 MOST_RUNS = "most runs at once"
 
 
 def add(note: Note, figures: Mapping[str, float]) -> None:
-    """Add figures to a note; of the most runs at once the larger number stays."""
+    """Add figures to a note; for `MOST_RUNS`, keep the larger figure instead of the sum."""
     for name, value in figures.items():
         before = note.get(name, 0)
         note[name] = max(before, value) if name == MOST_RUNS else before + value
 
 
 def as_it_is(events: EventBatch) -> EventBatch:
-    """Return matched events that have all their columns."""
+    """Return matched events, which have all their columns."""
     return events
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a search is given to work with.
+    """The environment of a search.
 
     Attributes:
         options: how to run.
-        note: the search writes its figures there.
+        note: where the search writes its figures.
         number: the number of the slice.
         part: the slice of time whose events may start a match; None: all events may.
-        halo: what the search sees around its slice.
+        halo: the events that the search reads around its slice.
         complete: fetches the columns of matched events that are only returned.
         threads: the threads that a search may use inside.
-        counts_ties: whether the search counts events that only a hash puts in order.
+        counts_ties: whether the search counts events whose order only a hash decides.
     """
 
     options: Options
@@ -66,11 +66,11 @@ class CandidateSearch(Protocol):
     """Finds in one slice the candidates of a question whose matches depend on earlier matches."""
 
     def feed(self, events: Any) -> Iterator[pa.Table]:
-        """Take the next events; yield what becomes final. Exhaust the iterator before the next call."""
+        """Take the next events; yield rows that become final. Exhaust the iterator before the next call."""
         ...
 
     def flush(self) -> Iterator[pa.Table]:
-        """Yield what the end of the events makes final."""
+        """Yield the rows that become final at the end of the events."""
         ...
 
 
@@ -82,12 +82,12 @@ class Search(CandidateSearch, Protocol):
         ...
 
     def load(self, state: bytes) -> None:
-        """Go on from a saved state of the same question."""
+        """Continue from a saved state of the same question."""
         ...
 
 
 class Question(Protocol):
-    """What is asked, in either language."""
+    """A bound query, in either language, as plans and runners use it."""
 
     @property
     def name(self) -> str | None:
@@ -96,7 +96,7 @@ class Question(Protocol):
 
     @property
     def needs(self) -> Needs:
-        """What it needs of its events."""
+        """The columns, rows and order of events that it needs."""
         ...
 
     @property
@@ -106,12 +106,12 @@ class Question(Protocol):
 
     @property
     def partial(self) -> pa.Schema:
-        """The columns that a search gives: those of the answer, or what it is computed from."""
+        """The columns that a search gives: those of the answer, or those from which `finish` computes it."""
         ...
 
     @property
     def candidate_schema(self) -> tuple[pa.Schema, tuple[str, ...]]:
-        """The columns that a search for candidates gives, and those that put candidates in order."""
+        """The columns that a search for candidates gives, and the columns that order candidates."""
         ...
 
     @property
@@ -121,14 +121,14 @@ class Question(Protocol):
 
     @property
     def outer(self) -> Question:
-        """This question over the matches of the inner one."""
+        """This question over the matches of the inner question."""
         ...
 
     def prepare(self, options: Options) -> None:
-        """Decide once, before the question travels to tasks, how it will be searched.
+        """Choose the engine once, before the question travels to tasks.
 
         Raises:
-            PlanError, UnsupportedError: the engine that the options name is unknown, or unfit.
+            PlanError, UnsupportedError: the engine that the options name is unknown, or cannot answer it.
         """
         ...
 
@@ -144,14 +144,14 @@ class Question(Protocol):
         """Yield the answer, given candidates in order.
 
         Args:
-            candidates: what the searches of all slices gave, put in order.
+            candidates: the candidates of all slices, in order.
             again: returns the events of a slice, by its number, to search it again.
             work: how to run.
         """
         ...
 
     def finish(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Return the answer that the tables of all searches are together."""
+        """Combine the tables of all searches into the answer."""
         ...
 
 
@@ -175,7 +175,7 @@ class Alone:
         raise AssertionError(self)
 
     def prepare(self, options: Options) -> None:
-        """Decide nothing: there is one way to search."""
+        """Do nothing: there is no engine to choose."""
 
     def start_candidates(self, work: Work) -> CandidateSearch:
         raise AssertionError(work)
@@ -196,8 +196,8 @@ class Questions:
 
     Attributes:
         each: the questions.
-        tags: the name of each; None: there is one question, and its answer has no tag.
-        union: the columns of the answers together; None: there is one question.
+        tags: the name of each question; None: there is one question, and its answer has no tag.
+        union: the columns of all answers; None: there is one question.
     """
 
     each: tuple[Question, ...]
@@ -206,10 +206,10 @@ class Questions:
 
     @classmethod
     def of(cls, questions: Sequence[Question]) -> Questions:
-        """Put questions together.
+        """Combine questions.
 
         Raises:
-            BindError: two have the same name, or a column has different types.
+            BindError: two questions have the same name, or a column has different types.
             UnsupportedError: a question cannot be one of several.
         """
         if len(questions) == 1:
@@ -244,7 +244,7 @@ class Questions:
         return self.each[0].partial if self.tags is None else self.result
 
     def tag(self, number: int, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Yield the answers of one question in the columns of all; columns of other questions are null."""
+        """Yield the answers of one question with the columns of all; columns of other questions are null."""
         if self.tags is None or self.union is None:
             yield from tables
             return
@@ -264,7 +264,7 @@ class Questions:
 
 
 def concat(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
-    """Return tables as one; without rows, a table of the schema."""
+    """Concatenate tables; without tables, return an empty table of the schema."""
     filled = [each for each in tables if len(each)] or list(tables[:1])
     return pa.concat_tables(filled) if filled else schema.empty_table()
 

@@ -1,4 +1,4 @@
-"""What a run did: figures that each step notes, summed for people to read."""
+"""The report of a run: the sums of the figures that each step notes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from cerise.errors import BindError
 from cerise.run.question import MOST_RUNS, Note, add
 
-Noted = Mapping[tuple[str, Hashable], Note]  # by step, and the number of its slice or task
+Noted = Mapping[tuple[str, Hashable], Note]  # notes by step, and by the number of the slice or task
 TIES = "events whose order a hash decides"
 UNCOMPUTABLE = "values that could not be computed"
 RESULT = "rows of the result"
@@ -29,17 +29,17 @@ TIMED = ("seconds filtering", "seconds reading")
 
 
 def refuse_ties(ties: int, *, strict: bool) -> None:
-    """Refuse events that only a hash puts in order, where warnings are errors.
+    """Refuse events whose order only a hash decides, if warnings are errors.
 
     Raises:
-        BindError: there are such events.
+        BindError: the run has such events, and is strict.
     """
     if ties and strict:
         raise BindError(say_ties(ties), hint=f"{ORDER_HINT}; Options(strict=True) makes this an error")
 
 
 def say_ties(ties: int) -> str:
-    """Say how many events only a hash puts in order."""
+    """Say how many events have an order that only a hash decides."""
     shared = "1 event shares its" if ties == 1 else f"{ties:,} events share their"
     return f"{shared} time (and partition) with an event before, and no order column decides which is first"
 
@@ -49,10 +49,10 @@ class Report:
     """The figures of a run; `print(report)` shows them.
 
     Attributes:
-        known: figures that were known before the run: events, row groups, and those left after pruning.
-        access: how the run gets at its events, by topic, as `explain` says it.
-        notes: returns what each step has noted so far.
-        missing: why there are no notes; None: there are, or will be when the matches are computed.
+        known: figures known before the run: events and row groups, before and after pruning.
+        access: how the run reads its events, by topic, as `explain` says it.
+        notes: returns the notes of each step so far.
+        missing: why the report has no notes; None: it has, or will have when the matches are computed.
     """
 
     known: dict[str, float] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Report:
 
     @property
     def figures(self) -> dict[str, float]:
-        """All figures by name: counts, then the seconds that all slices or tasks of a step took together."""
+        """All figures by name: counts, then for each step its tasks and the sum of their seconds."""
         notes = self.notes()
         total: Note = {}
         for note in notes.values():
@@ -70,11 +70,11 @@ class Report:
         found = dict(self.known) | {name: total[name] for name in COUNTED if name in total}
         found |= {name: value for name, value in total.items() if name.startswith(VARIABLE)}
         found |= {name: round(total[name], 6) for name in TIMED if name in total}
-        for step, said in STEPS.items():
+        for step, title in STEPS.items():
             seconds = [note["seconds"] for (each, _), note in notes.items() if each == step]
             if seconds:
-                found[f"tasks {said}"] = len(seconds)
-                found[f"seconds {said}"] = round(sum(seconds), 6)
+                found[f"tasks {title}"] = len(seconds)
+                found[f"seconds {title}"] = round(sum(seconds), 6)
         return found
 
     def __str__(self) -> str:
@@ -97,7 +97,7 @@ class Report:
 
 
 def to_bytes(table: pa.Table) -> bytes:
-    """Return a table as an Arrow stream."""
+    """Return a table as the bytes of an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

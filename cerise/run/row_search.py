@@ -1,4 +1,4 @@
-"""MATCH_RECOGNIZE clauses as questions: rows are collected as they arrive, then sorted and searched."""
+"""MATCH_RECOGNIZE clauses as questions: a search collects rows, then sorts and searches them."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from cerise.events import RowBatch
 from cerise.pattern.expr import attributes
 from cerise.pattern.row_pattern import BoundRows, Shown
 from cerise.plan.needs import Clock, Needs
-from cerise.plan.row_needs import is_chained, needed_rows, numbers, why_not_skipping
+from cerise.plan.row_needs import is_chained, needed_rows, numbers, why_no_skip
 from cerise.plan.slicing import MAX_TIME, Halo, Slice
 from cerise.run.question import Again, Alone, Work, add, concat
 from cerise.run.report import RESULT, TIES, refuse_ties, to_bytes
 
 OPENS = "__cerise_opens"  # whether a match may start with a row
-MATCH = "__cerise_match"  # which match of its slice a row of the result belongs to
+MATCH = "__cerise_match"  # the number, in its slice, of the match that a row of the result belongs to
 CANDIDATES = pa.schema(
     [("slice", pa.int32()), ("part", pa.int32())]
     + [(name, pa.binary()) for name in ("starts", "resumes", "known", "rows")]
@@ -48,14 +48,14 @@ CANDIDATES = pa.schema(
 
 
 @dataclass(frozen=True)
-class Rows(Alone):
+class RowClause(Alone):
     """A bound MATCH_RECOGNIZE clause.
 
     Attributes:
         bound: the clause.
-        options: how to run it: the engine decides whether one partition can be cut.
-        atoms: whether a search gives the values that measures are computed from, for whoever computes them.
-        host: whether the host of the source computes columns and measures: Spark, by its own rules.
+        options: how to run it; the engine decides whether one partition can be cut.
+        atoms: whether a search gives atoms, from which `finish` or Spark computes the measures.
+        host: whether the host of the source, Spark, computes columns and measures by its own rules.
     """
 
     bound: BoundRows
@@ -64,13 +64,13 @@ class Rows(Alone):
     host: bool = False
 
     @property
-    def outer(self) -> Rows:
-        """The clause itself: there is no inner one."""
+    def outer(self) -> RowClause:
+        """The clause itself, because a clause has no inner question."""
         return self
 
     @cached_property
     def needs(self) -> Needs:
-        """What the clause needs of its rows."""
+        """The columns and rows that the clause needs, and how its rows can be divided."""
         bound, names = self.bound, self._names()
         wanted = needed_rows(bound)
         halo, chain = self._halos()
@@ -87,7 +87,7 @@ class Rows(Alone):
             else None,
             partition=tuple((name,) for name in bound.partition) if parted else (),
             filter=wanted,
-            why_all=None if wanted is not None else why_not_skipping(bound) or "a variable fits every row",
+            why_all=None if wanted is not None else why_no_skip(bound) or "a variable fits every row",
             halo=halo,
             chain=chain,
             computed={each.name: each.sql for each in bound.derived if self.host},
@@ -102,10 +102,10 @@ class Rows(Alone):
         return "which rows start a match, or their numbers, depend on the matches before", found
 
     def _names(self) -> tuple[str, ...]:
-        """Return the columns that travel: those needed of the input, or computed from it by its host.
+        """Return the columns that travel to the search: of the input, or computed from it by its host.
 
-        Columns that only conditions need, and Cerise can compute, are computed by the search: a value that
-        cannot be computed is null there, and no error (S4.6).
+        The search itself computes columns that only conditions need, if Cerise can compute them: then a
+        value that cannot be computed is null instead of an error (S4.6).
         """
         bound = self.bound
         measured = {name for each in bound.measures for name in each.atoms}
@@ -121,15 +121,15 @@ class Rows(Alone):
 
     @cached_property
     def result(self) -> pa.Schema:
-        return shown(self.bound, self._nothing(), concat_matches([])).schema
+        return shown(self.bound, self._no_rows(), concat_matches([])).schema
 
     @cached_property
     def partial(self) -> pa.Schema:
-        return (
-            shown_atoms(self.bound, self._nothing(), concat_matches([])).schema if self.atoms else self.result
-        )
+        if not self.atoms:
+            return self.result
+        return shown_atoms(self.bound, self._no_rows(), concat_matches([])).schema
 
-    def _nothing(self) -> Ordered:
+    def _no_rows(self) -> Ordered:
         empty = prepare(self.bound, self.needs.columns.empty_table())
         return Ordered(empty, None, np.zeros(1, np.int64), {})
 
@@ -138,14 +138,14 @@ class Rows(Alone):
         return partial(shown_atoms, self.bound) if self.atoms else partial(shown, self.bound, limits=limits)
 
     def finish(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Return the tables of all searches together; measures are computed from atoms now."""
+        """Combine the tables of all searches; compute measures from atoms."""
         if self.atoms:
             atoms = concat(parts, self.partial)
             return self._decode(measure_atoms(self.bound, atoms, self.options.limits))
         return self._decode(concat(parts, parts[0].schema if parts else self.result))
 
     def _decode(self, table: pa.Table) -> pa.Table:
-        """Return the answer without codes that only the files have: their columns are strings."""
+        """Return the answer with strings instead of dictionary codes, unless the input has dictionaries."""
         if any(map(pa.types.is_dictionary, self.bound.columns.types)):
             return table
         types = [each.value_type if pa.types.is_dictionary(each) else each for each in table.schema.types]
@@ -165,7 +165,7 @@ class Rows(Alone):
         return RowCandidates(self, work)
 
     def choose(self, candidates: Iterable[pa.RecordBatch], again: Again, work: Work) -> Iterator[pa.Table]:
-        """Yield the answer: follow the search through the slices, and take the candidates it comes to."""
+        """Yield the answer: follow the search through the slices, and take the candidates that it reaches."""
         chain = Chain()
         sent = (row for batch in candidates for row in batch.to_pylist())
         for number, parts in groupby(sent, key=lambda row: row["slice"]):
@@ -179,12 +179,12 @@ class Rows(Alone):
 class RowSearch:
     """Collects rows, and searches them at the end."""
 
-    def __init__(self, question: Rows, work: Work) -> None:
+    def __init__(self, question: RowClause, work: Work) -> None:
         self._question, self._work = question, work
         self._batches: list[RowBatch] = []
 
     def feed(self, rows: RowBatch) -> Iterator[pa.Table]:
-        """Take the next rows; every match may need all of them."""
+        """Take the next rows; yield nothing, because a match may need all rows."""
         self._batches.append(rows)
         return iter(())
 
@@ -197,13 +197,13 @@ class RowSearch:
             yield from self._in_part(table, opens)
             return
         show = self._question.display(work.options.limits)
-        told = partial(count_ties, work)
-        for each in search_table(bound, table, work.options, work.threads, show, told):
+        on_ties = partial(count_ties, work)
+        for each in search_table(bound, table, work.options, work.threads, show, on_ties):
             add(work.note, {"matches": each.matches, RESULT: len(each.table)})
             yield each.table
 
     def _in_part(self, table: pa.Table, opens: Bools | None) -> Iterator[pa.Table]:
-        """Search for the matches that start in a slice, or in rows that open them."""
+        """Search for the matches that start in a slice, or in rows that may start a match."""
         bound, work = self._question.bound, self._work
         if opens is None:
             prepared, own = prepare_slice(bound, table, work)
@@ -226,8 +226,8 @@ class RowSearch:
         self._batches = [RowBatch(pa.ipc.open_stream(state).read_all())]
 
 
-def collect(question: Rows, batches: Sequence[RowBatch]) -> tuple[pa.Table, Bools | None]:
-    """Return batches as one table, and which of its rows may start a match; None: all."""
+def collect(question: RowClause, batches: Sequence[RowBatch]) -> tuple[pa.Table, Bools | None]:
+    """Concatenate batches; return also which rows may start a match; None: all rows may."""
     names = list(question.needs.columns.names)
     tables = [
         each.table.select([name for name in names if name in each.table.column_names]) for each in batches
@@ -242,14 +242,14 @@ def collect(question: Rows, batches: Sequence[RowBatch]) -> tuple[pa.Table, Bool
 
 
 def count_ties(work: Work, undecided: Ints) -> None:
-    """Note how many rows only hashes order; an error under strict."""
+    """Note how many rows have an order that only a hash decides; an error if the run is strict."""
     if len(undecided):
         add(work.note, {TIES: len(undecided)})
         refuse_ties(len(undecided), strict=work.options.strict)
 
 
 def prepare_slice(bound: BoundRows, table: pa.Table, work: Work) -> tuple[pa.Table, Stretch]:
-    """Return the rows that a slice needs, in order, and which of them are its own."""
+    """Return the rows of a slice and its halo, in order, and the range of its own rows."""
     part = work.part
     assert part is not None
     undecided: list[Ints] = []
@@ -295,9 +295,9 @@ def _input(bound: BoundRows, table: pa.Table) -> Any:
 
 
 class RowCandidates:
-    """Finds the candidates of one slice, whose matches depend on those of earlier slices."""
+    """Finds the candidates of one slice, because its matches depend on the matches of earlier slices."""
 
-    def __init__(self, question: Rows, work: Work) -> None:
+    def __init__(self, question: RowClause, work: Work) -> None:
         self._question, self._work = question, work
         self._batches: list[RowBatch] = []
 
@@ -306,20 +306,20 @@ class RowCandidates:
         return iter(())
 
     def flush(self) -> Iterator[pa.Table]:
-        """Yield what is known of the slice, and what the measures of its candidates are computed from."""
+        """Yield the candidates of the slice, and the atoms of their measures."""
         bound, work = self._question.bound, self._work
         table, _ = collect(self._question, self._batches)
         prepared, own = prepare_slice(bound, table, work)
         matches, found = Searched(_input(bound, prepared), own, work.options).candidates()
         try:
             tables = self._tables(matches, prepared)
-        except CeriseError:  # of a candidate that the chain may never come to: if it does, it searches again
+        except CeriseError:  # of a candidate that the chain may never reach; if it does, it searches again
             found, tables = _unknown(found), [None]
         for part, each in enumerate(tables):
-            yield _sent(work.number, part, found, each)
+            yield _pack(work.number, part, found, each)
 
     def _tables(self, matches: RowMatches, prepared: pa.Table) -> list[pa.Table | None]:
-        """Return what measures are computed from, not too much in one table."""
+        """Return the atoms of measures, in tables of about `blob_events` rows."""
         bound = self._question.bound
         sizes = np.cumsum(matches.lengths + 1) // self._work.options.limits.blob_events
         tables: list[pa.Table | None] = []
@@ -336,7 +336,7 @@ def _unknown(found: Candidates) -> Candidates:
     return Candidates(none, none, np.zeros_like(found.known))
 
 
-def _sent(number: int, part: int, found: Candidates, rows: pa.Table | None) -> pa.Table:
+def _pack(number: int, part: int, found: Candidates, rows: pa.Table | None) -> pa.Table:
     known = [each.tobytes() if part == 0 else None for each in (found.starts, found.resumes, found.known)]
     values = [number, part, *known, None if rows is None else to_bytes(rows)]
     return pa.table(
@@ -347,23 +347,23 @@ def _sent(number: int, part: int, found: Candidates, rows: pa.Table | None) -> p
 
 @dataclass(slots=True)
 class _Received:
-    """The candidates of a slice; the slice is read and searched again only where it must be."""
+    """The candidates of a slice. The slice is searched again only if the chain leaves them."""
 
-    question: Rows
+    question: RowClause
     found: Candidates
     tables: list[pa.Table]
     read: Any
     searched: tuple[pa.Table, Searched] | None = None
 
     @classmethod
-    def of(cls, question: Rows, parts: Sequence[dict[str, Any]], read: Any) -> _Received:
+    def of(cls, question: RowClause, parts: Sequence[dict[str, Any]], read: Any) -> _Received:
         starts, resumes = (np.frombuffer(parts[0][name], np.int64).copy() for name in ("starts", "resumes"))
         found = Candidates(starts, resumes, np.frombuffer(parts[0]["known"], np.uint8).copy())
         tables = [pa.ipc.open_stream(part["rows"]).read_all() for part in parts if part["rows"]]
         return cls(question, found, tables, read)
 
     def search_on(self, row: int, found: Candidates) -> tuple[RowMatches, int]:
-        """Search on where the search for candidates has not."""
+        """Search from a row that the search for candidates has not searched from."""
         if self.searched is None:
             work, batches = self.read()
             table, _ = collect(self.question, list(batches))
@@ -372,7 +372,7 @@ class _Received:
         return self.searched[1].search_on(row, found)
 
     def atoms(self, before: int, taken: Ints | RowMatches) -> Iterator[pa.Table]:
-        """Yield what the measures of matches are computed from, given the number of matches before them."""
+        """Yield the atoms of matches' measures, given the number of matches before them."""
         if isinstance(taken, RowMatches):
             assert self.searched is not None
             rows = self.searched[0]
@@ -380,10 +380,10 @@ class _Received:
             return
         number_of = np.zeros(len(self.found.starts), np.int64)
         number_of[taken] = np.arange(before + 1, before + 1 + len(taken))
-        yield from (self._taken(table, number_of) for table in self.tables)
+        yield from (self._number_rows(table, number_of) for table in self.tables)
 
-    def _taken(self, table: pa.Table, number_of: Ints) -> pa.Table:
-        """Return the rows of matches that have a number, with that number."""
+    def _number_rows(self, table: pa.Table, number_of: Ints) -> pa.Table:
+        """Return the rows of matches that have a number, with the number in MATCH_NUMBER()."""
         number = number_of[table.column(MATCH).to_numpy()]
         table = table.filter(pa.array(number > 0)).drop_columns([MATCH])
         for name in numbers(self.question.bound):

@@ -1,4 +1,4 @@
-"""SASE+ queries as questions: an engine finds matches, which become tables or totals."""
+"""SASE+ queries as questions: an engine finds matches, and the search makes tables or totals of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cerise.plan.needs import Needs
 from cerise.plan.pushdown import needed, why_all
 from cerise.plan.slicing import Halo, halo
 from cerise.run.chain import ORDER as CANDIDATE_ORDER
-from cerise.run.chain import Candidates, candidates_of, choose_candidates, unchained
+from cerise.run.chain import FirstMatches, candidates_of, choose_candidates, without_chain
 from cerise.run.question import Again, Work, add, concat
 from cerise.run.report import TIES, UNCOMPUTABLE, refuse_ties, to_bytes
 
@@ -46,13 +46,13 @@ class Sase:
 
     @cached_property
     def needs(self) -> Needs:
-        """What it needs of its events."""
+        """The columns and events that the query needs, and how its events can be divided."""
         bound = self.bound
         schema = bound.schema
         names = bound.needs
         roots = {path[0] for path in bound.reads} | {schema.time, *schema.order}
         if bound.query.totals is not None:
-            roots |= set(names)  # totals may be of every event that is seen, and matches are not kept
+            roots |= set(names)  # totals read all columns while matching: matches are not kept
         return Needs(
             columns=pa.schema([schema.columns.field(name) for name in names]),
             reads=tuple(name for name in names if name in roots),
@@ -93,7 +93,7 @@ class Sase:
         self.engine(options)
 
     def engine(self, options: Options) -> Engine:
-        """Return the engine that runs the query, chosen once."""
+        """Return the engine that runs the query; it is chosen once."""
         name = options.engine
         if name not in self._engines:
             self._engines[name] = choose(self.bound, options)
@@ -102,15 +102,15 @@ class Sase:
     def start(self, work: Work) -> SaseSearch:
         return SaseSearch(self, work)
 
-    def start_candidates(self, work: Work) -> CandidateSearch:
-        return CandidateSearch(self, work)
+    def start_candidates(self, work: Work) -> SaseCandidates:
+        return SaseCandidates(self, work)
 
     def choose(self, candidates: Iterable[pa.RecordBatch], again: Again, work: Work) -> Iterator[pa.Table]:  # noqa: ARG002
         """Yield the matches, or partial totals, of candidates that do not overlap."""
         yield from choose_candidates(self.bound, candidates, work.note)
 
     def finish(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Return all matches, or the totals that partial ones are together."""
+        """Concatenate all matches, or merge partial totals."""
         if self.bound.query.totals is None:
             return concat(parts, self.result)
         ledger = Ledger(self.bound)
@@ -120,15 +120,15 @@ class Sase:
 
 
 def _chain(bound: Bound) -> Halo | None:
-    """Return what slices need in which candidates are found, where matches may not overlap (S7.1)."""
+    """Return the halo of slices that give candidates, if matches may not overlap (S7.1)."""
     if bound.query.output is not Output.NON_OVERLAPPING or bound.partition:
         return None
-    found = halo([unchained(bound)])
+    found = halo([without_chain(bound)])
     return found if isinstance(found, Halo) else None
 
 
 class SaseSearch:
-    """A matcher, with the tables that its matches become, or their totals."""
+    """Runs a matcher, and makes tables or totals of its matches."""
 
     def __init__(self, question: Sase, work: Work) -> None:
         bound = question.bound
@@ -141,7 +141,7 @@ class SaseSearch:
     def feed(self, events: EventBatch) -> Iterator[pa.Table]:
         """Take the next events in stream order; yield matches, or partial totals, that become final."""
         if self._work.counts_ties:
-            ties = events.undecided(self._bound.partition)
+            ties = events.count_ties(self._bound.partition)
             self._work.note[TIES] = max(ties, self._work.note.get(TIES, 0))
             refuse_ties(ties, strict=self._work.options.strict)
         if self._positions is not None:
@@ -149,7 +149,7 @@ class SaseSearch:
         yield from self._tables(self._matcher.feed(events))
 
     def flush(self) -> Iterator[pa.Table]:
-        """Yield the matches, or partial totals, that the end of the events makes final."""
+        """Yield the matches, or partial totals, that become final at the end of the events."""
         yield from self._tables(self._matcher.flush())
         if self._ledger is not None:
             yield self._ledger.partial()
@@ -159,7 +159,7 @@ class SaseSearch:
     def _tables(self, found: Iterable[Finding]) -> Iterator[pa.Table]:
         for each in found:
             if self._ledger is None:
-                assert isinstance(each, Matches)  # no engine may tally what is asked for
+                assert isinstance(each, Matches)  # an engine tallies only for totals
                 if each.count:
                     whole = Matches(self._work.complete(each.events), each.rows)
                     yield to_table(whole, self._bound, self._work.options.limits)
@@ -169,7 +169,7 @@ class SaseSearch:
                 yield self._ledger.partial()
 
     def save(self) -> bytes:
-        """Return the state: of the matcher, the positions and the totals."""
+        """Return the state of the matcher, the positions and the totals."""
         positions = {} if self._positions is None else self._positions.seen
         partial = b""
         if self._ledger is not None:
@@ -180,7 +180,7 @@ class SaseSearch:
         return len(head).to_bytes(8, "little") + head + partial + self._matcher.save()
 
     def load(self, state: bytes) -> None:
-        """Go on from a saved state of the same query."""
+        """Continue from a saved state of the same query."""
         size = 8 + int.from_bytes(state[:8], "little")
         head = json.loads(state[8:size])
         if self._positions is not None:
@@ -190,17 +190,17 @@ class SaseSearch:
         self._matcher.load(state[size + head["partial"] :])
 
 
-class CandidateSearch:
+class SaseCandidates:
     """Finds for each start the match that completes first, for matches that may not overlap."""
 
     def __init__(self, question: Sase, work: Work) -> None:
-        bound = unchained(question.bound)
+        bound = without_chain(question.bound)
         self._matcher = choose(bound, work.options).start(bound, work.options)
-        self._found = Candidates(question.bound, question.needs.filter, work)
+        self._found = FirstMatches(question.bound, question.needs.filter, work)
         self._work = work
 
     def feed(self, events: EventBatch) -> Iterator[pa.Table]:
-        """Take the next events; candidates come at the end."""
+        """Take the next events; yield nothing, because candidates are known at the end."""
         for each in self._matcher.feed(self._found.number(events)):
             self._found.add(each)
         return iter(())

@@ -1,4 +1,4 @@
-"""An event store as a source: the index tells which events can matter, or all are read."""
+"""The access path to an event store: events that the index does not rule out, or all events."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from cerise.run.files_access import FilesAccess
 from cerise.run.kept_events import KeptEvents
 from cerise.run.question import Batch, Note, Questions, add
 from cerise.run.report import VARIABLE
-from cerise.run.row_search import Rows
+from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
 from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
 from cerise.store.view import View
 
 WORTH_A_THREAD = 1_000_000  # events
-ARRIVED = ("__cerise_arrived", "__cerise_arrived_as")  # columns that tell the order of arrival
+ARRIVED = ("__cerise_arrived", "__cerise_arrived_as")  # columns that give the order of arrival
 
 
 @dataclass(frozen=True)
 class StoreAccess:
-    """A version of an event store.
+    """The access path to a version of an event store.
 
     Attributes:
-        view: the version.
-        way: whether the index is asked, and for which events.
-        needs: what the questions need.
+        view: the view of the version.
+        way: whether the index is used, and with which index query.
+        needs: the needs of the questions.
         limits: how much is read and looked up together.
     """
 
@@ -53,11 +53,11 @@ class StoreAccess:
 
     @classmethod
     def of(
-        cls, view: View, asked: Questions, filtering: Filtering | None = None, limits: Limits = DEFAULT
+        cls, view: View, questions: Questions, filtering: Filtering | None = None, limits: Limits = DEFAULT
     ) -> StoreAccess:
-        """Return how questions get at the events of a version; decided before anything is read."""
-        way = way_for(view, index_query(view, asked), filtering or Filtering(), limits)
-        return cls(view, way, asked.needs, limits)
+        """Choose the access path to a version, before anything is read."""
+        way = way_for(view, index_query(view, questions), filtering or Filtering(), limits)
+        return cls(view, way, questions.needs, limits)
 
     @property
     def rows(self) -> int:
@@ -77,8 +77,11 @@ class StoreAccess:
         names = {*needs.reads, roles.time}
         return Wants(roles, tuple(name for name in roles.columns.names if name in names), (), needs.filter)
 
-    def cut(self, halo: Halo, most: int, *, amplified: float) -> list[Slice]:
-        """Cut the store by time, where there is much to look up; windows that count events are not cut."""
+    def split(self, halo: Halo, most: int, *, amplified: float) -> list[Slice]:
+        """Cut the store by time if the look-up is large, or the user sets the number of slices.
+
+        Windows that count events are not cut.
+        """
         whole = [Slice(MIN_TIME, MAX_TIME, ())]
         if halo.events or self.needs.roles is None or not (self.way.large or amplified > 2):
             return whole
@@ -90,12 +93,12 @@ class StoreAccess:
 
     @cached_property
     def _files(self) -> FilesAccess | None:
-        """The data files themselves, where all of them are read and the order of rows is that of arrival."""
+        """The access path to the data files, if all are read and their rows are in the order of arrival."""
         plain = self.way.query is None and not self.view.arrival
         return FilesAccess.of(self.view.lake, self.needs, self.limits) if plain else None
 
     def portions(self, count: int) -> Sequence[Any]:
-        """Cut the store by time; events are handed on, so slices need nothing around them."""
+        """Cut the store by time, without halos: the exchange sends events to each slice that needs them."""
         if self._files is not None:
             return self._files.portions(count)
         if not self.way.large:
@@ -104,7 +107,7 @@ class StoreAccess:
         return found if len(found) > 1 else [None]
 
     def tables(self, portion: Any, note: Note) -> Iterator[pa.Table]:
-        """Yield the events of a portion, with columns that tell the order of their arrival."""
+        """Yield the events of a portion, with columns that give the order of their arrival."""
         if self._files is not None:
             yield from self._files.tables(portion, note)
             return
@@ -117,7 +120,7 @@ class StoreAccess:
         reader.close(note)
 
     def counters(self) -> dict[str, int]:
-        """Return what was touched of the index so far; nothing, where it was not opened."""
+        """Return counters of clusters and bytes of the index read so far; none if the index is not open."""
         if "index" not in self.view.__dict__:
             return {}
         counts = self.view.index.counts
@@ -133,7 +136,7 @@ class StoreAccess:
 
 
 class StoreReader:
-    """The events of one slice of a store."""
+    """Reads one slice of a store."""
 
     def __init__(self, access: StoreAccess, part: Slice | None, halo: Halo) -> None:
         self._access = access
@@ -142,7 +145,7 @@ class StoreReader:
         self.finder = Finder(access.view, access.way, access.wants, access.limits)
 
     def read(self) -> Iterator[Batch]:
-        """Yield events in stream order; for row patterns all rows as they arrive, or those that are kept."""
+        """Yield events in stream order; for row patterns without the index, all rows in arrival order."""
         finder = self.finder
         if self._access.needs.roles is not None:
             yield from finder.events(self._part, self._halo)
@@ -157,7 +160,7 @@ class StoreReader:
         return self.finder.complete(events)
 
     def arrivals(self, events: EventBatch) -> list[pa.Array]:
-        """Return two numbers of each event, by which its arrival is compared with that of others."""
+        """Return two columns of numbers that sort events by arrival."""
         if SEQUENCE in events.table.schema.names:
             sequence = events.table.column(SEQUENCE).combine_chunks()
             return [sequence.field(name) for name in SEQUENCE_FIELDS]
@@ -173,16 +176,16 @@ class StoreReader:
 
 
 def stream_roles(view: View) -> Schema:
-    """Return which column plays which part, without the sequence of arrival; ORDER BY says all else (M2)."""
+    """Return the roles of columns without order columns: ORDER BY orders the rows of a row pattern (M2)."""
     return replace(view.roles, columns=view.columns, order=())
 
 
-def index_query(view: View, asked: Questions) -> Asked | str:
-    """Return what questions ask of single events, for the index; or why it cannot help."""
-    questions = [each.question if isinstance(each, KeptEvents) else each for each in asked.each]
-    if isinstance(questions[0], Rows):
-        return asked_rows(questions[0].bound, stream_roles(view), view.known)
-    bounds = [each.bound for each in questions if isinstance(each, Sase)]
-    if len(bounds) < len(questions):
+def index_query(view: View, questions: Questions) -> Asked | str:
+    """Return the index query of questions, or the reason why the index cannot help."""
+    inner = [each.question if isinstance(each, KeptEvents) else each for each in questions.each]
+    if isinstance(inner[0], RowClause):
+        return asked_rows(inner[0].bound, stream_roles(view), view.known)
+    bounds = [each.bound for each in inner if isinstance(each, Sase)]
+    if len(bounds) < len(inner):
         return "every event is asked about"
     return asked_events(bounds, view.known)

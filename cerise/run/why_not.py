@@ -1,4 +1,4 @@
-"""Why events start no match, as a question (M47): its search collects events, then explains the misses."""
+"""Why events start no match, as a question (M47): its search collects events, then explains their misses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cerise.events import RowBatch
 from cerise.plan.needs import Needs
 from cerise.run.question import Alone, Question, Work
 from cerise.run.report import to_bytes
-from cerise.run.row_search import Rows
+from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
 
 
@@ -27,13 +27,13 @@ class WhyNot(Alone):
     Attributes:
         question: the query or clause.
         columns: the columns of the source: `where` may name any of them.
-        where: an SQL predicate that chooses events; None: those that lie in no match.
+        where: an SQL predicate that chooses the events to explain; None: events outside every match.
         limit: how many events to explain at most.
         options: how to run.
         host: whether the host of the source computes `where`.
     """
 
-    question: Sase | Rows
+    question: Sase | RowClause
     columns: pa.Schema
     where: str | None
     limit: int | None
@@ -55,7 +55,7 @@ class WhyNot(Alone):
 
     @cached_property
     def needs(self) -> Needs:
-        """All events of a partition: each may explain a miss."""
+        """All events of a partition, because each may explain a miss."""
         inner = self.question.needs
         names = {*inner.columns.names}
         if isinstance(self.question, Sase):
@@ -79,7 +79,7 @@ class WhyNot(Alone):
 
     @property
     def start_names(self) -> tuple[str, ...]:
-        """The columns of the answer that say which event it is."""
+        """The columns of the answer that identify the event."""
         if isinstance(self.question, Sase):
             return sase.start_columns(self.question.bound)
         return rows.start_columns(self.question.bound)
@@ -116,9 +116,9 @@ class WhyNotSearch:
         return iter(())
 
     def flush(self) -> Iterator[pa.Table]:
-        yield self._question.explain(self._collected())
+        yield self._question.explain(self._collect())
 
-    def _collected(self) -> pa.Table:
+    def _collect(self) -> pa.Table:
         empty = self._question.needs.columns.empty_table()
         names = [
             name for name in empty.column_names if not self._tables or name in self._tables[0].column_names
@@ -127,7 +127,7 @@ class WhyNotSearch:
         return pa.concat_tables(tables).cast(pa.schema([empty.schema.field(name) for name in names]))
 
     def save(self) -> bytes:
-        return to_bytes(self._collected())
+        return to_bytes(self._collect())
 
     def load(self, state: bytes) -> None:
         self._tables = [pa.ipc.open_stream(state).read_all()]

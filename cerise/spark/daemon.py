@@ -1,7 +1,7 @@
-"""Spark's Python daemon, with Cerise loaded before it forks workers: a task then starts without imports.
+"""Spark's Python daemon, which imports Cerise before it forks workers: a task then starts without imports.
 
 `cerise.session()` names this module in `spark.python.daemon.module`; standard output belongs to Spark.
-Nothing that starts threads of its own may be imported here: a fork would leave its locks held.
+Import no module that starts threads of its own here: a fork would leave its locks held.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import cerise.engines.nfa.matcher
 import cerise.spark.runner  # noqa: F401
 
 TRIM, MMAP = -1, -3  # the settings of glibc's malloc
-KEPT = 128 << 20  # bytes
+KEPT = 128 << 20  # bytes of freed memory that stay with the process
 
 
 def keep_memory() -> None:
-    """Let memory that is freed stay with the process: to get it anew for every row group costs a fifth."""
+    """Keep freed memory in the process: to ask for it again for every row group costs a fifth of the time."""
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
         libc.mallopt(TRIM, KEPT)
         libc.mallopt(MMAP, KEPT)
@@ -32,5 +32,5 @@ def keep_memory() -> None:
 
 if __name__ == "__main__":
     keep_memory()
-    gc.freeze()  # what is loaded stays out of the collector, so that its pages stay shared
+    gc.freeze()  # the collector leaves loaded modules alone, so that workers keep sharing their pages
     daemon.manager()

@@ -1,7 +1,6 @@
-"""Events that change tasks: cut by target into Arrow blobs, moved by Spark's shuffle as a few large rows.
+"""The exchange of events between tasks: cut by target into Arrow blobs, which Spark's shuffle moves as rows.
 
-Rows through Spark's own exchange would cross from the JVM to Python one by one, twice. A blob crosses as
-bytes (decision D2).
+Single rows would cross between the JVM and Python one by one, twice. A blob crosses as bytes (decision D2).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from cerise.plan.slicing import Targets
 from cerise.run.report import to_bytes
 from cerise.run.store_access import ARRIVED
 
-OPENS = "__cerise_opens"  # whether a match may start with an event: it is the target's own
+OPENS = "__cerise_opens"  # whether a match may start with an event, because the target owns it
 BLOBS = "target int, events binary"
 
 
@@ -32,10 +31,10 @@ class Cutter:
     """Cuts tables into blobs, each for one target.
 
     Attributes:
-        needs: what the questions need: keys, times and columns.
-        targets: where events go.
-        filters: whether rows that cannot matter stay behind; Spark may have left them out already.
-        limits: how many events are cut, and travel, together.
+        needs: the needs of the questions: keys, times and columns.
+        targets: the targets of events.
+        filters: whether to leave out rows that cannot matter; False if Spark has filtered them.
+        limits: how many events to cut at a time, and to put into one blob.
     """
 
     needs: Needs
@@ -48,11 +47,11 @@ class Cutter:
         return self.needs.columns
 
     def __call__(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-        """Yield blobs, with the number by which Spark brings them to their target."""
+        """Yield blobs, each with the number that makes Spark send it to its target."""
         waiting: list[pa.Table] = []
         sieve = Sieve(self.needs.filter) if self.filters and self.needs.filter is not None else None
         for table in tables:
-            waiting.append(table if sieve is None else table.filter(pa.array(sieve.kept(table))))
+            waiting.append(table if sieve is None else table.filter(pa.array(sieve.mask(table))))
             if sum(map(len, waiting)) >= self.limits.cut_events:
                 yield from self._blobs(pa.concat_tables(waiting))
                 waiting = []
@@ -60,7 +59,7 @@ class Cutter:
             yield from self._blobs(pa.concat_tables(waiting))
 
     def _blobs(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
-        moved, targets = self._parted(table)
+        moved, targets = self._route(table)
         cut = np.append(np.flatnonzero(np.diff(targets, prepend=-1)), len(targets))
         numbers = NUMBERS(self.targets.count)
         size = self.limits.blob_events
@@ -68,8 +67,8 @@ class Cutter:
             for first in range(start, stop, size):
                 yield blob(numbers[int(targets[start])], moved.slice(first, min(size, stop - first)))
 
-    def _parted(self, table: pa.Table) -> tuple[pa.Table, Ints]:
-        """Return the rows that go to each target, target after target; a row may go to several."""
+    def _route(self, table: pa.Table) -> tuple[pa.Table, Ints]:
+        """Return rows sorted by target, and the target of each; a row may go to several targets."""
         if self.targets.count == 1:
             opens = pa.array(np.ones(len(table), bool))
             return table.append_column(OPENS, opens), np.zeros(len(table), np.int64)
@@ -87,13 +86,13 @@ class Cutter:
 
 
 def blob(target: int, table: pa.Table) -> pa.RecordBatch:
-    """Return a table as one row of Spark's, with the number by which Spark brings it to its task."""
+    """Return a table as one row for Spark, with the number that makes Spark send it to its task."""
     events = pa.array([to_bytes(table.unify_dictionaries().combine_chunks())], pa.binary())
     return pa.RecordBatch.from_arrays([pa.array([target], pa.int32()), events], names=["target", "events"])
 
 
 def gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the events of each target that a task has, in the order of their arrival where it is known."""
+    """Yield the events of each target of a task, in the order of their arrival if it is known."""
     blobs: dict[int, list[pa.Table]] = defaultdict(list)
     for batch in batches:
         for target, events in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
@@ -101,7 +100,7 @@ def gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     for target in sorted(blobs):
         parts = blobs.pop(target)
         if ROW in parts[0].schema.names:
-            parts.sort(key=_first_row)  # each is in order, and few of them overlap
+            parts.sort(key=_first_row)  # each part is in order, and few parts overlap
         yield _in_arrival(pa.concat_tables(parts).unify_dictionaries().combine_chunks())
 
 
@@ -120,7 +119,7 @@ def _first_row(table: pa.Table) -> int:
 
 
 def arrange(table: pa.Table, needs: Needs) -> EventBatch | RowBatch:
-    """Return gathered events as a question needs them: in stream order (S1.2), or as they arrive."""
+    """Return gathered events in the order that a question needs: stream order (S1.2), or arrival order."""
     names = [name for name in table.schema.names if name not in (OPENS, ROW, *ARRIVED)]
     if needs.roles is None:
         opens = table.column(OPENS).combine_chunks().to_numpy(zero_copy_only=False)
@@ -130,7 +129,7 @@ def arrange(table: pa.Table, needs: Needs) -> EventBatch | RowBatch:
     return replace(events, table=events.table.select(names), opens=None if bool(opens.all()) else opens)
 
 
-# ---- Spark chooses a task by the hash of a number: these are numbers that it brings to task 0, 1, 2, …
+# ---- Spark chooses a task by the hash of a number: numbers that it sends to task 0, 1, 2, …
 
 
 class _Numbers:
@@ -138,7 +137,7 @@ class _Numbers:
         self._known: dict[int, list[int]] = {}
 
     def __call__(self, count: int) -> list[int]:
-        """Return for each of so many tasks a number that Spark's repartition brings there."""
+        """Return for each of `count` tasks a number that Spark's repartition sends to it."""
         if count not in self._known:
             found: dict[int, int] = {}
             number = 0
@@ -153,7 +152,7 @@ NUMBERS = _Numbers()
 
 
 def murmur3(number: int, seed: int = 42) -> int:
-    """Return the hash of an int that Spark partitions by: Murmur3 of 32 bits, signed."""
+    """Return Spark's hash of an int, by which it partitions: Murmur3 of 32 bits, signed."""
     mask = 0xFFFFFFFF
     word = (number * 0xCC9E2D51) & mask
     word = ((word << 15) | (word >> 17)) & mask
@@ -161,7 +160,7 @@ def murmur3(number: int, seed: int = 42) -> int:
     hashed = seed ^ word
     hashed = ((hashed << 13) | (hashed >> 19)) & mask
     hashed = (hashed * 5 + 0xE6546B64) & mask
-    hashed ^= 4  # how many bytes there were
+    hashed ^= 4  # the length of the input in bytes
     hashed ^= hashed >> 16
     hashed = (hashed * 0x85EBCA6B) & mask
     hashed ^= hashed >> 13

@@ -1,4 +1,4 @@
-"""Spark's DataFrames and Arrow's tables: how the schema of one becomes that of the other."""
+"""DataFrames of Spark: their schemas as Arrow schemas and back, their names in SQL, the files behind them."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from cerise.pattern.expr import Attr
 from cerise.pattern.query import Total, Var
 
 IGNORING = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
-DOLLAR = "cerise.dollar"  # a setting that is a dollar sign
-# Spark 4.0 knows no other zone, and has no such argument.
+DOLLAR = "cerise.dollar"  # a setting whose value is a dollar sign
+# Spark 4.0 always uses UTC, and has no such argument.
 UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
 
 def read(path: str, version: int | None, reason: str) -> DataFrame:
-    """Return files as Spark reads them, where Python cannot.
+    """Return files that Python cannot read as a DataFrame.
 
     Args:
-        path: where they are.
-        version: which version of a Delta table.
-        reason: why Python cannot.
+        path: the path of the files.
+        version: the version of a Delta table; None: the newest.
+        reason: why Python cannot read them.
     """
     from cerise.spark.session import session
 
@@ -55,7 +55,7 @@ def read(path: str, version: int | None, reason: str) -> DataFrame:
 
 
 def first_values(events: DataFrame, column: str, rows: int) -> set[Any]:
-    """Return the values of a column in the first rows that Spark finds; a small job."""
+    """Return the values of a column in the first rows of a DataFrame. Runs a small job."""
     seen = events.select(events[quote_name(column)].alias("value")).limit(rows).toArrow()
     return set(seen.column(0).to_pylist())
 
@@ -81,7 +81,7 @@ def arrow_schema(events: Any) -> pa.Schema:
 
 
 def _reject_stream(events: Any) -> None:
-    """Refuse a stream: every batch of it would be searched on its own, and matches across batches lost."""
+    """Refuse a stream: each micro-batch would be searched alone, and matches across batches lost."""
     if getattr(events, "isStreaming", False):
         raise UnsupportedError(
             "Cerise does not search streaming DataFrames yet",
@@ -91,7 +91,7 @@ def _reject_stream(events: Any) -> None:
 
 
 def _reject_alike(columns: StructType, events: Any) -> None:
-    """Spark cannot tell columns apart that differ only in case, unless it is told to."""
+    """Refuse columns that differ only in case, unless Spark is set to distinguish case."""
     if isinstance(events, StructType) or events.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
         return
     seen: dict[str, str] = {}
@@ -104,11 +104,11 @@ def _reject_alike(columns: StructType, events: Any) -> None:
 
 
 def result_schema(bound: Bound, events: Any) -> StructType:
-    """Return the Spark schema of a result; what comes from the events keeps the type it has there.
+    """Return the Spark schema of a result; columns of the events keep their Spark types.
 
     Args:
         bound: the query.
-        events: a DataFrame of the first events, or its schema, also where queries read from queries.
+        events: the events that the innermost query reads: a DataFrame, or its schema.
     """
     columns = events if isinstance(events, StructType) else _spark_schema(events)
     if bound.source is not None:
@@ -148,14 +148,14 @@ def _type_at(events: DataType, path: Path) -> DataType:
 
 
 def column(path: Path) -> Column:
-    """Return an attribute, whatever characters its names have."""
-    return col(quoted(path))
+    """Return an attribute as a Spark column; its names may have any characters."""
+    return col(quote_path(path))
 
 
 def as_written(spark: Any, text: str) -> str:
-    """Return SQL that Spark reads as it stands: it would put settings and variables in the place of `${…}`.
+    """Escape `${…}` in SQL, which Spark would replace by settings and variables.
 
-    It replaces `${cerise.dollar}` once, and what then reads `${…}` is not looked at again.
+    Spark replaces `${cerise.dollar}` by a dollar sign, and does not expand the resulting `${…}` again.
     """
     if "${" not in text or spark.conf.get("spark.sql.variable.substitute") == "false":
         return text
@@ -163,8 +163,8 @@ def as_written(spark: Any, text: str) -> str:
     return text.replace("${", f"${{{DOLLAR}}}{{")
 
 
-def quoted(path: Path) -> str:
-    """Return a path as Spark's SQL reads it, whatever characters its names have."""
+def quote_path(path: Path) -> str:
+    """Return a path as Spark SQL; its names may have any characters."""
     return ".".join(map(quote_name, path))
 
 
@@ -173,32 +173,32 @@ def quote_name(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-# ---- DataFrames that are nothing but Parquet files: tasks read these themselves
+# ---- DataFrames that are only Parquet files: tasks read the files
 
 
 def lake_behind(frame: DataFrame) -> Lake | None:
-    """Return the files whose rows and columns a DataFrame has, all and as they are; None: it is not so.
+    """Return the files of a DataFrame that is exactly their rows and columns; None for other DataFrames.
 
     Only local files that Cerise reads as Spark does: without options, hive partitions, or rows in a cache.
     """
-    java = getattr(frame, "_jdf", None)  # there is none on Connect
+    java = getattr(frame, "_jdf", None)  # None on Connect
     root = None if java is None or frame.isStreaming else _root(java.queryExecution())
     if root is None or any(frame.sparkSession.conf.get(name) == "true" for name in IGNORING):
         return None
     try:
         lake = open_lake(root)
-    except (NotDirect, CeriseError):  # Spark may still read them, or say what is wrong
+    except (NotDirect, CeriseError):  # Spark reads them, or raises the error
         return None
-    as_spark_sees_it = (
+    same_as_spark = (
         {file.path for file in lake.files} == {unquote(urlsplit(each).path) for each in frame.inputFiles()}
         and not any(file.deleted or file.hive for file in lake.files)
         and _types(arrow_schema(frame)) == _types(lake.columns)
     )
-    return lake if as_spark_sees_it else None
+    return lake if same_as_spark else None
 
 
 def _root(execution: Any) -> str | None:
-    """Return the one path that a plan reads as Parquet, if that is all it does."""
+    """Return the only path that a plan reads, if the plan only reads Parquet; None for other plans."""
     plan = execution.optimizedPlan()
     if plan.getClass().getSimpleName() != "LogicalRelation":
         return None

@@ -1,4 +1,4 @@
-"""A progress bar while Spark works: how many of its tasks are done, and how many rows they have written."""
+"""A progress bar for Spark jobs: how many tasks are done, and how many rows they have written."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EVERY = 0.2  # seconds
+EVERY = 0.2  # seconds between updates
 
 
 @contextmanager
 def progress(spark: SparkSession, title: str = "matching") -> Iterator[None]:
-    """Draw a bar while what is inside runs Spark jobs; in terminals and notebooks, nowhere else.
+    """Draw a progress bar while the body runs Spark jobs, in terminals and notebooks only.
 
-    Spark Connect does not say how far its tasks are, so there is no bar.
+    Spark Connect does not report the progress of its tasks, so it has no bar.
 
     Args:
         spark: the session.
-        title: what stands before the bar.
+        title: the text before the bar.
     """
     context = getattr(spark, "_sc", None)
     if context is None or not (sys.stderr.isatty() or _in_notebook()):
@@ -47,11 +47,11 @@ def _watch(context: Any, bar: Any, task: Any, title: str, done: threading.Event)
     tracker = context.statusTracker()
     before = set(tracker.getJobIdsForGroup())
     while not done.wait(EVERY):
-        tasks, finished = counted(tracker, before)
+        tasks, finished = count_tasks(tracker, before)
         if tasks:
-            rows = written(context, stages_of(tracker, before))
-            said = f"{title}, {rows:,} rows written" if rows else title
-            bar.update(task, total=tasks, completed=finished, description=said)
+            rows = count_rows(context, stages_of(tracker, before))
+            description = f"{title}, {rows:,} rows written" if rows else title
+            bar.update(task, total=tasks, completed=finished, description=description)
 
 
 def stages_of(tracker: Any, before: set[int]) -> list[int]:
@@ -60,8 +60,8 @@ def stages_of(tracker: Any, before: set[int]) -> list[int]:
     return sorted({stage for info in jobs if info is not None for stage in info.stageIds})
 
 
-def counted(tracker: Any, before: set[int]) -> tuple[int, int]:
-    """Return how many tasks the jobs since `before` have, and how many of these are done."""
+def count_tasks(tracker: Any, before: set[int]) -> tuple[int, int]:
+    """Return the number of tasks of the jobs since `before`, and the number of finished tasks."""
     tasks = finished = 0
     for stage in stages_of(tracker, before):
         if (known := tracker.getStageInfo(stage)) is not None:
@@ -70,15 +70,15 @@ def counted(tracker: Any, before: set[int]) -> tuple[int, int]:
     return tasks, finished
 
 
-def written(context: Any, stages: list[int]) -> int:
-    """Return how many rows some stages have written to files; tasks that run say so every few seconds."""
+def count_rows(context: Any, stages: list[int]) -> int:
+    """Return the number of rows that stages have written to files; running tasks report every few seconds."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
     store, rows = context._jsc.sc().statusStore(), 0
     for stage in stages:
         try:
             rows += store.lastStageAttempt(stage).outputRecords()
-        except Py4JJavaError:  # not begun, or long ago
+        except Py4JJavaError:  # the stage has not begun, or is forgotten
             continue
     return rows
 

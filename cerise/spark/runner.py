@@ -1,4 +1,4 @@
-"""Plans carried out by Spark, and DataFrames as a source."""
+"""Runs plans on Spark, and reads DataFrames as a source."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from cerise.run.files_access import FilesAccess
 from cerise.run.find import Exchanged, Plan
 from cerise.run.question import TAG, Question, Questions
 from cerise.run.report import Report
-from cerise.run.row_search import Rows
+from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
 from cerise.spark.exchange import BLOBS, Cutter
-from cerise.spark.frames import arrow_schema, as_written, column, lake_behind, quoted, result_schema
+from cerise.spark.frames import arrow_schema, as_written, column, lake_behind, quote_path, result_schema
 from cerise.spark.progress import progress
 from cerise.spark.session import parallelism, session
-from cerise.spark.task_errors import mapped, told
+from cerise.spark.task_errors import map_batches, translate_errors
 from cerise.spark.tasks import ChooseTask, CombineTask, CutTask, MatchTask, Records, SliceTask, warn_of_ties
 
 if TYPE_CHECKING:
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 
 TARGET_BYTES = 64 << 20
 MOST_TASKS = 2_000
-SLICES_PER_CORE = 3  # more slices than cores, so that none waits long for the last
-TARGETS_PER_CORE = 4  # where the size of a DataFrame is not known
-UNKNOWN_BYTES = 1 << 50  # Spark says this where it does not know
+SLICES_PER_CORE = 3  # more slices than cores, so that no core waits long for the last slice
+TARGETS_PER_CORE = 4  # if the size of a DataFrame is unknown
+UNKNOWN_BYTES = 1 << 50  # Spark's estimates of unknown sizes are larger
 
 
 @dataclass(frozen=True, slots=True)
 class FrameSource:
-    """A DataFrame: Catalyst prunes and filters, then rows are handed over and exchanged.
+    """A DataFrame: Catalyst prunes and filters, then Spark hands rows over for the exchange.
 
     Attributes:
         frame: the DataFrame.
-        scan: why Spark reads files that tasks could read, where it does.
+        scan: why Spark reads the files, and not tasks of Cerise; None: it is the user's DataFrame.
         matches: whether its rows are the matches of another query.
     """
 
@@ -61,9 +61,9 @@ class FrameSource:
     def columns(self) -> pa.Schema:
         return arrow_schema(self.frame)
 
-    def access(self, asked: Questions, options: Options) -> Access | str:
-        """Return how tasks read files in the place of a DataFrame that is nothing else, for row patterns."""
-        needs = asked.needs
+    def access(self, questions: Questions, options: Options) -> Access | str:
+        """Return the access path to the files, for row patterns over a DataFrame that is only files."""
+        needs = questions.needs
         if needs.roles is None and not any(name in needs.computed for name in needs.reads):
             lake = lake_behind(self.frame)
             if lake is not None:
@@ -71,15 +71,16 @@ class FrameSource:
         return ""
 
     def hand_over(self, needs: Needs) -> DataFrame:
-        """Return the columns and rows that must cross to Python, named by number."""
+        """Return the columns and rows that must cross to Python; columns are named by number."""
         events, spark = self.frame, self.frame.sparkSession
         for path in needs.not_null:
             events = events.where(column(path).isNotNull())
         if needs.filter is not None:
             paths = {test.path for tests in needs.filter for test in tests}
-            wanted = expr(as_written(spark, as_sql(needs.filter, {path: quoted(path) for path in paths})))
+            sql = as_sql(needs.filter, {path: quote_path(path) for path in paths})
+            wanted = expr(as_written(spark, sql))
             if needs.roles is not None:
-                wanted = wanted | column((needs.roles.time,)).isNull()  # such events are refused, not lost
+                wanted = wanted | column((needs.roles.time,)).isNull()  # a task refuses such events
             events = events.where(wanted)
         return events.select(
             *(
@@ -94,14 +95,14 @@ class FrameSource:
 
     @property
     def bytes(self) -> int | None:
-        """How many bytes Spark expects; None where it does not say."""
+        """How many bytes Spark expects; None if unknown."""
         known = self._statistics()
         size = UNKNOWN_BYTES if known is None else int(str(known.sizeInBytes()))
         return size if size < UNKNOWN_BYTES else None
 
     @property
     def rows(self) -> int | None:
-        """How many rows Spark expects; None where it does not say."""
+        """How many rows Spark expects; None if unknown."""
         known = self._statistics()
         rows = None if known is None else known.rowCount()
         return int(str(rows.get())) if rows is not None and rows.isDefined() else None
@@ -110,7 +111,7 @@ class FrameSource:
         frame = getattr(self.frame, "_jdf", None)
         if frame is None:
             return None
-        with told():
+        with translate_errors():
             return frame.queryExecution().optimizedPlan().stats()
 
 
@@ -123,7 +124,7 @@ class OnSpark:
 
     @classmethod
     def of(cls, given: Any) -> OnSpark:
-        """Return the runner for a session, or for True: the session there is, or a new one."""
+        """Return the runner for a session; for True, of the running session or a new one."""
         if given is True:
             return cls(session())
         if not callable(getattr(given, "range", None)):
@@ -134,7 +135,7 @@ class OnSpark:
         return cls(given)
 
     def slices(self, access: Access, needs: Needs, options: Options) -> tuple[int, float]:
-        """Return some slices for each core; searches that collect rows get no more than fit in memory."""
+        """Return a few slices for each core; for row patterns, more, so that each fits in memory."""
         if options.partitions:
             return options.partitions, math.inf
         most = SLICES_PER_CORE * parallelism(self.spark)
@@ -158,7 +159,7 @@ class OnSpark:
         return FrameSource(matches, matches=True)
 
     def run(self, plan: Plan, *, noted: bool) -> tuple[DataFrame, Report]:
-        """Return the answer as a lazy DataFrame, and the report that its tasks fill."""
+        """Return the answer as a lazy DataFrame, and a report that its tasks fill."""
         records = self._records(plan, noted=noted)
         rows = self._rows(plan, records)
         access = plan.access
@@ -166,47 +167,47 @@ class OnSpark:
         return _finish(rows, plan), records.report(known, {} if access is None else access.explain())
 
     def collect(self, plan: Plan) -> pa.Table:
-        """Return the answer as a table, put together here: one stage of tasks less."""
+        """Return the answer as a table, combined in the driver, which saves a stage of tasks."""
         records = self._records(plan, noted=False)
         rows = self._rows(plan, records)
-        with progress(self.spark, "counting"), told():
-            table = plan.asked.finish([rows.toArrow()])
+        with progress(self.spark, "counting"), translate_errors():
+            table = plan.questions.finish([rows.toArrow()])
         warn_of_ties(records)
         return table
 
     def _records(self, plan: Plan, *, noted: bool) -> Records:
-        """Return where tasks note what they do: all of it, or of rows without an order their ties alone."""
+        """Return the records of tasks' figures: all, or only the ties of a DataFrame's rows, or none."""
         if isinstance(plan.source, FrameSource):
             return Records.of_frame(self.spark, noted=noted)
         return Records.of(self.spark) if noted else Records()
 
     def _rows(self, plan: Plan, records: Records) -> DataFrame:
-        """Return what searches give."""
-        schema = _partial_schema(plan.asked, spark_columns(plan.source))
+        """Return the rows that searches give, as a lazy DataFrame."""
+        schema = _partial_schema(plan.questions, spark_columns(plan.source))
         if isinstance(plan, Exchanged):
-            task = MatchTask(plan.asked, plan.options, records, _counts_ties(plan.source))
+            task = MatchTask(plan.questions, plan.options, records, _counts_ties(plan.source))
             blobs = self._blobs(plan, records)
-            return mapped(blobs.repartition(plan.targets.count, "target"), task, schema)
+            return map_batches(blobs.repartition(plan.targets.count, "target"), task, schema)
         sent = replace(plan, source=None)
         if not plan.chained:
-            return mapped(self._numbers(len(plan.slices)), SliceTask(sent, records), schema)
-        (question,) = plan.asked.each
+            return map_batches(self._numbers(len(plan.slices)), SliceTask(sent, records), schema)
+        (question,) = plan.questions.each
         arrow, order = question.candidate_schema
         wanted = _candidate_schema(arrow, schema)
-        candidates = mapped(self._numbers(len(plan.slices)), SliceTask(sent, records), wanted)
+        candidates = map_batches(self._numbers(len(plan.slices)), SliceTask(sent, records), wanted)
         in_order = candidates.repartition(1).sortWithinPartitions(*order)
-        return mapped(in_order, ChooseTask(sent, records), schema, wanted.names)
+        return map_batches(in_order, ChooseTask(sent, records), schema, wanted.names)
 
     def _blobs(self, plan: Exchanged, records: Records) -> DataFrame:
-        needs, options = plan.asked.needs, plan.options
+        needs, options = plan.questions.needs, plan.options
         if plan.access is None:
             assert isinstance(plan.source, FrameSource)
             cutter = Cutter(needs, plan.targets, False, options.limits)
-            return mapped(plan.source.hand_over(needs), CutTask(cutter, records), BLOBS)
+            return map_batches(plan.source.hand_over(needs), CutTask(cutter, records), BLOBS)
         portions = plan.access.portions(SLICES_PER_CORE * parallelism(self.spark))
         cutter = Cutter(needs, plan.targets, True, options.limits)
         task = CutTask(cutter, records, plan.access, portions)
-        return mapped(self._numbers(len(portions)), task, BLOBS)
+        return map_batches(self._numbers(len(portions)), task, BLOBS)
 
     def _numbers(self, count: int) -> DataFrame:
         return self.spark.range(0, count, 1, count)
@@ -217,16 +218,16 @@ def _counts_ties(source: Any) -> bool:
 
 
 def spark_columns(source: Any) -> StructType:
-    """Return the columns of a source in the types of Spark."""
+    """Return the columns of a source with Spark types."""
     return source.frame.schema if isinstance(source, FrameSource) else from_arrow_schema(source.columns)
 
 
 # ---- the columns of answers
 
 
-def answer_schema(asked: Questions, columns: StructType) -> StructType:
-    """Return the columns of answers; those that come from the events keep the type they have there."""
-    found = [_question_schema(each, columns) for each in asked.each]
+def answer_schema(questions: Questions, columns: StructType) -> StructType:
+    """Return the columns of answers; columns of the events keep their Spark types."""
+    found = [_question_schema(each, columns) for each in questions.each]
     if len(found) == 1:
         return found[0]
     fields: dict[str, StructField] = {TAG: StructField(TAG, StringType(), False)}
@@ -241,18 +242,18 @@ def _question_schema(question: Question, columns: StructType) -> StructType:
     return from_arrow_schema(question.result)
 
 
-def _partial_schema(asked: Questions, columns: StructType) -> StructType:
+def _partial_schema(questions: Questions, columns: StructType) -> StructType:
     """Return the columns that searches give: matches, partial totals, or the atoms of measures."""
-    first = asked.each[0]
-    if isinstance(first, Rows):
+    first = questions.each[0]
+    if isinstance(first, RowClause):
         return _atom_schema(first, columns)
     if first.partial != first.result:
         return from_arrow_schema(first.partial)
-    return answer_schema(asked, columns)
+    return answer_schema(questions, columns)
 
 
-def _atom_schema(question: Rows, columns: StructType) -> StructType:
-    """Return the columns of atoms; columns of the input keep the type that they have in Spark."""
+def _atom_schema(question: RowClause, columns: StructType) -> StructType:
+    """Return the columns of atoms; columns of the input keep their Spark types."""
     bound = question.bound
     shown = {f"_s{i}": each.name for i, each in enumerate(bound.output) if not each.measure}
     known = {each.name: each.dataType for each in columns.fields}
@@ -266,7 +267,7 @@ def _atom_schema(question: Rows, columns: StructType) -> StructType:
 
 
 def _candidate_schema(arrow: pa.Schema, schema: StructType) -> StructType:
-    """Return the columns of candidates; those of matches keep their types."""
+    """Return the columns of candidates; columns of matches keep their Spark types."""
     known = {each.name: each for each in schema}
     return StructType([known.get(each.name, each) for each in from_arrow_schema(arrow)])
 
@@ -275,24 +276,24 @@ def _candidate_schema(arrow: pa.Schema, schema: StructType) -> StructType:
 
 
 def _finish(rows: DataFrame, plan: Plan) -> DataFrame:
-    """Return the answer that the tables of all searches are together."""
-    question = plan.asked.each[0]
-    if isinstance(question, Rows):
+    """Combine the rows of all searches into the answer."""
+    question = plan.questions.each[0]
+    if isinstance(question, RowClause):
         return _measure(rows, question.bound)
     if not isinstance(question, Sase) or question.bound.query.totals is None:
         return rows
-    schema = answer_schema(plan.asked, spark_columns(plan.source))
+    schema = answer_schema(plan.questions, spark_columns(plan.source))
     groups = group_names(question.bound)
     if groups:
         together = rows.repartition(*(column((name,)) for name in groups))
         task = CombineTask(question, plan.options, nested=False)
-        return mapped(together, task, schema, question.partial.names)
-    listed = rows.agg(expr("collect_list(struct(*)) AS parts"))  # a row also where there is nothing
-    return mapped(listed, CombineTask(question, plan.options, nested=True), schema)
+        return map_batches(together, task, schema, question.partial.names)
+    listed = rows.agg(expr("collect_list(struct(*)) AS parts"))  # gives a row even without matches
+    return map_batches(listed, CombineTask(question, plan.options, nested=True), schema)
 
 
 def _measure(found: DataFrame, bound: BoundRows) -> DataFrame:
-    """Let Spark compute the measures, by its own rules."""
+    """Let Spark compute the measures from atoms, by its own rules."""
     sql = {each.name: f"({as_written(found.sparkSession, each.sql)})" for each in bound.measures}
     if bound.show is Show.UNMATCHED:
         sql = {name: f"CASE WHEN {MATCHED} THEN {text} END" for name, text in sql.items()}

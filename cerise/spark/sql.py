@@ -22,18 +22,20 @@ from cerise.lang.match_recognize import Clause, Cut, Statement, bind_rows, parse
 from cerise.run.explain import explain as explain_plan
 from cerise.run.find import decide, find
 from cerise.run.question import Questions
-from cerise.run.row_search import Rows
+from cerise.run.row_search import RowClause
 from cerise.spark.frames import UTC, arrow_schema, as_written, quote_name, read
 from cerise.spark.runner import FrameSource, OnSpark
-from cerise.spark.session import unlogged
-from cerise.spark.task_errors import said
+from cerise.spark.session import mute_errors
+from cerise.spark.task_errors import spark_message
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cerise.pattern.row_pattern import BoundRows
 
-CONNECT_NAME = 59  # letters of the names that PySpark gives to DataFrames in a statement: places stay right
+CONNECT_NAME = (
+    59  # letters of PySpark's names for DataFrames in a statement: equal lengths keep positions right
+)
 VIEW = re.compile(
     r"\s*CREATE\s+(?P<replace>OR\s+REPLACE\s+)?(?P<temp>(?:GLOBAL\s+)?TEMP(?:ORARY)?\s+)?VIEW\s+"
     r"(?P<name>`[^`]+`|\w+)\s+AS\s+",
@@ -42,24 +44,24 @@ VIEW = re.compile(
 
 
 def sql(spark: SparkSession, text: str, dialect: str, options: Options) -> DataFrame:
-    """Run a statement; what has no MATCH_RECOGNIZE is passed on as it is."""
+    """Run a statement; without MATCH_RECOGNIZE, Spark runs it unchanged."""
     if (view := VIEW.match(text)) is not None:
         return _create_view(spark, text, view, dialect, options)
     statement = parse_statement(text, dialect)
-    with _viewed(spark, statement, options) as views:
+    with _create_views(spark, statement, options) as views:
         return views.run(statement.rest(views.names), text)
 
 
 def explain(spark: SparkSession, text: str, dialect: str, options: Options) -> list[str]:
-    """Say how each clause of a statement would be run; nothing is run."""
+    """Say how each clause of a statement would run, without running it."""
     statement, views, runner = parse_statement(text, dialect), _Views(spark), OnSpark(spark)
     texts = []
     try:
         for clause in statement.clauses:
-            given = views.run(statement.input(clause.index, views.names), statement.text)
-            asked = Questions.of([Rows(bound_to(clause, given), options, atoms=True, host=True)])
-            plan = decide(FrameSource(given), asked, options, runner)
-            texts.append(explain_plan(asked, options, plan, here=False))
+            rows = views.run(statement.input(clause.index, views.names), statement.text)
+            questions = Questions.of([RowClause(bind_to_frame(clause, rows), options, atoms=True, host=True)])
+            plan = decide(FrameSource(rows), questions, options, runner)
+            texts.append(explain_plan(questions, options, plan, here=False))
             views.add(clause.index, runner.run(plan, noted=False)[0])
     finally:
         views.drop()
@@ -67,10 +69,10 @@ def explain(spark: SparkSession, text: str, dialect: str, options: Options) -> l
 
 
 class _Views:
-    """The results of clauses, under names that nobody else has, as a statement around them reads them.
+    """The results of clauses as views with unique names, which the statement around them reads.
 
-    A classic plan holds what it needs when it is made, so the views are dropped then. On Connect a plan is
-    only a description: it carries the results with it, and there is no view.
+    A classic plan is resolved when it is made, so the views are dropped right after. On Connect a plan is
+    only a description: it carries the DataFrames of the results, and needs no view.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -79,7 +81,7 @@ class _Views:
         self.frames: dict[str, DataFrame] = {}
 
     def add(self, index: int, frame: DataFrame) -> None:
-        """Give the result of a clause a name."""
+        """Make the result of a clause a view."""
         name = f"_cerise_{uuid.uuid4().hex}"
         self.names[index] = name if _is_classic(self.spark) else name.ljust(CONNECT_NAME, "_")
         self.frames[self.names[index]] = frame
@@ -87,13 +89,13 @@ class _Views:
             frame.createTempView(name)
 
     def run(self, cut: Cut, text: str) -> DataFrame:
-        """Run a part of a statement that names results."""
+        """Run a part of a statement that may name results."""
         if _is_classic(self.spark) or not self.frames:
             return _run(self.spark, cut, text)
         template = cut.sql.replace("{", "{{").replace("}", "}}")
         for name in self.frames:
             template = template.replace(name, f"{{{name}}}")
-        with _placed(cut, text):
+        with _locate_errors(cut, text):
             return self.spark.sql(template, None, **self.frames)
 
     def drop(self) -> None:
@@ -106,14 +108,14 @@ def _is_classic(spark: SparkSession) -> bool:
 
 
 @contextmanager
-def _viewed(spark: SparkSession, statement: Statement, options: Options) -> Iterator[_Views]:
-    """Give the results of the clauses of a statement names, for a while."""
+def _create_views(spark: SparkSession, statement: Statement, options: Options) -> Iterator[_Views]:
+    """Make the result of each clause of a statement a view, and drop the views afterwards."""
     views = _Views(spark)
     try:
         for clause in statement.clauses:
-            given = views.run(statement.input(clause.index, views.names), statement.text)
-            asked = Questions.of([Rows(bound_to(clause, given), options, atoms=True, host=True)])
-            answer = find(FrameSource(given), asked, options, OnSpark(spark), noted=False)
+            rows = views.run(statement.input(clause.index, views.names), statement.text)
+            questions = Questions.of([RowClause(bind_to_frame(clause, rows), options, atoms=True, host=True)])
+            answer = find(FrameSource(rows), questions, options, OnSpark(spark), noted=False)
             views.add(clause.index, answer.matches)
         yield views
     finally:
@@ -122,11 +124,11 @@ def _viewed(spark: SparkSession, statement: Statement, options: Options) -> Iter
 
 def ask_clause(
     spark: SparkSession, text: str, dialect: str, options: Options
-) -> tuple[FrameSource, Rows, OnSpark]:
-    """Return the input of the one clause of a statement, the clause, and who runs it.
+) -> tuple[FrameSource, RowClause, OnSpark]:
+    """Return the input of a statement's only clause, the clause, and the runner.
 
     Raises:
-        UnsupportedError: there are more clauses, or none.
+        UnsupportedError: the statement has several clauses, or none.
     """
     statement = parse_statement(text, dialect)
     if len(statement.clauses) != 1:
@@ -134,18 +136,18 @@ def ask_clause(
             f"the statement has {len(statement.clauses)} MATCH_RECOGNIZE clauses, where one is asked for",
             hint="take one at a time: make the result of the others a view",
         )
-    given = _run(spark, statement.input(0, {}), text)
-    question = Rows(bound_to(statement.clauses[0], given), options, atoms=True, host=True)
-    return FrameSource(given), question, OnSpark(spark)
+    rows = _run(spark, statement.input(0, {}), text)
+    question = RowClause(bind_to_frame(statement.clauses[0], rows), options, atoms=True, host=True)
+    return FrameSource(rows), question, OnSpark(spark)
 
 
-def bound_to(clause: Clause, frame: DataFrame) -> BoundRows:
-    """Return a clause bound to a DataFrame, whose rows have no order of their own (S1.2)."""
+def bind_to_frame(clause: Clause, frame: DataFrame) -> BoundRows:
+    """Bind a clause to a DataFrame, whose rows have no order of their own (S1.2)."""
     return replace(bind_rows(clause, arrow_schema(frame), SparkHost(frame)), arrival=False)
 
 
 class SparkHost:
-    """Spark, as the one who knows the types of expressions over a DataFrame."""
+    """Spark, which knows the types of expressions over a DataFrame."""
 
     def __init__(self, frame: DataFrame) -> None:
         self.frame = frame
@@ -156,12 +158,12 @@ class SparkHost:
             text = as_written(self.frame.sparkSession, f"{sql} AS c")
             found = self.frame.selectExpr(text).schema[0].dataType
         except PySparkException as error:
-            raise BindError(said(error)) from error
+            raise BindError(spark_message(error)) from error
         return plain(to_arrow_type(found, **UTC))
 
 
 def frame_source(source: Any, events: Any, version: int | None) -> FrameSource:
-    """Return a source as a DataFrame: Spark computes a predicate over its rows."""
+    """Return a source as a DataFrame, so that Spark can compute a predicate over its rows."""
     if isinstance(source, FrameSource):
         return source
     if not isinstance(events, str | Path):
@@ -196,21 +198,21 @@ def _create_view(
 
 
 def _run(spark: SparkSession, cut: Cut, text: str) -> DataFrame:
-    with _placed(cut, text):
+    with _locate_errors(cut, text):
         return spark.sql(cut.sql)
 
 
 @contextmanager
-def _placed(cut: Cut, text: str) -> Iterator[None]:
-    """Let what Spark finds wrong point into what the user wrote; it need not be logged as well."""
-    before = unlogged(yes=True)
+def _locate_errors(cut: Cut, text: str) -> Iterator[None]:
+    """Turn Spark's errors into errors that point into the user's text, without logging them."""
+    before = mute_errors(yes=True)
     try:
         yield
     except PySparkException as error:
         span = _span(error, cut)
-        raise BindError(said(error), span=span, text=text) from error
+        raise BindError(spark_message(error), span=span, text=text) from error
     finally:
-        unlogged(yes=before)
+        mute_errors(yes=before)
 
 
 def _span(error: PySparkException, cut: Cut) -> Span | None:

@@ -1,8 +1,8 @@
-"""Errors that tasks raise reach the user as the CeriseError they are, not inside Spark's own.
+"""Brings a CeriseError that a task raises to the user, instead of Spark's exception around it.
 
-A worker's error crosses to the driver as text. So a task adds the error to that text as JSON, and the driver
-makes it again, in the place where PySpark makes a Python exception of what the JVM or the server says. What
-does not come from Cerise stays as it is.
+A worker's error crosses to the driver as text. So a task adds the CeriseError to that text as JSON, and the
+driver decodes it where PySpark converts an error of the JVM or server into a Python exception. Other errors
+stay as they are.
 """
 
 from __future__ import annotations
@@ -34,66 +34,66 @@ MARK = re.compile(r"\[cerise-error ([A-Za-z0-9+/=]+)\]")
 CONVERTERS = ("pyspark.errors.exceptions.captured", "pyspark.sql.connect.client.core")  # classic, Connect
 
 
-def mapped(
+def map_batches(
     frame: DataFrame, task: Task, schema: StructType | str, names: Sequence[str] | None = None
 ) -> DataFrame:
-    """Let a task map the batches of a DataFrame, and tell its errors.
+    """Map the batches of a DataFrame by a task whose errors reach the driver.
 
     Args:
-        frame: its rows.
-        task: what is done with them.
+        frame: the DataFrame.
+        task: maps its batches.
         schema: the columns that the task gives.
-        names: the columns of the frame, where users named them: PySpark reads names as expressions.
+        names: the columns of the frame, if users named them: PySpark would read the names as expressions.
     """
     install()
     if names is not None:
         frame = frame.toDF(*(f"c{i}" for i in range(len(names))))
-    return frame.mapInArrow(Telling(task, None if names is None else tuple(names)), schema)
+    return frame.mapInArrow(EncodingTask(task, None if names is None else tuple(names)), schema)
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
-    """A task whose errors can be made again from their text.
+class EncodingTask:
+    """A task that encodes its errors, so that the driver can decode them.
 
     Attributes:
         task: the task.
-        names: what the columns that it is given are called; None: as they are.
+        names: the names for the columns of its input; None: they keep their names.
     """
 
     task: Task
     names: tuple[str, ...] | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield what the task gives."""
+        """Yield the batches that the task gives."""
         try:
-            yield from self.task(map(self._named, batches))
+            yield from self.task(map(self._rename, batches))
         except CeriseError as error:
-            error.add_note(written(error))
+            error.add_note(encode(error))
             raise error from None
 
-    def _named(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _rename(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch if self.names is None else batch.rename_columns(list(self.names))
 
 
 # ---- the text
 
 
-def written(error: CeriseError) -> str:
-    """Return an error as text that `read` makes an error of again."""
+def encode(error: CeriseError) -> str:
+    """Return an error as text that `decode` can read."""
     span = None if error.span is None else [error.span.start, error.span.end]
-    said = [type(error).__name__, error.problem, span, error.text, error.hint]
-    return f"[cerise-error {base64.b64encode(json.dumps(said).encode()).decode()}]"
+    fields = [type(error).__name__, error.problem, span, error.text, error.hint]
+    return f"[cerise-error {base64.b64encode(json.dumps(fields).encode()).decode()}]"
 
 
-def read(text: str) -> CeriseError | None:
-    """Return the error that a text tells of, if it does: one of Cerise's own, whatever the text says."""
+def decode(text: str) -> CeriseError | None:
+    """Return the last encoded error in a text; None without one. Only classes of `cerise.errors` are made."""
     for found in reversed(MARK.findall(text)):
         try:
-            name, problem, span, shown, hint = json.loads(base64.b64decode(found))
+            name, problem, span, query, hint = json.loads(base64.b64decode(found))
             kind = getattr(errors, name)
             if issubclass(kind, CeriseError):
-                return kind(problem, span=Span(*span) if span else None, text=shown, hint=hint)  # type: ignore[no-any-return]
-        except (ValueError, TypeError, AttributeError):  # it only looks like one
+                return kind(problem, span=Span(*span) if span else None, text=query, hint=hint)  # type: ignore[no-any-return]
+        except (ValueError, TypeError, AttributeError):  # the text only looks like an encoded error
             continue
     return None
 
@@ -102,40 +102,40 @@ def read(text: str) -> CeriseError | None:
 
 
 def install() -> None:
-    """Let PySpark raise the errors of tasks; done once, and where its insides differ not at all."""
+    """Wrap PySpark's converters once, so that it raises the errors of tasks, if it has them."""
     for name in CONVERTERS:
         try:
             module = import_module(name)
-        except ImportError:  # there is no Connect here
+        except ImportError:  # Connect is not installed
             continue
         convert = getattr(module, "convert_exception", None)
         if convert is not None and not hasattr(convert, "__wrapped__"):
-            module.convert_exception = _telling(convert)  # type: ignore[attr-defined]
+            module.convert_exception = _wrap_converter(convert)  # type: ignore[attr-defined]
 
 
-def _telling(convert: Callable[..., BaseException]) -> Callable[..., BaseException]:
+def _wrap_converter(convert: Callable[..., BaseException]) -> Callable[..., BaseException]:
     @wraps(convert)
-    def converted(*args: Any, **kwargs: Any) -> BaseException:
-        """Return what PySpark makes of an exception; where it tells of a CeriseError, that."""
+    def convert_and_decode(*args: Any, **kwargs: Any) -> BaseException:
+        """Return the CeriseError in PySpark's exception, if it has one, else the exception."""
         error = convert(*args, **kwargs)
-        return read(str(error)) or error
+        return decode(str(error)) or error
 
-    return converted
+    return convert_and_decode
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Raise what Spark says while Cerise waits for it as a CeriseError, in few words."""
+def translate_errors() -> Iterator[None]:
+    """Raise Spark's errors in the body as a short CeriseError."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        raise read(str(error)) or PlanError(
-            f"Spark could not do it: {said(error)}", hint="the exception of Spark is in __context__"
+        raise decode(str(error)) or PlanError(
+            f"Spark could not do it: {spark_message(error)}", hint="the exception of Spark is in __context__"
         ) from None
 
 
-def said(error: Exception) -> str:
-    """Return what Spark says, without the statement, the plan and the stack that it shows below."""
+def spark_message(error: Exception) -> str:
+    """Return the first line of Spark's message, without the statement, plan and stack below it."""
     java = getattr(error, "java_exception", None)
     text = str(error) if java is None else str(java.getMessage())
     lines = [line for line in text.strip().splitlines() if line.strip()]

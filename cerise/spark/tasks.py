@@ -1,7 +1,7 @@
 """The tasks of Spark: functions from Arrow batches to Arrow batches, without DataFrames.
 
-A run is made of a few of them: `SliceTask` reads and answers slices; or `CutTask` cuts events for targets and
-`MatchTask` answers what they bring; `ChooseTask` chooses among candidates, `CombineTask` adds up totals.
+`SliceTask` reads and answers slices. Or `CutTask` cuts events into blobs for targets, and `MatchTask` answers
+over the events of a target. `ChooseTask` chooses among candidates, `CombineTask` adds up partial totals, and
 `WriteTask` appends to a store.
 """
 
@@ -32,12 +32,12 @@ from cerise.run.find import Sliced, answer, reread
 from cerise.run.question import Note, Question, Questions, Work, add
 from cerise.run.report import ORDER_HINT, TIES, Report, say_ties
 from cerise.spark.exchange import Cutter, arrange, gather
-from cerise.spark.frames import quoted
+from cerise.spark.frames import quote_path
 from cerise.store.table.data_file import Part, Writing, Written, write_piece
 
 Batches = Iterable[pa.RecordBatch]
 FILES_PER_TASK = 100
-ROWS_PER_TASK = 40  # bits
+ROWS_PER_TASK = 40  # bits of a row's number in its task
 
 
 def numbers_of(batches: Batches) -> Iterator[int]:
@@ -57,7 +57,7 @@ class SliceTask:
         limits = self.plan.options.limits
         for number in numbers_of(batches):
             before = self.plan.access.counters()
-            with self.records.noted("match", number) as note:
+            with self.records.record("match", number) as note:
                 for table in answer(self.plan, number, note, Threads(limits=limits)):
                     yield from table.to_batches(max_chunksize=limits.output_rows)
                 touched = self.plan.access.counters().items()
@@ -69,10 +69,10 @@ class CutTask:
     """Cuts events into blobs, each for one target.
 
     Attributes:
-        cutter: cuts tables.
-        records: where figures are noted.
-        access: how the task reads events; None: Spark hands rows over.
-        portions: what each task reads.
+        cutter: cuts tables into blobs.
+        records: where the task notes its figures.
+        access: the access path to the events; None: Spark hands rows over.
+        portions: the portions of the source, one for each task.
     """
 
     cutter: Cutter
@@ -83,25 +83,25 @@ class CutTask:
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Yield the blobs of the rows, or of the portions whose numbers are given."""
         if self.access is None:
-            with self.records.noted("hand over", self.records.task()) as note:
-                yield from self._cut((self._settle(each) for each in batches), note)
+            with self.records.record("hand over", self.records.task()) as note:
+                yield from self._blobs((self._settle(each) for each in batches), note)
             return
         for number in numbers_of(batches):
-            with self.records.noted("read", number) as note:
-                yield from self._cut(self.access.tables(self.portions[number], note), note)
+            with self.records.record("read", number) as note:
+                yield from self._blobs(self.access.tables(self.portions[number], note), note)
 
-    def _cut(self, tables: Iterable[pa.Table], note: Note) -> Iterator[pa.RecordBatch]:
-        def counted() -> Iterator[pa.Table]:
+    def _blobs(self, tables: Iterable[pa.Table], note: Note) -> Iterator[pa.RecordBatch]:
+        def count_events() -> Iterator[pa.Table]:
             for table in tables:
                 add(note, {"events handed over": len(table)})
                 yield table
 
-        for blob in self.cutter(counted()):
+        for blob in self.cutter(count_events()):
             add(note, {"bytes exchanged": blob.nbytes})
             yield blob
 
     def _settle(self, batch: pa.RecordBatch) -> pa.Table:
-        """Return rows in the types that the questions are bound to: Spark's time zone may be another."""
+        """Return rows in the types that the questions are bound to: Spark's time zone may differ."""
         columns, roles = self.cutter.columns, self.cutter.needs.roles
         arrays = [
             array if array.type == field.type else array.cast(field.type)
@@ -114,28 +114,28 @@ class CutTask:
 
 
 def _refuse_null_times(table: pa.Table, name: str) -> None:
-    """The rows of a DataFrame have no numbers: show the rows themselves."""
+    """Refuse events without a time. The error shows rows, because rows of a DataFrame have no numbers."""
     times = raw_column(table, (name,))
     if times.null_count:
         shown = table.filter(times.is_null()).slice(0, 3).to_pylist()
         raise DataError(
             f"{times.null_count} events have no time: '{name}' is null, as in {shown}",
-            hint=f"filter them out first: df.where('{quoted((name,))} IS NOT NULL')",
+            hint=f"filter them out first: df.where('{quote_path((name,))} IS NOT NULL')",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class MatchTask:
-    """Answers questions over the events that blobs bring.
+    """Answers questions over the events of blobs.
 
     Attributes:
-        asked: the questions.
+        questions: the questions.
         options: how to run.
-        records: where figures are noted.
-        counts_ties: whether events are counted whose order only a hash decides: the user can mend that.
+        records: where the task notes its figures.
+        counts_ties: whether to count events whose order only a hash decides, to warn the user.
     """
 
-    asked: Questions
+    questions: Questions
     options: Options
     records: Records
     counts_ties: bool = False
@@ -144,28 +144,28 @@ class MatchTask:
         """Yield the answers for the targets that a task has."""
         limits = self.options.limits
         for number, table in enumerate(gather(batches)):
-            with self.records.noted("match", (self.records.task(), number)) as note:
+            with self.records.record("match", (self.records.task(), number)) as note:
                 add(note, {"events matched over": len(table)})
                 work = Work(self.options, note, threads=Threads(limits=limits), counts_ties=self.counts_ties)
-                for query, question in enumerate(self.asked.each):
+                for query, question in enumerate(self.questions.each):
                     search = question.start(work)
                     found = chain(search.feed(arrange(table, question.needs)), search.flush())
-                    for each in self.asked.tag(query, found):
+                    for each in self.questions.tag(query, found):
                         yield from each.to_batches(max_chunksize=limits.output_rows)
 
 
 @dataclass(frozen=True, slots=True)
 class ChooseTask:
-    """Chooses, among candidates in order, those that are matches."""
+    """Chooses the matches among candidates, which come in order."""
 
     plan: Sliced
     records: Records
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Yield the answer."""
-        (question,) = self.plan.asked.each
+        (question,) = self.plan.questions.each
         limits = self.plan.options.limits
-        with self.records.noted("choose", 0) as note:
+        with self.records.record("choose", 0) as note:
             work = Work(self.plan.options, note)
             for table in question.choose(batches, partial(reread, self.plan), work):
                 yield from table.to_batches(max_chunksize=limits.output_rows)
@@ -173,13 +173,12 @@ class ChooseTask:
 
 @dataclass(frozen=True, slots=True)
 class CombineTask:
-    """Makes one answer of partial ones.
+    """Combines partial answers into the answer.
 
     Attributes:
         question: the question.
         options: how to run.
-        nested: whether the partial answers come as one list, which may be empty: then there is a row all the
-            same.
+        nested: whether the partial answers come as one list, so that there is a row even for an empty list.
     """
 
     question: Question
@@ -197,7 +196,7 @@ class WriteTask:
     """Writes rows as files of an append, in the order of time, with their index.
 
     Attributes:
-        writing: where and how.
+        writing: where and how to write.
         append: the number of the append.
     """
 
@@ -205,7 +204,7 @@ class WriteTask:
     append: int
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """Yield what was written."""
+        """Yield a description of each file written, pickled."""
         context = TaskContext.get()
         task, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
         first = task << ROWS_PER_TASK
@@ -222,7 +221,7 @@ class WriteTask:
 
 
 def _pieces(batches: Batches, most: int) -> Iterator[pa.Table]:
-    """Yield batches as tables that have a number of rows."""
+    """Yield batches as tables of at least `most` rows, except the last."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
@@ -240,14 +239,14 @@ log = logging.getLogger(__name__)
 
 
 class _Latest(AccumulatorParam[Notes]):
-    """Notes by step and task: one that was tried twice, or by two workers at once, counts once.
+    """Notes by step and task: a task that ran twice, or on two workers at once, counts once.
 
     Args:
-        told: is told all notes, on the driver, when there are new ones.
+        on_change: called with all notes, on the driver, when new notes arrive.
     """
 
-    def __init__(self, told: Callable[[Notes], None] | None = None) -> None:
-        self.told = told
+    def __init__(self, on_change: Callable[[Notes], None] | None = None) -> None:
+        self.on_change = on_change
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Latest, ()
@@ -255,20 +254,20 @@ class _Latest(AccumulatorParam[Notes]):
     def zero(self, value: Notes) -> Notes:  # noqa: ARG002
         return {}
 
-    def addInPlace(self, one: Notes, other: Notes) -> Notes:  # noqa: N802
-        one.update(other)
-        if self.told is not None:
-            self.told(one)
-        return one
+    def addInPlace(self, notes: Notes, new: Notes) -> Notes:  # noqa: N802
+        notes.update(new)
+        if self.on_change is not None:
+            self.on_change(notes)
+        return notes
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Where tasks note what they did; nowhere, where Spark has no way to tell.
+    """Where tasks note their figures.
 
     Attributes:
-        accumulator: brings the notes to the driver.
-        only: the one figure that is noted; None: all.
+        accumulator: brings the notes to the driver; None: notes are dropped, as on Connect.
+        only: the only figure that is kept; None: all figures.
     """
 
     accumulator: Any = None
@@ -276,33 +275,35 @@ class Records:
 
     @classmethod
     def of(cls, spark: Any) -> Records:
-        """Return records that the driver can read; none on Connect, which has no accumulators."""
-        return cls._told(spark, None, None)
+        """Return records that the driver can read; on Connect, which has no accumulators, it drops notes."""
+        return cls._with_callback(spark, None, None)
 
     @classmethod
     def of_frame(cls, spark: Any, *, noted: bool) -> Records:
-        """Return records of matches in a DataFrame: when an action runs, the user is warned of ties (S1.2).
+        """Return records for a DataFrame as source, which warn of ties when an action runs (S1.2).
 
         Args:
             spark: the session.
-            noted: whether everything is noted, or ties only.
+            noted: whether to keep all figures, or only ties.
         """
-        return cls._told(spark, _Warned(), None if noted else TIES)
+        return cls._with_callback(spark, _TieWarning(), None if noted else TIES)
 
     @classmethod
-    def _told(cls, spark: Any, told: Callable[[Notes], None] | None, only: str | None) -> Records:
+    def _with_callback(
+        cls, spark: Any, on_change: Callable[[Notes], None] | None, only: str | None
+    ) -> Records:
         context = getattr(spark, "_sc", None)
-        return cls() if context is None else cls(context.accumulator({}, _Latest(told)), only)
+        return cls() if context is None else cls(context.accumulator({}, _Latest(on_change)), only)
 
     def report(self, known: dict[str, float], access: dict[str, str]) -> Report:
         if self.accumulator is None:
-            missing = "Spark Connect cannot tell what its tasks did; what was known before they ran:"
+            missing = "Spark Connect reports no figures of its tasks; figures known before the run:"
             return Report(known, access, missing=missing)
         return Report(known, access, lambda: self.accumulator.value)
 
     @contextmanager
-    def noted(self, step: str, task: Hashable) -> Iterator[Note]:
-        """Note what is done inside, when it is done whole."""
+    def record(self, step: str, task: Hashable) -> Iterator[Note]:
+        """Keep the figures that the body notes, and its seconds, if the body ends without an error."""
         note: Note = {}
         begun = time.perf_counter()
         yield note
@@ -318,30 +319,32 @@ class Records:
         return 0 if context is None else context.partitionId()
 
 
-class _Warned:
-    """Warns once of ties, from the thread in which accumulators arrive: nothing may be raised there."""
+class _TieWarning:
+    """Warns once of ties, in the thread that receives accumulators, which must not raise."""
 
     def __init__(self) -> None:
         self.done = False
 
     def __call__(self, notes: Notes) -> None:
-        """Warn, where notes tell of ties."""
-        ties = tied(notes)
+        """Warn if the notes have ties."""
+        ties = count_ties(notes)
         if ties and not self.done:
             self.done = True
             try:
                 warnings.warn(f"at least {say_ties(ties)}: {ORDER_HINT}", CeriseWarning, stacklevel=2)
-            except CeriseWarning as warning:  # warnings are errors here, and the action must not hang
+            except (
+                CeriseWarning
+            ) as warning:  # the user's filter makes warnings errors: the action must not hang
                 log.warning("%s", warning)
 
 
-def tied(notes: Notes) -> int:
+def count_ties(notes: Notes) -> int:
     """Return how many events have an order that only a hash decides (S1.2)."""
     return int(sum(note.get(TIES, 0) for note in notes.values()))
 
 
 def warn_of_ties(records: Records) -> None:
-    """Warn of ties when an action of Cerise has run."""
-    ties = 0 if records.accumulator is None else tied(records.accumulator.value)
+    """Warn of ties after an action that Cerise itself runs."""
+    ties = 0 if records.accumulator is None else count_ties(records.accumulator.value)
     if ties:
         warnings.warn(f"{say_ties(ties)}: {ORDER_HINT}", CeriseWarning, stacklevel=4)

@@ -49,7 +49,7 @@ class Unindexed:
         needed = tuple(dict.fromkeys((self._roles.time, *_names(wanted, self._roles))))
         found = []
         for group in self.groups:
-            if intervals is None or len(intervals.limited(group.span.first, group.span.last)):
+            if intervals is None or len(intervals.clip(group.span.first, group.span.last)):
                 table, times, rows = self._read(group, needed)
                 keep = judged(wanted, table, times, self._roles)
                 if intervals is not None:

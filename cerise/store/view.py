@@ -19,12 +19,12 @@ import pyarrow as pa
 
 from cerise.errors import CeriseWarning, StoreError
 from cerise.events import Path as Attribute
-from cerise.events import Schema, ranked_by_one
+from cerise.events import Schema, sort_by_time_and_number
 from cerise.files.folder import Folder
 from cerise.files.lake import Group, Lake, lake_of
 from cerise.files.reader import BITS, Reader, Reading
 from cerise.plan.intervals import Ints
-from cerise.plan.slicing import Span
+from cerise.plan.slicing import GroupSpan
 from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
 from cerise.store.index.lookup import Events, Index, Wanted
 from cerise.store.index.synopsis import Synopsis
@@ -139,10 +139,10 @@ class View:
         root, files = self.held.snapshot.writing.root, dict(enumerate(self.lake.files))
         return Reading(root, files, self.roles, tuple(reads), tuple(late), arrival=self.arrival)
 
-    def spans(self) -> list[Span]:
+    def spans(self) -> list[GroupSpan]:
         groups = self.index.groups
         known = zip(groups.first.tolist(), groups.last.tolist(), groups.rows.tolist(), strict=True)
-        found = [Span(*each) for each in known if each[2]]
+        found = [GroupSpan(*each) for each in known if each[2]]
         return found + ([each.span for each in self.pool.groups] if self.held.plain else [])
 
     # ---- which events
@@ -199,7 +199,7 @@ class View:
             return events
         at = np.flatnonzero(np.append(False, same) | np.append(same, False))
         major, minor = self.arrivals(events.places[at])
-        order = ranked_by_one(events.times[at], minor) if (major == major[0]).all() else None
+        order = sort_by_time_and_number(events.times[at], minor) if (major == major[0]).all() else None
         if order is None:
             order = np.lexsort((minor, major, events.times[at]))
         places = events.places.copy()

@@ -198,7 +198,7 @@ def test_parquet_out_can_be_events_in() -> None:
 
 
 def test_all_formats_in_give_the_same() -> None:
-    table = inputs.Source("trades.csv", "date").table()
+    table = inputs.InputFiles("trades.csv", "date").table()
     pq.write_table(table, "trades.parquet")
     write_deltalake("delta", table)
     lines = [json.dumps({**row, "date": row["date"].isoformat()}) for row in table.to_pylist()]
@@ -344,7 +344,7 @@ def test_version_and_help() -> None:
         (("run", "q2.sase", "--events", "trades.csv", *ROLES), 1, "there is no file q2.sase"),
         (("run", "q1.sase", "--events", "trades.csv", "--time", "dat"), 1, "did you mean 'date'?"),
         (("run", "q1.sase", "--events", "trades.csv", "--time", "ticker"), 1, "not understood as time"),
-        (("run", "q1.sase", "--events", "trades.csv", "--time", "open"), 1, "which is no time"),
+        (("run", "q1.sase", "--events", "trades.csv", "--time", "open"), 1, "which is not a time"),
         (("run", "q1.sase", "--events", "trades.csv", "--time", "date"), 1, "has a type, but no column"),
         (("run", "q1.sase", "--events", "trades.csv", *ROLES, "--engine", "x"), 1, "unknown engine"),
         (("run", "q1.sase", "--events", "trades.csv", *ROLES, "--param", "x=1"), 1, "no parameter :x"),
@@ -421,11 +421,11 @@ def test_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_failed_task_of_spark_is_told_in_short() -> None:
     kind = type("PythonException", (Exception,), {"__module__": "pyspark.errors"})
-    told = terminal._told_by_spark(
+    told = terminal._explain_spark_error(
         kind("Traceback …\n  File x\ncerise.errors.DataError: no time\nhint: filter\n\n\tat org.apache")
     )
     assert told == "DataError: no time\nhint: filter"
-    assert terminal._told_by_spark(ValueError("cerise.errors.DataError: x")) is None
+    assert terminal._explain_spark_error(ValueError("cerise.errors.DataError: x")) is None
 
 
 # ---- for real
@@ -456,9 +456,9 @@ def test_help_loads_nothing_heavy() -> None:
 
 @pytest.mark.xdist_group("spark")
 def test_on_spark(spark: SparkSession) -> None:
-    pq.write_table(inputs.Source("trades.csv", "date").table(), "trades.parquet")
+    pq.write_table(inputs.InputFiles("trades.csv", "date").table(), "trades.parquet")
     assert json_rows("q1.sase", "trades.parquet", "--spark") == json_rows("q1.sase")
-    frame = inputs.Source("trades.csv", "date").frame()
+    frame = inputs.InputFiles("trades.csv", "date").frame()
     assert dict(frame.dtypes) == {
         "ticker": "string",
         "open": "double",
@@ -473,7 +473,7 @@ def test_on_spark(spark: SparkSession) -> None:
 
 def fill(kind: str) -> str:
     """Write the trades in a form that tasks can read themselves, and return where."""
-    trades = inputs.Source("trades.csv", "date").table()
+    trades = inputs.InputFiles("trades.csv", "date").table()
     match kind:
         case "file":
             pq.write_table(trades, "trades.parquet")
@@ -506,7 +506,7 @@ def test_on_spark_a_path_is_read_by_tasks(
     assert [hours(row) for row in found] == [[E1, E3, E5, E6]]
     pattern = "PATTERN SEQ(a, b) USE strict_contiguity WHERE a.volume < b.volume"
     times = [(row["a"]["date"], row["b"]["date"]) for row in json_rows(pattern, path, "--spark")]
-    here = inputs.Source("trades.csv", "date").table().to_pylist()
+    here = inputs.InputFiles("trades.csv", "date").table().to_pylist()
     if kind == "deleted":
         del here[1]
     rises = [(a, b) for a, b in pairwise(here) if a["volume"] < b["volume"]]

@@ -143,7 +143,7 @@ def test_a_file_has_the_format_of_its_name(name: str) -> None:
 
 @pytest.mark.usefixtures("no_spark")
 def test_all_formats_in_give_the_same() -> None:
-    table = inputs.Source("trades.csv", "date").table()
+    table = inputs.InputFiles("trades.csv", "date").table()
     pq.write_table(table, "trades.parquet")
     write_deltalake("delta", table)
     lines = [json.dumps({**row, "date": row["date"].isoformat()}) for row in table.to_pylist()]
@@ -261,7 +261,7 @@ def test_statements_are_cut_at_semicolons() -> None:
 
 @pytest.fixture
 def session() -> SqlSession:
-    layout = inputs.Source("", "", times=("date",))
+    layout = inputs.InputFiles("", "", times=("date",))
     return SqlSession.of(["trades.csv"], layout, "standard", None)
 
 
@@ -279,7 +279,7 @@ def type_in(monkeypatch: pytest.MonkeyPatch, session: SqlSession) -> Callable[..
             return line
 
         monkeypatch.setattr(builtins, "input", next_line)
-        prompt.talk(session, out.Wanted("table", None, 20))
+        prompt.talk(session, out.OutputTarget("table", None, 20))
 
     return typed
 

@@ -90,7 +90,7 @@ def test_columns_that_are_written_down() -> None:
     [
         ("a strin", "unknown type 'strin'\nhint: did you mean 'string'?"),
         ("a string(3, 1)", "unknown type 'string'"),
-        ("a string, b", "'b' is no column with a type"),
+        ("a string, b", "'b' is not a column with a type"),
         (" ", "there are no columns"),
     ],
 )
@@ -160,7 +160,7 @@ def test_events_that_do_not_fit_are_refused() -> None:
     assert "there is no event table" in cerise("store", "append", "nix", "trades.csv", code=1).stderr
     Path("epoch.csv").write_text("ticker,open,volume,date\nA,1,2,1685098500000\n")
     done = cerise("store", "append", "s", "epoch.csv", code=1)
-    assert "hint: say what they count since 1970: --timestamp-format s, ms, us or ns" in done.stderr
+    assert "hint: give their unit since 1970: --timestamp-format s, ms, us or ns" in done.stderr
     assert library.Store("s").version == 1
     Path("bare.csv").write_text("ticker,open\nA,1\n")
     assert "no column 'volume'" in cerise("store", "append", "s", "bare.csv", code=1).stderr
@@ -176,7 +176,7 @@ def test_progress_counts_events(monkeypatch: pytest.MonkeyPatch) -> None:
     library.Store("s").append(table, lambda done, total: seen.append((done, total)))
     assert seen == [(40_000, 70_000), (70_000, 70_000), (65_536, 70_000), (70_000, 70_000)]
     monkeypatch.setattr(terminal.sys.stderr, "isatty", lambda: True, raising=False)
-    with terminal.progressing("appending") as progress:
+    with terminal.show_progress("appending") as progress:
         progress(1, 2)
 
 

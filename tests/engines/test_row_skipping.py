@@ -12,7 +12,7 @@ from cerise.engines.rows.table_search import explain
 from cerise.lang.match_recognize import bind_rows, parse_alone
 from cerise.pattern.row_pattern import BoundRows
 from cerise.plan.pushdown import Sieve
-from cerise.plan.row_needs import needed_rows, why_not_skipping
+from cerise.plan.row_needs import needed_rows, why_no_skip
 from tests.support.cases import row_harness as running
 from tests.support.cases.row_harness import run_reference
 
@@ -65,7 +65,7 @@ SKIPPING = [
 @pytest.mark.parametrize("bound", SKIPPING, ids=range(len(SKIPPING)))
 def test_leaving_rows_out_changes_nothing(bound: BoundRows) -> None:
     never, always = (Options(limits=Limits(filtered_rows=rows)) for rows in (10**9, 1))
-    assert why_not_skipping(bound) is None
+    assert why_no_skip(bound) is None
     found = left_out = 0
     for seed in range(40):
         events = table(seed)
@@ -74,7 +74,7 @@ def test_leaving_rows_out_changes_nothing(bound: BoundRows) -> None:
         found += len(whole)
         wanted = needed_rows(bound)
         assert wanted is not None
-        left_out += int((~Sieve(wanted).kept(events)).sum())
+        left_out += int((~Sieve(wanted).mask(events)).sum())
     assert found > 20
     assert left_out > 40 * 10
 
@@ -113,12 +113,12 @@ def short(
     ],
 )
 def test_where_every_row_must_be_searched(bound: BoundRows, reason: str) -> None:
-    assert reason in (why_not_skipping(bound) or "")
+    assert reason in (why_no_skip(bound) or "")
 
 
 def test_a_variable_that_any_row_can_be_keeps_all_rows() -> None:
     bound = short("R N* A N* M")
-    assert why_not_skipping(bound) is None
+    assert why_no_skip(bound) is None
     assert needed_rows(bound) is None
 
 

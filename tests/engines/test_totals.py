@@ -395,7 +395,7 @@ def test_totals_in_python_that_are_none() -> None:
         seq(a, b).totals("day", n=count())
     with pytest.raises(BindError, match="every column is an aggregate"):
         seq(a, b).totals("event", n=a.x)
-    with pytest.raises(BindError, match="no stddev over matches"):
+    with pytest.raises(BindError, match="totals have no stddev"):
         seq(a, b).totals("event", n=stddev(b.x))
     with pytest.raises(BindError, match="nothing to return"):
         seq(a, b).totals("event")

@@ -121,4 +121,4 @@ def test_rows_that_are_skipped_over_go() -> None:
 def test_rows_between_others_stay() -> None:
     found = asked("A Z* B", "A AS s = 'a', B AS s = 'b', Z AS x > 0")
     assert isinstance(found, Asked)
-    assert found.why_all == "what is skipped over has a condition"
+    assert found.why_all == "the variable of the rows that are skipped over has a condition"

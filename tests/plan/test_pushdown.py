@@ -14,7 +14,7 @@ from cerise.events import Schema
 from cerise.kinds import Kind
 from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
-from cerise.pattern.evaluate import compiled
+from cerise.pattern.evaluate import compile_expr
 from cerise.pattern.expr import Attr, Binary, In, Literal
 from cerise.plan.pushdown import Comparison, Range, Sieve, as_sql, may_hold, needed, why_all
 
@@ -58,7 +58,7 @@ def test_what_is_needed_is_what_some_variable_of_some_query_could_be() -> None:
         {"t": [1, 2, 3, 4], "kind": ["A", "B", "C", None], "x": [0, 3, None, 4], "y": [None, 1.0, 2.5, 2.0]},
         COLUMNS,
     )
-    assert Sieve(found).kept(table).tolist() == [True, False, True, True]
+    assert Sieve(found).mask(table).tolist() == [True, False, True, True]
 
 
 @pytest.mark.parametrize("coded", [False, True])
@@ -83,11 +83,11 @@ def test_a_sieve_judges_as_the_evaluator_does(op: str, *, coded: bool) -> None:
             literals = tuple(Literal(value, kind) for value in given)
             attr = Attr("a", (name,), kind=kind)
             expr = In(attr, literals) if op == "in" else Binary(op, attr, literals[0])
-            truth = compiled(expr, lambda fault: None)
+            truth = compile_expr(expr, lambda fault: None)
             rows = {(name,): columns[name].to_pylist()}
             expected = [truth(rows, {"a": (i,)}, {}) is True for i in range(7)]
             test = Comparison((name,), kind, op, tuple(given))
-            assert Sieve(((test,),)).kept(table).tolist() == expected, test
+            assert Sieve(((test,),)).mask(table).tolist() == expected, test
 
 
 @pytest.mark.parametrize("op", ["=", "!=", "<", "<=", ">", ">=", "in"])

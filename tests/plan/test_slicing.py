@@ -12,7 +12,7 @@ import pytest
 from cerise.events import Schema
 from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
-from cerise.plan.slicing import MAX_TIME, MIN_TIME, Halo, Span, Targets, halo, slices
+from cerise.plan.slicing import MAX_TIME, MIN_TIME, GroupSpan, Halo, Targets, halo, slices
 
 SCHEMA = Schema(pa.schema([("t", pa.int64()), ("kind", pa.string()), ("k", pa.string())]), "t", "kind")
 
@@ -47,7 +47,7 @@ def test_a_slice_reads_all_that_its_matches_may_hold(seed: int) -> None:
     spans = []
     for _ in range(rng.randrange(1, 30)):
         first = rng.randrange(100)
-        spans.append(Span(first, first + rng.choice((0, 1, 5, 40)), rng.randrange(1, 9)))
+        spans.append(GroupSpan(first, first + rng.choice((0, 1, 5, 40)), rng.randrange(1, 9)))
     needs = rng.choice([Halo(0, 7), Halo(7, 7), Halo(0, 0), Halo(events=6)])
     cut = slices(spans, needs, rng.choice((1, 2, 3, 8)), amplified=rng.choice((1.25, 10.0)))
     assert cut[0].start == MIN_TIME
@@ -97,7 +97,7 @@ def test_a_slice_has_so_many_neighbours_wherever_they_lie(seed: int) -> None:
     for _ in range(rng.randrange(2, 20)):
         first = rng.randrange(60)
         groups.append([first + rng.choice((0, 1, 2, 10)) for _ in range(rng.randrange(1, 5))])
-    spans = [Span(min(each), max(each), len(each)) for each in groups]
+    spans = [GroupSpan(min(each), max(each), len(each)) for each in groups]
     needs = Halo(rng.choice((0, 2)), rng.choice((0, 3)), rng.randrange(5), rng.randrange(5))
     for part in slices(spans, needs, rng.choice((2, 3, 8)), amplified=10.0):
         for several, reach, ahead in (

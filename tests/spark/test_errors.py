@@ -13,7 +13,7 @@ import pytest
 import cerise
 from cerise import DataError, PlanError
 from cerise.errors import BindError, CeriseError, ParseError, Span, StoreError, UnsupportedError
-from cerise.spark.task_errors import Telling, read, told, written
+from cerise.spark.task_errors import EncodingTask, decode, encode, translate_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -112,8 +112,8 @@ def test_an_upgrade_of_spark_is_said_in_one_line(spark: SparkSession) -> None:
     ],
 )
 def test_an_error_is_read_as_it_was_written(error: CeriseError) -> None:
-    made = read(
-        f"Traceback (most recent call last):\n  …\n{error}\n{written(error)}\n\n\tat org.apache.spark"
+    made = decode(
+        f"Traceback (most recent call last):\n  …\n{error}\n{encode(error)}\n\n\tat org.apache.spark"
     )
     assert type(made) is type(error)
     assert str(made) == str(error)
@@ -132,7 +132,7 @@ def test_an_error_is_read_as_it_was_written(error: CeriseError) -> None:
     ],
 )  # fmt: skip
 def test_what_only_looks_like_an_error_is_none(forged: str) -> None:
-    assert read(forged) is None
+    assert decode(forged) is None
 
 
 def test_a_task_adds_its_error_to_the_text() -> None:
@@ -141,13 +141,13 @@ def test_a_task_adds_its_error_to_the_text() -> None:
         raise DataError("bad", hint="mend it")
 
     with pytest.raises(DataError) as caught:
-        list(Telling(failing)([]))
+        list(EncodingTask(failing)([]))
     text = "".join(traceback.format_exception(caught.value))
-    made = read(text)
+    made = decode(text)
     assert isinstance(made, DataError)
     assert made.hint == "mend it"
 
 
 def test_nothing_else_is_touched() -> None:
-    with pytest.raises(ZeroDivisionError), told():
+    with pytest.raises(ZeroDivisionError), translate_errors():
         _ = 1 / 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cerise.spark.exchange import NUMBERS, murmur3
-from cerise.spark.progress import counted, progress
+from cerise.spark.progress import count_tasks, progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,5 +32,5 @@ def test_tasks_are_counted(spark: SparkSession, monkeypatch: pytest.MonkeyPatch)
     before = set(tracker.getJobIdsForGroup())
     with progress(spark):
         spark.range(0, 100, 1, 5).selectExpr("sum(id)").collect()
-    tasks, finished = counted(tracker, before)
+    tasks, finished = count_tasks(tracker, before)
     assert tasks >= finished >= 5  # stages that Spark could skip stay unfinished

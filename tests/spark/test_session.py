@@ -158,7 +158,7 @@ def test_no_spark_is_an_error_with_a_way_out(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_settings_can_be_spelt_with_underscores(monkeypatch: pytest.MonkeyPatch) -> None:
     started: dict[str, str] = {}
-    monkeypatch.setattr(module, "_existing", lambda: None)
+    monkeypatch.setattr(module, "_find_session", lambda: None)
     monkeypatch.setattr(module, "_start", started.update)
     session(cores=3, memory="2g", spark_ui_enabled=True, **{"spark.executorEnv.MY_NAME": 1})
     wanted = {

@@ -11,8 +11,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from cerise.pattern.bound import STEP, Branch, Conjunct, final_variables, indexed
-from cerise.pattern.evaluate import compiled
+from cerise.pattern.bound import STEP, Branch, Conjunct, constant_indices, final_variables
+from cerise.pattern.evaluate import compile_expr
 from cerise.pattern.expr import At, Expr, attributes, outside_aggregates
 from cerise.pattern.query import And, Kleene, Node, Seq, Var, variables
 from cerise.pattern.values import Fault
@@ -51,7 +51,7 @@ class Test:
             expr,
             conjunct.variables,
             final_variables(expr),
-            tuple(dict.fromkeys((each.var, int(str(each.at))) for each in indexed(expr))),
+            tuple(dict.fromkeys((each.var, int(str(each.at))) for each in constant_indices(expr))),
             tuple((dict.fromkeys(every, 1) | dict.fromkeys(step, 2)).items()),
         )
 
@@ -286,7 +286,7 @@ class _Judge:
     def constants_hold(self) -> bool:
         """Judge the tests that need no event: constants, and aggregates of variables not in this branch."""
         known = [t for t in self.tests if self._find_bounds(t, frozenset()) == () and not t.runs_over]
-        return all(compiled(test.expr, _ignore)({}, {}, {}) is True for test in known)
+        return all(compile_expr(test.expr, _ignore)({}, {}, {}) is True for test in known)
 
     def _find_bounds(self, test: Test, started: Started) -> Bounds | None:
         """Return the b[k] that a run must have for a test to be judged; None: it cannot be judged yet."""

@@ -15,7 +15,7 @@ from cerise.events import EventBatch, Path
 from cerise.kinds import ARROW_OF, Kind
 from cerise.pattern.bound import Branch
 from cerise.pattern.check import kind_of
-from cerise.pattern.evaluate import compiled
+from cerise.pattern.evaluate import compile_expr
 from cerise.pattern.expr import (
     COMPARISONS,
     Agg,
@@ -54,7 +54,7 @@ class DerivedColumn:
 
     def column(self, events: EventBatch, on_fault: Callable[[Fault], None]) -> pa.Array:
         """Compute the column for a batch, in the canonical type of its kind."""
-        function = compiled(self.expr, on_fault)
+        function = compile_expr(self.expr, on_fault)
         paths = list(dict.fromkeys(each.path for each in attributes(self.expr)))
         arrays = [events.column(path) for path in paths]
         type_ = CANONICAL.get(self.kind, pa.int64())
@@ -81,7 +81,7 @@ def plain(expr: Expr, derived: dict[Path, DerivedColumn]) -> Expr:
         what = "compares" if isinstance(expr, In) else "computes text from"
         raise Mixed(f"{show_expr(expr)[:60]} {what} several events")
     if not inner:
-        value = compiled(expr, _null)({}, {}, {})
+        value = compile_expr(expr, _null)({}, {}, {})
         return Literal(value, kind_of(expr))
     kind = kind_of(expr)
     general = _of_any_event(expr)

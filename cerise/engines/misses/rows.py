@@ -30,7 +30,7 @@ from cerise.engines.rows.table_search import found_in
 from cerise.events import Path
 from cerise.kinds import MOMENTS, kind_of
 from cerise.pattern.check import kind_of as kind_of_expr
-from cerise.pattern.evaluate import compiled
+from cerise.pattern.evaluate import compile_expr
 from cerise.pattern.expr import Expr, attributes, conjuncts
 from cerise.pattern.row_pattern import (
     CLASSIFIER,
@@ -190,7 +190,7 @@ def _own(atom: Atom, label: str) -> bool:
 
 def _test(expr: Expr, bound: BoundRows) -> ConditionTest:
     atoms = {attr.path[0]: bound.atoms[attr.path[0]] for attr in attributes(expr)}
-    return ConditionTest(compiled(expr, lambda fault: None), atoms)
+    return ConditionTest(compile_expr(expr, lambda fault: None), atoms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +345,7 @@ class RowMissSearch:
         values = {name: _value(scope, atoms, name) for name in atoms}
         columns: dict[Path, list[object]] = {(name,): [value] for name, value in values.items()}
         worths = [
-            (compiled(each, lambda fault: None)(columns, {"": (0,)}, {}), each)
+            (compile_expr(each, lambda fault: None)(columns, {"": (0,)}, {}), each)
             for each in conjuncts(self.tests.conditions[label])
         ]
         failing = [each for each in worths if each[0] is not True]

@@ -31,7 +31,7 @@ from cerise.engines.reference.stream import Stream
 from cerise.events import EventBatch, Path, raw_column
 from cerise.pattern.bound import Bound, Branch, Conjunct
 from cerise.pattern.check import kind_of
-from cerise.pattern.evaluate import Binding, compiled
+from cerise.pattern.evaluate import Binding, compile_expr
 from cerise.pattern.expr import Agg, Attr, Expr, children
 from cerise.pattern.query import Kleene, Unit, walk_nodes
 from cerise.pattern.rewrite import Absence
@@ -314,7 +314,11 @@ class RunSearch(Runs):
         failure = next((each for each in failures if each.worth is False), failures[0])
         expr, columns = failure.conjunct.expr, self.stream.columns
         values = [
-            (show_expr(each), compiled(each, _ignore)(columns, failure.binding, failure.step), kind_of(each))
+            (
+                show_expr(each),
+                compile_expr(each, _ignore)(columns, failure.binding, failure.step),
+                kind_of(each),
+            )
             for each in _terms(expr)
         ]
         return explain_test(position, name, (show_expr(expr), failure.worth), values)

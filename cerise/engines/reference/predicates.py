@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from cerise.pattern.bound import STEP, Conjunct, final_variables, indexed
-from cerise.pattern.evaluate import Binding, Columns, Compiled, OnFault, compiled
+from cerise.pattern.bound import STEP, Conjunct, constant_indices, final_variables
+from cerise.pattern.evaluate import Binding, Columns, Compiled, OnFault, compile_expr
 from cerise.pattern.expr import At, attributes, outside_aggregates
 
 
@@ -37,10 +37,10 @@ class ConjunctTest:
         every = {each.var for each in outside_aggregates(expr) if each.at is At.EVERY and each.var in kleene}
         step = {each.var for each in attributes(expr) if each.at in STEP}
         return cls(
-            compiled(expr, on_fault),
+            compile_expr(expr, on_fault),
             conjunct.variables,
             final_variables(expr),
-            tuple((each.var, int(str(each.at))) for each in indexed(expr)),
+            tuple((each.var, int(str(each.at))) for each in constant_indices(expr)),
             dict.fromkeys(every, 1) | dict.fromkeys(step, 2),
         )
 

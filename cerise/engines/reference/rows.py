@@ -21,7 +21,7 @@ from cerise.engines.results.value_codes import partitions
 from cerise.engines.threads import Steps, Watch
 from cerise.errors import DataError, UnsupportedError
 from cerise.events import Path
-from cerise.pattern.evaluate import Compiled, compiled
+from cerise.pattern.evaluate import Compiled, compile_expr
 from cerise.pattern.expr import attributes
 from cerise.pattern.row_pattern import (
     Alternation,
@@ -102,7 +102,7 @@ def find_rows(bound: BoundRows, table: pa.Table, steps: Steps | None = None) -> 
     columns = read_columns(bound, table)
     tests = {
         each.label: ConditionTest(
-            compiled(each.expr, lambda fault: None),
+            compile_expr(each.expr, lambda fault: None),
             {attr.path[0]: bound.atoms[attr.path[0]] for attr in attributes(each.expr)},
         )
         for each in bound.conditions

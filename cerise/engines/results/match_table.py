@@ -17,7 +17,7 @@ from cerise.events import EventBatch, Path, raw_column
 from cerise.kinds import Kind, restore
 from cerise.pattern.bound import Bound, OutColumn
 from cerise.pattern.check import kind_of
-from cerise.pattern.evaluate import compiled
+from cerise.pattern.evaluate import compile_expr
 from cerise.pattern.expr import Agg, At, Attr, Expr, attributes, rebuild
 from cerise.pattern.query import Total, Var
 from cerise.pattern.resolve import is_single_event
@@ -97,7 +97,7 @@ def _compute_column(column: OutColumn, expr: Expr, matches: Matches, limits: Lim
     assert column.kind is not None
     if (values := compute_at_once(expr, matches, limits)) is not None:
         return values
-    function = compiled(expr, refuse(expr))
+    function = compile_expr(expr, refuse(expr))
     columns = matches.events.columns({each.path for each in attributes(expr) if each.path})
     names = list(matches.rows)
     listed = zip(*(rows.to_pylist() for rows in matches.rows.values()), strict=True)

@@ -28,7 +28,7 @@ from cerise.kernels.predicates import Writer, truth
 from cerise.kinds import ARROW_OF, Kind
 from cerise.kinds import kind_of as kind_of_type
 from cerise.pattern.check import kind_of
-from cerise.pattern.evaluate import compiled
+from cerise.pattern.evaluate import compile_expr
 from cerise.pattern.expr import Attr, Binary, Call, Expr, IsNull, Literal, attributes, conjuncts, rebuild
 from cerise.pattern.row_pattern import (
     CLASSIFIER,
@@ -270,7 +270,7 @@ def _without_texts(bound: BoundRows, found: Conditions) -> BoundRows:
         columns = {name: nav.column for name, nav in zip(used, navs, strict=True)}
         there = column(_over_columns(expr, columns), navs[0])
         nothing: dict[Path, list[object]] = {(name,): [None] for name in used}
-        missing = compiled(expr, lambda fault: None)(nothing, {"": (0,)}, {})
+        missing = compile_expr(expr, lambda fault: None)(nothing, {"": (0,)}, {})
         if missing is None or replace(navs[0], column="") == Nav(""):
             return there
         exists = column(Literal(True, Kind.BOOL), navs[0])

@@ -13,7 +13,7 @@ from cerise.engines.results.value_codes import codes, joint_codes, ranks
 from cerise.engines.threads import ALONE, Threads, room, take_values
 from cerise.kinds import Kind, kind_of
 from cerise.pattern.row_pattern import BoundRows, Order
-from cerise.ties import Read, tie_order, tied_rows
+from cerise.ties import Read, find_ties, tie_order
 
 SPARSE, FEW = 8, 1024  # codes for each row, and of no rows; more of them are numbered anew
 
@@ -148,7 +148,7 @@ def _undecided(keys: list[Ints], order: Ints | None, offsets: Ints) -> Bools:
 def _untied(table: pa.Table, order: Ints | None, same: Bools, ties: Sequence[Sequence[str]]) -> Ints:
     """Return the order of rows with its ties broken."""
     order = np.arange(len(table)) if order is None else order.copy()
-    tied, groups = tied_rows(same), np.cumsum(np.append(True, ~same))
+    tied, groups = find_ties(same), np.cumsum(np.append(True, ~same))
     some = order[tied]
 
     def read(names: Sequence[str]) -> Read:

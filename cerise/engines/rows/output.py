@@ -17,7 +17,7 @@ from cerise.engines.rows.view import View
 from cerise.errors import DataError, UnsupportedError
 from cerise.kinds import canonical, restore
 from cerise.pattern.check import kind_of
-from cerise.pattern.evaluate import compiled
+from cerise.pattern.evaluate import compile_expr
 from cerise.pattern.expr import Attr, Expr, attributes
 from cerise.pattern.row_pattern import (
     CLASSIFIER,
@@ -133,7 +133,7 @@ def _computed(expr: Expr, atoms: pa.Table, refuse: Callable[[Fault], None], limi
 
         if is_compiled(expr) and not (found := compute(expr, columns, rows)).faults:
             return found.values
-    function = compiled(expr, refuse)  # row by row: it knows which row is at fault, or that none is
+    function = compile_expr(expr, refuse)  # row by row: it knows which row is at fault, or that none is
     lists = {
         each.path: canonical(columns[each.path], kind_of(each), each.path[0]).to_pylist()
         for each in attributes(expr)

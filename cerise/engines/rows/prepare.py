@@ -14,7 +14,7 @@ from cerise.errors import UnsupportedError
 from cerise.events import Path, raw_column
 from cerise.kinds import COMPUTABLE, canonical, kind_of, plain_table, restore
 from cerise.pattern import check
-from cerise.pattern.evaluate import compiled
+from cerise.pattern.evaluate import compile_expr
 from cerise.pattern.expr import Attr, Expr, attributes
 from cerise.pattern.row_pattern import CLASSIFIER, Atom, BoundRows, Derived, Nav, RowAgg
 
@@ -178,7 +178,7 @@ def computed(column: Derived, table: pa.Table, *, compiled_rows: int = 2_000) ->
 
 
 def _evaluated(expr: Expr, arrays: dict[Path, pa.Array], rows: int) -> pa.Array:
-    function = compiled(expr, lambda fault: None)
+    function = compile_expr(expr, lambda fault: None)
     columns = {path: array.to_pylist() for path, array in arrays.items()}
     return restore([function(columns, {"": (i,)}, {}) for i in range(rows)], check.kind_of(expr))
 

@@ -31,7 +31,7 @@ from cerise.engines.threads import Steps, Threads, Watch
 from cerise.errors import PlanError, UnsupportedError, did_you_mean
 from cerise.pattern.expr import attributes
 from cerise.pattern.row_pattern import BoundRows, Order, Show
-from cerise.plan.row_needs import is_chained, row_halo, starts_are_free, wanted_labels, why_not_skipping
+from cerise.plan.row_needs import is_chained, row_halo, starts_are_free, step_label_bits, why_no_skip
 from cerise.plan.slicing import AMPLIFIED, Halo
 
 ENGINES = ("rows", "reference")
@@ -72,7 +72,7 @@ def explain(bound: BoundRows, options: Options, slices: str | None = None) -> di
         facts |= describe(compile_rows(bound))
         if needed := _needed_alone(compile_rows(bound)):
             facts["searched"] = f"partitions with rows that can be {', '.join(needed)}"
-    if why_not_skipping(bound) is None:
+    if why_no_skip(bound) is None:
         facts["left out"] = "rows that no variable but the skipped one can be, before the search"
     if bound.within is not None:
         limit = "less than" if bound.within.exclusive else "at most"
@@ -223,10 +223,10 @@ def _sifted(program: Program, table: pa.Table, threads: Threads) -> tuple[pa.Tab
     names = [name for name in needed if name in table.column_names] or table.column_names[:1]
     if program.alone is None:
         return table.select(names), None
-    skips = len(table) >= threads.limits.filtered_rows and why_not_skipping(bound) is None
+    skips = len(table) >= threads.limits.filtered_rows and why_no_skip(bound) is None
     if not skips:
         return table.select(names), judged(program.alone, table, len(bound.labels), threads)
-    return sifted(Judge(program.alone, len(bound.labels)), table, names, wanted_labels(bound), threads)
+    return sifted(Judge(program.alone, len(bound.labels)), table, names, step_label_bits(bound), threads)
 
 
 def _still_asked(program: Program) -> set[str]:

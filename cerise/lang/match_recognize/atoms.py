@@ -1,4 +1,4 @@
-"""What a condition or measure is computed from: navigation and aggregates, checked against M20 to M32."""
+"""The atoms of conditions and measures: navigation and aggregates, checked against M20 to M32."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from cerise.errors import BindError, Span, UnsupportedError, did_you_mean
 from cerise.kinds import COMPUTABLE, NUMBERS, Kind
-from cerise.lang.match_recognize.columns import Rows, fold_name, strip_parens
+from cerise.lang.match_recognize.columns import ClauseInput, fold_name, strip_parens
 from cerise.lang.match_recognize.expressions import Node
 from cerise.lang.match_recognize.translate import (
     Function,
@@ -35,7 +35,7 @@ AGGREGATES = {
 DISTINCT = frozenset({"count", "sum", "avg", "array_agg", "min", "max"})
 OF_NUMBERS = frozenset({"sum", "avg", "stddev"})
 SPECIAL = frozenset({*LOGICAL, *PHYSICAL, *AGGREGATES, "classifier", "match_number", "match_status"})
-# Aggregates of Spark that are not known here: taken for scalar functions they would mean something else.
+# Spark's other aggregates are refused: as scalar functions of one row they would mean something else.
 OTHER_AGGREGATES = frozenset(
     """approx_count_distinct approx_percentile bit_and bit_or bit_xor bool_and bool_or collect_set corr
     count_if count_min_sketch covar_pop covar_samp every first_value grouping histogram_numeric
@@ -47,23 +47,23 @@ WINDOW_ONLY = frozenset("lag lead row_number rank dense_rank ntile cume_dist per
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where an expression stands: in the condition of a variable, or in a measure.
+class ExprContext:
+    """The context of an expression: the condition of a variable, or a measure.
 
     Attributes:
         rows: the input.
-        defines: the variable whose condition it is; None in MEASURES.
+        defines: the variable whose condition the expression belongs to; None in MEASURES.
         one: whether a match gives one row, so that RUNNING is FINAL (M33).
-        ctes: names that subqueries cannot read from here.
+        ctes: names of WITH that subqueries in the expression cannot read.
     """
 
-    rows: Rows
+    rows: ClauseInput
     defines: str | None
     one: bool
     ctes: frozenset[str] = frozenset()
 
     def final(self, prefix: str, span: Span | None) -> bool:
-        """Whether a navigation or aggregate with a prefix sees the whole match."""
+        """Whether a navigation or aggregate with a prefix reads the whole match."""
         if prefix == "FINAL" and self.defines is not None:
             raise BindError(
                 "FINAL in DEFINE", span=span,
@@ -72,32 +72,32 @@ class Place:
         return self.defines is None and (self.one or prefix == "FINAL")
 
 
-def atom_of(node: Node, place: Place) -> Attr | None:
-    """Return the atom that a node is, None if it is computed from others.
+def atom_of(node: Node, context: ExprContext) -> Attr | None:
+    """Return a node as an atom; None if the node is computed from its operands.
 
     Raises:
-        BindError: for what M20 to M32 do not allow.
+        BindError: M20 to M32 do not allow the node.
     """
-    rows = place.rows
+    rows = context.rows
     if (ref := rows.find(node)) is not None:
-        name = rows.derive(node, computed=place.defines is not None)
-        return rows.atom(Nav(name, rows.members(ref.var), final=place.final("", None)), rows.kind(name))
+        name = rows.derive(node, computed=context.defines is not None)
+        return rows.atom(Nav(name, rows.members(ref.var), final=context.final("", None)), rows.kind(name))
     if isinstance(node, exp.Filter):
         function = function_of(node.this)
         if function is None or function.name not in AGGREGATES:
             raise BindError("FILTER belongs to an aggregate", span=rows.span(node))
-        return _aggregate(function, node, node.expression.this, place)
-    refuse(node, place)
+        return _aggregate(function, node, node.expression.this, context)
+    refuse(node, context)
     function = function_of(node)
-    return _atom_of_call(function, node, place) if function is not None else None
+    return _atom_of_call(function, node, context) if function is not None else None
 
 
-def _atom_of_call(function: Function, node: Node, place: Place) -> Attr | None:
-    rows, span = place.rows, place.rows.span(node)
+def _atom_of_call(function: Function, node: Node, context: ExprContext) -> Attr | None:
+    rows, span = context.rows, context.rows.span(node)
     if function.name in AGGREGATES:
-        return _aggregate(function, node, None, place)
+        return _aggregate(function, node, None, context)
     if function.name in LOGICAL:
-        found = _logical(function, node, place)
+        found = _logical(function, node, context)
         return rows.atom(found, rows.kind(found.column))
     if function.prefix:
         hint = "only FIRST, LAST and aggregates are RUNNING or FINAL"
@@ -105,31 +105,31 @@ def _atom_of_call(function: Function, node: Node, place: Place) -> Attr | None:
             hint = f"write {function.name.upper()}({function.prefix} LAST(…)) (M25)"
         raise BindError(f"{function.prefix} before {function.name.upper()}", span=span, hint=hint)
     if function.name in PHYSICAL:
-        found = _physical(function, node, place)
+        found = _physical(function, node, context)
         return rows.atom(found, rows.kind(found.column))
     if function.name == "classifier":
         members = rows.members(_read_classifier(function, node, rows))
-        return rows.atom(Nav(CLASSIFIER, members, final=place.final("", None)), Kind.STRING)
+        return rows.atom(Nav(CLASSIFIER, members, final=context.final("", None)), Kind.STRING)
     if function.name in ("match_number", "match_status"):
-        return _of_match(function, span, place)
+        return _of_match(function, span, context)
     return None
 
 
-def _of_match(function: Function, span: Span | None, place: Place) -> Attr:
+def _of_match(function: Function, span: Span | None, context: ExprContext) -> Attr:
     if function.args:
         raise BindError(f"{function.name.upper()}() takes no argument", span=span)
     if function.name == "match_number":
-        return place.rows.atom(MatchNumber(), Kind.INT)
-    if place.defines is not None:
+        return context.rows.atom(MatchNumber(), Kind.INT)
+    if context.defines is not None:
         raise BindError(
             "MATCH_STATUS() in DEFINE", span=span, hint="it is known when the match is: use MEASURES"
         )
-    return place.rows.atom(MatchStatus(), Kind.STRING)
+    return context.rows.atom(MatchStatus(), Kind.STRING)
 
 
-def refuse(node: Node, place: Place) -> None:
-    """Refuse what has no meaning inside MATCH_RECOGNIZE."""
-    span = place.rows.span(node)
+def refuse(node: Node, context: ExprContext) -> None:
+    """Refuse a node that has no meaning inside MATCH_RECOGNIZE."""
+    span = context.rows.span(node)
     if isinstance(node, exp.Window):
         hint = "compute it in a query around MATCH_RECOGNIZE; PREV and NEXT reach other rows"
         raise BindError("a window function inside MATCH_RECOGNIZE", span=span, hint=hint)
@@ -144,7 +144,7 @@ def refuse(node: Node, place: Place) -> None:
             "a parameter inside MATCH_RECOGNIZE", span=span, hint="put the value into the text"
         )
     if is_query(node):
-        _refuse_correlation(node, place)
+        _refuse_correlation(node, context)
     function = function_of(node)
     if function is not None and function.name in OTHER_AGGREGATES:
         raise UnsupportedError(
@@ -158,32 +158,32 @@ def refuse(node: Node, place: Place) -> None:
         )  # fmt: skip
 
 
-def refuse_in_rows(node: Node, place: Place) -> None:
-    """Refuse, in PARTITION BY and ORDER BY, what looks beyond one row of the input."""
+def refuse_in_rows(node: Node, context: ExprContext) -> None:
+    """Refuse a node of PARTITION BY or ORDER BY that reads more than one row of the input."""
     function = function_of(node)
     if isinstance(node, exp.Filter) or (function is not None and function.name in SPECIAL):
         raise BindError(
-            "PARTITION BY and ORDER BY look at one row of the input", span=place.rows.span(node),
+            "PARTITION BY and ORDER BY look at one row of the input", span=context.rows.span(node),
             hint="aggregates and navigation belong to MEASURES and DEFINE",
         )  # fmt: skip
-    refuse(node, place)
+    refuse(node, context)
 
 
-def _refuse_correlation(query: Node, place: Place) -> None:
+def _refuse_correlation(query: Node, context: ExprContext) -> None:
     own = {each.alias_or_name.lower() for each in query.find_all(exp.Table, exp.Subquery)}
     for each in query.find_all(exp.Column):
         names = path_of(each) or ()
-        known = place.rows.variables or {}
+        known = context.rows.variables or {}
         if len(names) > 1 and fold_name(names[0]) in known and names[0].this.lower() not in own:
             raise UnsupportedError(
-                "a subquery that depends on rows of the match", span=place.rows.span(each),
+                "a subquery that depends on rows of the match", span=context.rows.span(each),
                 hint="join the tables in a subquery before MATCH_RECOGNIZE",
             )  # fmt: skip
     for table in query.find_all(exp.Table):
-        if table.name.lower() in place.ctes:
+        if table.name.lower() in context.ctes:
             raise UnsupportedError(
                 f"a subquery inside MATCH_RECOGNIZE that reads the CTE '{table.name}'",
-                span=place.rows.span(table), hint="make it a view, or join it before MATCH_RECOGNIZE",
+                span=context.rows.span(table), hint="make it a view, or join it before MATCH_RECOGNIZE",
             )  # fmt: skip
 
 
@@ -196,25 +196,25 @@ def _order_error(span: Span | None) -> UnsupportedError:
 # ---- navigation
 
 
-def _logical(function: Function, node: Node, place: Place) -> Nav:
-    operand, offset = _arguments(function, node, place, default=0)
-    name, var = _operand([operand], f"{function.name.upper()}", node, place)
-    final = place.final(function.prefix, place.rows.span(node))
-    return Nav(name, place.rows.members(var), function.name == "last", offset, final)
+def _logical(function: Function, node: Node, context: ExprContext) -> Nav:
+    operand, offset = _arguments(function, node, context, default=0)
+    name, var = _operand([operand], f"{function.name.upper()}", node, context)
+    final = context.final(function.prefix, context.rows.span(node))
+    return Nav(name, context.rows.members(var), function.name == "last", offset, final)
 
 
-def _physical(function: Function, node: Node, place: Place) -> Nav:
-    operand, offset = _arguments(function, node, place, default=1)
+def _physical(function: Function, node: Node, context: ExprContext) -> Nav:
+    operand, offset = _arguments(function, node, context, default=1)
     shift = offset if function.name == "next" else -offset
     inner = function_of(operand)
     if inner is not None and inner.name in LOGICAL:
-        return replace(_logical(inner, operand, place), shift=shift)
-    name, var = _operand([operand], function.name.upper(), node, place)
-    return Nav(name, place.rows.members(var), final=place.final("", None), shift=shift)
+        return replace(_logical(inner, operand, context), shift=shift)
+    name, var = _operand([operand], function.name.upper(), node, context)
+    return Nav(name, context.rows.members(var), final=context.final("", None), shift=shift)
 
 
-def _arguments(function: Function, node: Node, place: Place, *, default: int) -> tuple[Node, int]:
-    span, title = place.rows.span(node), function.name.upper()
+def _arguments(function: Function, node: Node, context: ExprContext, *, default: int) -> tuple[Node, int]:
+    span, title = context.rows.span(node), function.name.upper()
     if not 1 <= len(function.args) <= 2:
         raise BindError(
             f"{title} takes an expression and a number of rows", span=span, hint=f"{title}(A.x, 1)"
@@ -230,28 +230,28 @@ def _arguments(function: Function, node: Node, place: Place, *, default: int) ->
                 function.name, "use 0"
             )
         raise BindError(
-            f"how many rows {title} moves is a constant", span=place.rows.span(offset) or span, hint=hint
+            f"how many rows {title} moves is a constant", span=context.rows.span(offset) or span, hint=hint
         )
-    rows = whole_number(offset.this, place.rows.span(offset) or span)
+    rows = whole_number(offset.this, context.rows.span(offset) or span)
     if rows > FURTHEST:
         raise BindError(
-            f"{title} moves more than {FURTHEST:,} rows", span=place.rows.span(offset) or span,
+            f"{title} moves more than {FURTHEST:,} rows", span=context.rows.span(offset) or span,
             hint="no partition has as many rows: give a smaller number",
         )  # fmt: skip
     return operand, rows
 
 
-def _operand(nodes: Sequence[Node], title: str, call: Node, place: Place) -> tuple[str, str | None]:
-    """Return the column and the variable of what a navigation reads (M27, M28)."""
-    found = _variables(nodes, title, place)
+def _operand(nodes: Sequence[Node], title: str, call: Node, context: ExprContext) -> tuple[str, str | None]:
+    """Return the column that a navigation reads, and its variable (M27, M28)."""
+    found = _variables(nodes, title, context)
     if not found:
         raise BindError(
-            f"{title} names no column", span=place.rows.span(call), hint=f"write {title}(A.x) (M27)"
+            f"{title} names no column", span=context.rows.span(call), hint=f"write {title}(A.x) (M27)"
         )
-    return _column(nodes[0], title, place, computed=place.defines is not None), found[0]
+    return _column(nodes[0], title, context, computed=context.defines is not None), found[0]
 
 
-def _column(node: Node, title: str, place: Place, *, computed: bool) -> str:
+def _column(node: Node, title: str, context: ExprContext, *, computed: bool) -> str:
     node = strip_parens(node)
     if is_classifier(node):
         return CLASSIFIER
@@ -259,46 +259,46 @@ def _column(node: Node, title: str, place: Place, *, computed: bool) -> str:
         inner = function_of(each)
         if inner is not None and inner.name in ("classifier", "match_number", "match_status"):
             raise UnsupportedError(
-                f"{inner.name.upper()}() computed with inside {title}", span=place.rows.span(each),
+                f"{inner.name.upper()}() computed with inside {title}", span=context.rows.span(each),
                 hint=f"compute outside: f({title}({inner.name.upper()}())), or use SUBSET to select rows",
             )  # fmt: skip
-    return place.rows.derive(node, computed=computed)
+    return context.rows.derive(node, computed=computed)
 
 
-def variable_of(nodes: Sequence[Node], title: str, place: Place) -> str | None:
-    """Return the variable of what a navigation or aggregate reads, None for all rows (M27)."""
-    found = _variables(nodes, title, place)
+def variable_of(nodes: Sequence[Node], title: str, context: ExprContext) -> str | None:
+    """Return the variable whose rows a navigation or aggregate reads; None: all rows (M27)."""
+    found = _variables(nodes, title, context)
     return found[0] if found else None
 
 
-def _variables(nodes: Sequence[Node], title: str, place: Place) -> list[str | None]:
-    """Return the one variable that all names inside a navigation or aggregate have, none without names."""
+def _variables(nodes: Sequence[Node], title: str, context: ExprContext) -> list[str | None]:
+    """Return the variable of all names inside a navigation or aggregate, in a list; empty without names."""
     found: dict[str | None, Node] = {}
     for each in (each for node in nodes for each in inside(node)):
-        if (ref := place.rows.find(each)) is not None:
+        if (ref := context.rows.find(each)) is not None:
             found.setdefault(ref.var, each)
             continue
         function = function_of(each)
         if isinstance(each, exp.Star):
             continue
         if isinstance(each, exp.Column):
-            found.setdefault(_variable(each.args["table"], place.rows), each)
+            found.setdefault(_variable(each.args["table"], context.rows), each)
         elif function is not None and function.name == "classifier":
-            found.setdefault(_read_classifier(function, each, place.rows), each)
+            found.setdefault(_read_classifier(function, each, context.rows), each)
         elif function is not None and function.name in SPECIAL - {"match_number", "match_status"}:
-            raise _nesting_error(title, function, place.rows.span(each))
+            raise _nest_error(title, function, context.rows.span(each))
         else:
-            refuse(each, place)
+            refuse(each, context)
     if len(found) > 1:
         names = " and ".join("all rows" if var is None else var for var in found)
         raise BindError(
-            f"{title} mixes {names}", span=place.rows.span(list(found.values())[1]),
+            f"{title} mixes {names}", span=context.rows.span(list(found.values())[1]),
             hint="all columns inside have the same variable before them (M27)",
         )  # fmt: skip
     return list(found)
 
 
-def _nesting_error(title: str, inner: Function, span: Span | None) -> BindError:
+def _nest_error(title: str, inner: Function, span: Span | None) -> BindError:
     name = inner.name.upper()
     if title.lower() in AGGREGATES or inner.name in AGGREGATES:
         hint = "aggregates and navigation do not nest in each other (M27)"
@@ -307,7 +307,7 @@ def _nesting_error(title: str, inner: Function, span: Span | None) -> BindError:
     return BindError(f"{name} inside {title}", span=span, hint=hint)
 
 
-def _read_classifier(function: Function, node: Node, rows: Rows) -> str | None:
+def _read_classifier(function: Function, node: Node, rows: ClauseInput) -> str | None:
     if function.prefix:
         raise BindError(f"{function.prefix} before CLASSIFIER", span=rows.span(node))
     if not function.args:
@@ -318,7 +318,7 @@ def _read_classifier(function: Function, node: Node, rows: Rows) -> str | None:
     return _variable(names[0], rows)
 
 
-def _variable(name: exp.Identifier, rows: Rows) -> str:
+def _variable(name: exp.Identifier, rows: ClauseInput) -> str:
     variables = rows.variables or {}
     if fold_name(name) not in variables:
         raise BindError(
@@ -330,9 +330,9 @@ def _variable(name: exp.Identifier, rows: Rows) -> str:
 # ---- aggregates
 
 
-def _aggregate(function: Function, node: Node, where: Node | None, place: Place) -> Attr:
+def _aggregate(function: Function, node: Node, where: Node | None, context: ExprContext) -> Attr:
     """Return an aggregate over the rows of a variable (M30–M32)."""
-    rows, title, span = place.rows, function.name.upper(), place.rows.span(node)
+    rows, title, span = context.rows, function.name.upper(), context.rows.span(node)
     name = AGGREGATES[function.name]
     args, distinct = _plain_arguments(function, span)
     if distinct and name not in DISTINCT:
@@ -344,19 +344,19 @@ def _aggregate(function: Function, node: Node, where: Node | None, place: Place)
     if not counts_rows and any(isinstance(each, exp.Star) for arg in args for each in inside(arg)):
         raise BindError(f"{title} of *", span=span, hint="name a column; count(*) and count(A.*) count rows")
     conditions = [] if where is None else [where]
-    found = _variables([*args, *conditions], title, place)
+    found = _variables([*args, *conditions], title, context)
     if counts_rows and isinstance(args[0], exp.Star) and found not in ([], [None]):
         hint = f"write count({found[0]}.*)"
         raise BindError("count(*) counts all rows of the match", span=span, hint=hint)
-    columns = () if counts_rows else tuple(_column(arg, title, place, computed=True) for arg in args)
+    columns = () if counts_rows else tuple(_column(arg, title, context, computed=True) for arg in args)
     if name in OF_NUMBERS and rows.kind(columns[0]) is Kind.NULL:
-        columns = (_column(exp.cast(args[0], "double"), title, place, computed=True),)
+        columns = (_column(exp.cast(args[0], "double"), title, context, computed=True),)
     kind = _kind(name, columns, rows, title, span)
-    condition = _column(where, title, place, computed=True) if where is not None else None
+    condition = _column(where, title, context, computed=True) if where is not None else None
     if condition is not None and rows.kind(condition) is not Kind.BOOL:
         raise BindError("FILTER takes a predicate", span=rows.span(where) if where else None)
     members = rows.members(found[0]) if found else None
-    final = place.final(function.prefix, span)
+    final = context.final(function.prefix, span)
     distinct = distinct and name not in ("min", "max")
     return rows.atom(RowAgg(name, columns, members, final, distinct, condition), kind)
 
@@ -372,13 +372,13 @@ def _plain_arguments(function: Function, span: Span | None) -> tuple[tuple[Node,
 
 
 def _counts_rows(arg: Node, *, distinct: bool) -> bool:
-    """Whether an argument of count stands for rows: *, A.* or a constant."""
+    """Whether count counts rows, because its argument is *, A.* or a constant."""
     if isinstance(arg, exp.Star) or (isinstance(arg, exp.Column) and isinstance(arg.this, exp.Star)):
         return not distinct
     return not distinct and isinstance(arg, exp.Literal)
 
 
-def _kind(name: str, columns: tuple[str, ...], rows: Rows, title: str, span: Span | None) -> Kind:
+def _kind(name: str, columns: tuple[str, ...], rows: ClauseInput, title: str, span: Span | None) -> Kind:
     if name == "count":
         return Kind.INT
     kinds = [rows.kind(each) for each in columns]
@@ -391,7 +391,7 @@ def _kind(name: str, columns: tuple[str, ...], rows: Rows, title: str, span: Spa
     return Kind.FLOAT if name in ("avg", "stddev") else kinds[0]
 
 
-def _unfit(title: str, wanted: str, rows: Rows, name: str, span: Span | None) -> BindError:
+def _unfit(title: str, wanted: str, rows: ClauseInput, name: str, span: Span | None) -> BindError:
     type_ = rows.type_of(name)
     hint = "cast it: CAST(x AS DOUBLE)" if pa.types.is_decimal(type_) else None
     return BindError(f"{title} needs {wanted}, not {type_}", span=span, hint=hint)

@@ -1,7 +1,7 @@
-"""A clause bound to the columns of its input: BoundRows, or the error that points at the mistake.
+"""Binds a clause to the columns of its input: BoundRows, or an error that points at the mistake.
 
-Cerise computes a condition while it matches. An expression that Cerise does not know becomes a column that
-Spark computes beforehand, if it reads one row. Spark computes a measure from the values of its atoms when the
+Cerise computes conditions while it matches. If only Spark can compute an expression, and it reads one row,
+Spark computes it beforehand as a column. Spark computes a measure from the values of its atoms after the
 match is complete.
 """
 
@@ -16,13 +16,13 @@ from sqlglot import exp
 
 from cerise.errors import BindError, CeriseError, ParseError, Span, UnsupportedError, did_you_mean
 from cerise.kinds import COMPUTABLE, INT64_MAX, TIMES, Kind
-from cerise.lang.match_recognize.atoms import SPECIAL, Place, atom_of, refuse_in_rows
+from cerise.lang.match_recognize.atoms import SPECIAL, ExprContext, atom_of, refuse_in_rows
 from cerise.lang.match_recognize.classifier import spread_labels
-from cerise.lang.match_recognize.clause import Given, Parts, Piece
-from cerise.lang.match_recognize.columns import Host, Rows, check_kind, strip_parens
+from cerise.lang.match_recognize.clause import ClauseParts, ExprText, NamedExpr
+from cerise.lang.match_recognize.columns import ClauseInput, Host, check_kind, strip_parens
 from cerise.lang.match_recognize.expressions import Node, parse_expression, parse_sql
 from cerise.lang.match_recognize.statement import Clause
-from cerise.lang.match_recognize.tokens import add_span, fold, pointing_at
+from cerise.lang.match_recognize.tokens import add_span, fold, locate_errors
 from cerise.lang.match_recognize.translate import (
     Beyond,
     Nowhere,
@@ -59,12 +59,12 @@ def bind_rows(clause: Clause, columns: pa.Schema, host: Host | None = None) -> B
 
     Args:
         clause: a clause of `parse_statement`.
-        columns: the columns of the rows that its `input` gives.
+        columns: the columns of its input.
         host: knows the types of expressions that only the database computes; None: Cerise computes all.
 
     Raises:
-        BindError: for what the clause means by no column, or may not say (semantics.md §10).
-        UnsupportedError: for what cannot be computed, with what can.
+        BindError: a name is unknown, or semantics.md §10 forbids an expression.
+        UnsupportedError: an expression cannot be computed; the hint says which can.
     """
     try:
         return _bind(clause, columns, host)
@@ -78,14 +78,14 @@ def _bind(clause: Clause, columns: pa.Schema, host: Host | None) -> BoundRows:
     parts, flink = clause.parts, clause.dialect == "flink"
     _refuse_twins(columns)
     variables = _variables(parts)
-    rows = Rows(columns, host, variables, clause.tables, clause.text)
+    rows = ClauseInput(columns, host, variables, clause.tables, clause.text)
     plain = replace(rows, variables=None)
     partition = tuple(_of_one_row(piece, plain) for piece in parts.partition)
     order = tuple(
         Order(_of_one_row(each.piece, plain), each.descending, each.nulls_first) for each in parts.order
     )
     conditions = _conditions(parts, rows, clause.ctes)
-    measures = _measures(parts, Place(rows, None, parts.show is Show.ONE, clause.ctes))
+    measures = _measures(parts, ExprContext(rows, None, parts.show is Show.ONE, clause.ctes))
     bound = BoundRows(
         parts.pattern, columns, (), partition, order, {}, conditions, measures, parts.show,
         _skip(parts, variables, flink=flink), _within(parts, order, rows, flink=flink), text=clause.text,
@@ -108,8 +108,8 @@ def _refuse_twins(columns: pa.Schema) -> None:
 # ---- variables
 
 
-def _variables(parts: Parts) -> dict[str, frozenset[str]]:
-    """Return what each variable stands for: itself, or the members of a subset."""
+def _variables(parts: ClauseParts) -> dict[str, frozenset[str]]:
+    """Return the primary variables of each variable: itself, or the members of a subset."""
     primary = labels(parts.pattern)
     found = {name: frozenset({name}) for name in primary}
     for subset in parts.subsets:
@@ -149,13 +149,13 @@ def _refuse_doubles(names: Iterable[Name], what: str) -> None:
 # ---- expressions
 
 
-def _of_one_row(piece: Piece, rows: Rows) -> str:
+def _of_one_row(piece: ExprText, rows: ClauseInput) -> str:
     """Return the column of an item of PARTITION BY or ORDER BY."""
     tree = parse_expression(piece)
-    place = Place(rows, None, one=True)
-    with pointing_at(piece.span):
+    context = ExprContext(rows, None, one=True)
+    with locate_errors(piece.span):
         for each in inside(tree):
-            refuse_in_rows(each, place)
+            refuse_in_rows(each, context)
         if is_constant(tree):
             raise BindError(
                 "a constant, the same for all rows", span=piece.span,
@@ -164,7 +164,7 @@ def _of_one_row(piece: Piece, rows: Rows) -> str:
         return rows.derive(tree)
 
 
-def _conditions(parts: Parts, rows: Rows, ctes: frozenset[str]) -> tuple[Condition, ...]:
+def _conditions(parts: ClauseParts, rows: ClauseInput, ctes: frozenset[str]) -> tuple[Condition, ...]:
     define = parts.define or ()
     for given in define:
         _check_primary(given.name, labels(parts.pattern), "DEFINE")
@@ -172,89 +172,91 @@ def _conditions(parts: Parts, rows: Rows, ctes: frozenset[str]) -> tuple[Conditi
     return tuple(_condition(given, rows, ctes) for given in define)
 
 
-def _condition(given: Given, rows: Rows, ctes: frozenset[str]) -> Condition:
+def _condition(given: NamedExpr, rows: ClauseInput, ctes: frozenset[str]) -> Condition:
     label = fold(given.name)
-    tree, place = parse_expression(given.piece), Place(rows, label, False, ctes)
-    with pointing_at(given.piece.span):
-        expr = _bind_condition(_without_labels(tree, place), place, given.piece.span)
+    tree, context = parse_expression(given.piece), ExprContext(rows, label, False, ctes)
+    with locate_errors(given.piece.span):
+        expr = _bind_condition(_without_labels(tree, context), context, given.piece.span)
     return Condition(label, expr, given.piece.span)
 
 
-def _measures(parts: Parts, place: Place) -> tuple[Measure, ...]:
+def _measures(parts: ClauseParts, context: ExprContext) -> tuple[Measure, ...]:
     seen: set[str] = set()
     for given in parts.measures:
         if given.name.text.lower() in seen:
             hint = "give each measure a name of its own"
             raise BindError(f"two measures are called '{given.name.text}'", span=given.name.span, hint=hint)
         seen.add(given.name.text.lower())
-    return tuple(_measure(given, place) for given in parts.measures)
+    return tuple(_measure(given, context) for given in parts.measures)
 
 
-def _measure(given: Given, place: Place) -> Measure:
+def _measure(given: NamedExpr, context: ExprContext) -> Measure:
     tree = parse_expression(given.piece)
-    with pointing_at(given.piece.span):
-        return _bind_measure(given.name.text, _without_labels(tree, place), place, given.piece.span)
+    with locate_errors(given.piece.span):
+        return _bind_measure(given.name.text, _without_labels(tree, context), context, given.piece.span)
 
 
-def _without_labels(tree: Node, place: Place) -> Node:
-    """Return an expression in which no label is computed with inside a navigation or aggregate."""
-    return spread_labels(tree, place) if any(map(is_classifier, tree.find_all(exp.Anonymous))) else tree
+def _without_labels(tree: Node, context: ExprContext) -> Node:
+    """Return an expression without CLASSIFIER() computed with inside a navigation or aggregate."""
+    return spread_labels(tree, context) if any(map(is_classifier, tree.find_all(exp.Anonymous))) else tree
 
 
-def _bind_condition(tree: Node, place: Place, span: Span) -> Expr:
-    expr = _term(tree, place)
+def _bind_condition(tree: Node, context: ExprContext, span: Span) -> Expr:
+    expr = _term(tree, context)
     kind = check_kind(expr)
     if kind not in (Kind.BOOL, Kind.NULL):
         raise BindError(
-            f"the condition of {place.defines} is a value of kind {kind.value}", span=span,
+            f"the condition of {context.defines} is a value of kind {kind.value}", span=span,
             hint="DEFINE needs a predicate: compare the value with something",
         )  # fmt: skip
     return expr
 
 
-def _term(node: Node, place: Place) -> Expr:
-    """Return a part of a condition: by Cerise if it can be, else by Spark."""
-    found = atom_of(node, place)
+def _term(node: Node, context: ExprContext) -> Expr:
+    """Return a part of a condition, computed by Cerise if possible, else by Spark."""
+    found = atom_of(node, context)
     if found is not None:
         return found
-    mark = place.rows.mark()
-    span = place.rows.span(node)
+    mark = context.rows.mark()
+    span = context.rows.span(node)
     try:
-        expr = convert(node, lambda each: _term(each, place), span)
-        _check_operands(expr, place.rows, span)
+        expr = convert(node, lambda each: _term(each, context), span)
+        _check_operands(expr, context.rows, span)
         return expr
     except Beyond as beyond:
-        place.rows.back_to(mark)
-        return _by_spark(node, place, beyond)
+        context.rows.back_to(mark)
+        return _by_spark(node, context, beyond)
 
 
-def _check_operands(expr: Expr, rows: Rows, span: Span | None) -> None:
-    """Refuse to compute with values that can only be passed through."""
+def _check_operands(expr: Expr, rows: ClauseInput, span: Span | None) -> None:
+    """Refuse an expression that computes with opaque values, which can only be passed through."""
     for each in attributes(expr):
         if each.kind not in COMPUTABLE and expr is not each:
             raise Beyond(rows.opaque(each, span))
     check_kind(expr)
 
 
-def _by_spark(node: Node, place: Place, beyond: Beyond) -> Expr:
-    """Return what Spark computes from one row, as a column; null where there is no such row."""
-    rows = place.rows
+def _by_spark(node: Node, context: ExprContext, beyond: Beyond) -> Expr:
+    """Return an expression of one row as a column that Spark computes; null if the match has no such row."""
+    rows = context.rows
     if rows.host is None:
         raise beyond.error
-    variables = _rows_of(node, place, beyond)
+    variables = _rows_of(node, context, beyond)
     name = rows.derive(node, computed=True)
     if not variables:
         return rows.atom(Nav(name), rows.kind(name))
     members = rows.members(variables.pop())
-    there = rows.atom(Nav(name, members), rows.kind(name))
+    value = rows.atom(Nav(name, members), rows.kind(name))
     exists = rows.atom(Nav(rows.present(), members), Kind.BOOL)
-    missing = rows.missing(node)  # what Spark makes of nulls: A.x is null before the first A
-    return Call("if", (exists, there, rows.atom(Nav(missing), rows.kind(missing))), rows.span(node))
+    missing = rows.derive_missing(
+        node
+    )  # Spark's value of the expression on nulls: before the first A, A.x is null
+    return Call("if", (exists, value, rows.atom(Nav(missing), rows.kind(missing))), rows.span(node))
 
 
-def _rows_of(node: Node, place: Place, beyond: Beyond) -> set[str]:
-    """Return the variable whose last row an expression reads, if it is not the row being tested."""
-    rows = place.rows
+def _rows_of(node: Node, context: ExprContext, beyond: Beyond) -> set[str]:
+    """Return the variable whose last row an expression reads; empty if it reads the row under test."""
+    rows = context.rows
     found: set[str | None] = set()
     for each in inside(node):
         function = function_of(each)
@@ -262,14 +264,14 @@ def _rows_of(node: Node, place: Place, beyond: Beyond) -> set[str]:
             raise _across(beyond, rows.span(each))
         if (ref := rows.find(each)) is not None:
             members = rows.members(ref.var)
-            found.add(None if members is None or place.defines in members else ref.var)
+            found.add(None if members is None or context.defines in members else ref.var)
     if len(found) > 1:
         raise _across(beyond, rows.span(node))
     return {var for var in found if var is not None}
 
 
 def _across(beyond: Beyond, span: Span | None) -> BindError | UnsupportedError:
-    """Return the error for what only Spark computes, of several rows at once."""
+    """Return the error for an expression of several rows that only Spark computes."""
     error = beyond.error
     if isinstance(error, BindError):
         return error
@@ -279,32 +281,32 @@ def _across(beyond: Beyond, span: Span | None) -> BindError | UnsupportedError:
     )  # fmt: skip
 
 
-def _bind_measure(name: str, tree: Node, place: Place, span: Span) -> Measure:
-    """Return a measure, as SQL over its atoms and, where Cerise can compute it, as an expression."""
+def _bind_measure(name: str, tree: Node, context: ExprContext, span: Span) -> Measure:
+    """Return a measure as SQL over its atoms and, if Cerise can compute it, as an expression."""
     used: dict[str, Attr] = {}
 
-    def named(node: Node) -> Node | None:
-        found = atom_of(node, place)
+    def to_column(node: Node) -> Node | None:
+        found = atom_of(node, context)
         if found is None:
             return None
         used[found.path[0]] = found
         return column(found.path[0])
 
-    sql = render(tree, place.rows.text, named)
-    return Measure(name, sql, _translate_measure(tree, place), tuple(used), span)
+    sql = render(tree, context.rows.text, to_column)
+    return Measure(name, sql, _translate_measure(tree, context), tuple(used), span)
 
 
-def _translate_measure(tree: Node, place: Place) -> Expr | None:
+def _translate_measure(tree: Node, context: ExprContext) -> Expr | None:
     def term(node: Node) -> Expr:
-        return atom_of(node, place) or convert(node, term, place.rows.span(node))
+        return atom_of(node, context) or convert(node, term, context.rows.span(node))
 
     try:
         expr = term(strip_parens(tree))
         if not isinstance(expr, Attr):
-            _check_operands(expr, place.rows, None)
+            _check_operands(expr, context.rows, None)
         return expr
     except Nowhere as nowhere:
-        if place.rows.host is None:
+        if context.rows.host is None:
             raise nowhere.error from None
         return None
     except Beyond:
@@ -314,7 +316,7 @@ def _translate_measure(tree: Node, place: Place) -> Expr | None:
 # ---- the rest
 
 
-def _skip(parts: Parts, variables: Mapping[str, frozenset[str]], *, flink: bool) -> Skip:
+def _skip(parts: ClauseParts, variables: Mapping[str, frozenset[str]], *, flink: bool) -> Skip:
     if parts.skip is None:
         return Skip(SkipTo.NEXT if flink else SkipTo.PAST_LAST)
     name = parts.skip.name
@@ -328,7 +330,7 @@ def _skip(parts: Parts, variables: Mapping[str, frozenset[str]], *, flink: bool)
     return Skip(parts.skip.to, variables[fold(name)], fold(name))
 
 
-def _within(parts: Parts, order: tuple[Order, ...], rows: Rows, *, flink: bool) -> Extent | None:
+def _within(parts: ClauseParts, order: tuple[Order, ...], rows: ClauseInput, *, flink: bool) -> Extent | None:
     if parts.within is None:
         return None
     span = parts.within.piece.span
@@ -350,7 +352,7 @@ def _within(parts: Parts, order: tuple[Order, ...], rows: Rows, *, flink: bool) 
     return Extent(length, flink, parts.within.timeouts)
 
 
-def _length(piece: Piece, span: Span) -> int | str:
+def _length(piece: ExprText, span: Span) -> int | str:
     """Return a duration in microseconds, or a bare number as text."""
     words = piece.words
     if len(words) == 1 and words[0].text.isdigit():
@@ -368,7 +370,7 @@ def _length(piece: Piece, span: Span) -> int | str:
     return size
 
 
-def _refuse_exclusion(parts: Parts) -> None:
+def _refuse_exclusion(parts: ClauseParts) -> None:
     if parts.show is Show.UNMATCHED and any(isinstance(each, Excluded) for each in walk_rows(parts.pattern)):
         raise BindError(
             "{- … -} together with WITH UNMATCHED ROWS", span=parts.show_span,
@@ -376,8 +378,8 @@ def _refuse_exclusion(parts: Parts) -> None:
         )  # fmt: skip
 
 
-def _output(bound: BoundRows, parts: Parts) -> tuple[Shown, ...]:
-    """Return the columns of the result (M33, M34); what has no name is not shown."""
+def _output(bound: BoundRows, parts: ClauseParts) -> tuple[Shown, ...]:
+    """Return the columns of the result (M33, M34); expressions of PARTITION BY and ORDER BY are not shown."""
     known = set(bound.columns.names)
     partition = [name for name in bound.partition if name in known]
     measures = [Shown(each.name, True) for each in bound.measures]

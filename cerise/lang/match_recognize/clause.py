@@ -1,4 +1,4 @@
-"""The parts of one MATCH_RECOGNIZE ( … ), in the order of M1, before anything is known of its input."""
+"""Parses one MATCH_RECOGNIZE ( … ) into its parts, in the order of M1, before its input is known."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from cerise.errors import BindError, ParseError, Span
 from cerise.lang.match_recognize.pattern import parse_pattern
 from cerise.lang.match_recognize.tokens import (
-    Reader,
     Word,
+    WordReader,
     Words,
     misspelt,
     name_of,
@@ -35,8 +35,8 @@ _HEADS: tuple[tuple[tuple[str, ...], int], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """An expression as it stands in the statement."""
+class ExprText:
+    """The text of an expression: the statement, the expression's words, and their span."""
 
     text: str = field(repr=False)
     words: Words
@@ -45,19 +45,19 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class OrderPart:
-    """One item of ORDER BY; nulls stand where Spark puts them unless said otherwise."""
+    """One item of ORDER BY; without NULLS FIRST or LAST, nulls come where Spark puts them."""
 
-    piece: Piece
+    piece: ExprText
     descending: bool
     nulls_first: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """A name and its expression: of MEASURES or DEFINE."""
+class NamedExpr:
+    """One item of MEASURES or DEFINE: a name and its expression."""
 
     name: Name
-    piece: Piece
+    piece: ExprText
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,44 +80,44 @@ class SkipPart:
 class WithinPart:
     """WITHIN, with or without EMIT TIMEOUTS."""
 
-    piece: Piece
+    piece: ExprText
     timeouts: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """What a clause says; `skip` is None where it says nothing."""
+class ClauseParts:
+    """The parts of a clause; `skip` is None if the clause has no AFTER MATCH SKIP."""
 
     pattern: RowPattern = Concat(())
-    partition: tuple[Piece, ...] = ()
+    partition: tuple[ExprText, ...] = ()
     order: tuple[OrderPart, ...] = ()
-    measures: tuple[Given, ...] = ()
+    measures: tuple[NamedExpr, ...] = ()
     show: Show = Show.ONE
     show_span: Span | None = field(default=None, compare=False)
     skip: SkipPart | None = None
     within: WithinPart | None = None
     subsets: tuple[SubsetPart, ...] = ()
-    define: tuple[Given, ...] | None = None
+    define: tuple[NamedExpr, ...] | None = None
 
 
-def parse_parts(text: str, words: Words, span: Span) -> Parts:
-    """Parse what stands between the parentheses of MATCH_RECOGNIZE.
+def parse_parts(text: str, words: Words, span: Span) -> ClauseParts:
+    """Parse the text between the parentheses of MATCH_RECOGNIZE.
 
     Args:
         text: the whole statement.
-        words: those between the parentheses.
-        span: the position of the parentheses, for what is missing.
+        words: the words between the parentheses.
+        span: the word MATCH_RECOGNIZE, for the error that PATTERN is missing.
 
     Raises:
         ParseError: with the position and a hint.
     """
     found: dict[str, Any] = {}
     for rank, part in _sections(words):
-        found |= _READERS[rank](text, Reader(part, part[-1].end))
+        found |= _READERS[rank](text, WordReader(part, part[-1].end))
     if "pattern" not in found:
         missing = ParseError("MATCH_RECOGNIZE has no PATTERN", span=span, hint="write PATTERN (A B+)")
         raise misspelt(words) or missing
-    return Parts(**found)
+    return ClauseParts(**found)
 
 
 def _sections(words: Words) -> Iterator[tuple[int, Words]]:
@@ -139,7 +139,7 @@ def _sections(words: Words) -> Iterator[tuple[int, Words]]:
 
 
 def _head(words: Words, i: int) -> int | None:
-    """Return which part starts at a word, if one does; columns may have the same names."""
+    """Return the number of the part that starts at a word; None for a column with such a name."""
     before = words[i - 1].key if i else ""
     after = words[i + 1].key if i + 1 < len(words) else ""
     for keys, rank in _HEADS:
@@ -158,16 +158,16 @@ _AFTER_COLUMN = frozenset(". , = < > + - * / % | & ASC DESC NULLS IS IN AND OR L
 # ---- one reader for each part
 
 
-def _piece(text: str, words: Words) -> Piece:
-    return Piece(text, words, span_of_words(words))
+def _piece(text: str, words: Words) -> ExprText:
+    return ExprText(text, words, span_of_words(words))
 
 
-def _partition(text: str, reader: Reader) -> dict[str, Any]:
+def _partition(text: str, reader: WordReader) -> dict[str, Any]:
     reader.take("PARTITION", "BY")
     return {"partition": tuple(_piece(text, item) for item in _items(reader, "a column"))}
 
 
-def _order_by(text: str, reader: Reader) -> dict[str, Any]:
+def _order_by(text: str, reader: WordReader) -> dict[str, Any]:
     reader.take("ORDER", "BY")
     return {"order": tuple(_order_item(text, item) for item in _items(reader, "a column"))}
 
@@ -182,21 +182,21 @@ def _order_item(text: str, words: Words) -> OrderPart:
     return OrderPart(_piece(text, words), descending, nulls == "FIRST" if nulls else not descending)
 
 
-def _measures(text: str, reader: Reader) -> dict[str, Any]:
+def _measures(text: str, reader: WordReader) -> dict[str, Any]:
     reader.take("MEASURES")
     return {"measures": tuple(_measure(text, item) for item in _items(reader, "a measure"))}
 
 
-def _measure(text: str, words: Words) -> Given:
+def _measure(text: str, words: Words) -> NamedExpr:
     name = name_of(words[-1]) if len(words) > 2 and words[-2].key == "AS" else None
     if name is None:
         raise misspelt(words) or ParseError(
             "a measure needs a name", span=span_of_words(words), hint="write expression AS name"
         )
-    return Given(name, _piece(text, words[:-2]))
+    return NamedExpr(name, _piece(text, words[:-2]))
 
 
-def _rows(_text: str, reader: Reader) -> dict[str, Any]:
+def _rows(_text: str, reader: WordReader) -> dict[str, Any]:
     span = span_of_words(reader.words)
     if reader.take("ONE", "ROW", "PER", "MATCH"):
         show = Show.ONE
@@ -216,7 +216,7 @@ def _rows(_text: str, reader: Reader) -> dict[str, Any]:
     return {"show": show, "show_span": span}
 
 
-def _skip(_text: str, reader: Reader) -> dict[str, Any]:
+def _skip(_text: str, reader: WordReader) -> dict[str, Any]:
     ways = "PAST LAST ROW, TO NEXT ROW, TO FIRST v, TO LAST v or TO v"
     if not reader.take("AFTER", "MATCH", "SKIP"):
         reader.position = 2
@@ -237,7 +237,7 @@ def _skip(_text: str, reader: Reader) -> dict[str, Any]:
     return {"skip": part}
 
 
-def _pattern(text: str, reader: Reader) -> dict[str, Any]:
+def _pattern(text: str, reader: WordReader) -> dict[str, Any]:
     if reader.rest[0].key in ("INITIAL", "SEEK"):
         raise BindError(
             f"{reader.rest[0].key} has no meaning here", span=reader.rest[0].span,
@@ -253,7 +253,7 @@ def _pattern(text: str, reader: Reader) -> dict[str, Any]:
     return {"pattern": parse_pattern(text, span)}
 
 
-def _within(text: str, reader: Reader) -> dict[str, Any]:
+def _within(text: str, reader: WordReader) -> dict[str, Any]:
     reader.take("WITHIN")
     words = reader.rest
     timeouts = [word.key for word in words[-2:]] == ["EMIT", "TIMEOUTS"]
@@ -263,14 +263,14 @@ def _within(text: str, reader: Reader) -> dict[str, Any]:
     return {"within": WithinPart(_piece(text, words), timeouts)}
 
 
-def _subset(_text: str, reader: Reader) -> dict[str, Any]:
+def _subset(_text: str, reader: WordReader) -> dict[str, Any]:
     reader.take("SUBSET")
     return {
-        "subsets": tuple(_one_subset(Reader(item, item[-1].end)) for item in _items(reader, "u = (A, B)"))
+        "subsets": tuple(_one_subset(WordReader(item, item[-1].end)) for item in _items(reader, "u = (A, B)"))
     }
 
 
-def _one_subset(reader: Reader) -> SubsetPart:
+def _one_subset(reader: WordReader) -> SubsetPart:
     name = reader.name("a name, as in u = (A, B)")
     if not reader.take("=") or not reader.take("("):
         raise reader.error("expected = (A, B)")
@@ -283,27 +283,27 @@ def _one_subset(reader: Reader) -> SubsetPart:
     return SubsetPart(name, tuple(members))
 
 
-def _define(text: str, reader: Reader) -> dict[str, Any]:
+def _define(text: str, reader: WordReader) -> dict[str, Any]:
     reader.take("DEFINE")
     return {"define": tuple(_definition(text, item) for item in _items(reader, "A AS condition"))}
 
 
-def _definition(text: str, words: Words) -> Given:
-    reader = Reader(words, words[-1].end)
+def _definition(text: str, words: Words) -> NamedExpr:
+    reader = WordReader(words, words[-1].end)
     name = reader.name("a variable, as in A AS condition")
     if not reader.take("AS"):
         raise reader.error("expected AS and a condition")
     if not reader.rest:
         raise reader.error("the condition is missing", hint="leave a variable out that every row satisfies")
-    return Given(name, _piece(text, reader.rest))
+    return NamedExpr(name, _piece(text, reader.rest))
 
 
-_READERS: tuple[Callable[[str, Reader], dict[str, Any]], ...] = (
+_READERS: tuple[Callable[[str, WordReader], dict[str, Any]], ...] = (
     _partition, _order_by, _measures, _rows, _skip, _pattern, _within, _subset, _define,
 )  # fmt: skip
 
 
-def _items(reader: Reader, what: str) -> list[Words]:
+def _items(reader: WordReader, what: str) -> list[Words]:
     items = split_at_commas(reader.rest)
     for i, item in enumerate(items):
         if not item:
@@ -312,6 +312,6 @@ def _items(reader: Reader, what: str) -> list[Words]:
     return items
 
 
-def _finish(reader: Reader, expected: str) -> None:
+def _finish(reader: WordReader, expected: str) -> None:
     if reader.rest:
         raise reader.error(expected)

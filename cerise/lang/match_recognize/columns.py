@@ -1,4 +1,4 @@
-"""What the names of a clause mean: columns of its input, fields of them, and columns derived from one row."""
+"""Resolves the names of a clause: to columns of its input, their fields, and columns derived from one row."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _SPARK_NAMES = {Kind.FLOAT: "DOUBLE", Kind.INT: "BIGINT"}
 
 
 class Host(Protocol):
-    """Who knows the types of expressions that only the database computes."""
+    """The database, which knows the types of expressions that only it computes."""
 
     def type_of(self, sql: str) -> pa.DataType:
         """Return the type of an SQL expression over one row of the input.
 
         Raises:
-            CeriseError: where it is wrong.
+            CeriseError: the expression is wrong.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A column or a field of one; `var` is its variable, None for the universal one.
+    """A column or a field of a column; `var` is its variable, None for the universal variable.
 
-    `type` is None where only the database knows it: of a key of a map, say.
+    `type` is None if only the database knows it, for example that of a key of a map.
     """
 
     var: str | None
@@ -46,19 +46,19 @@ class Ref:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """The input of a clause, and what its expressions need of it.
+class ClauseInput:
+    """The input of a clause, with the columns and atoms that its expressions add.
 
     Attributes:
         columns: the columns of the input.
-        host: who knows types, if anyone.
-        variables: the primary variables and subsets, with the primary ones that each stands for; None
-            outside MEASURES and DEFINE, where columns may be qualified by their table instead.
-        tables: the names by which the input could be called.
+        host: knows the types of SQL expressions; None: Cerise alone computes.
+        variables: the primary variables of each variable, itself or the members of a subset; None outside
+            MEASURES and DEFINE, where the table may qualify a column instead.
+        tables: the names that may qualify a column: of the table and its alias.
         text: the statement.
         derived: columns computed from one row, by their SQL.
-        atoms: the names of atoms.
-        types: what the host was asked, and said.
+        atoms: the name of each atom.
+        types: the types that the host has returned, by SQL.
     """
 
     columns: pa.Schema
@@ -76,14 +76,14 @@ class Rows:
         return span_of(node, self.text)
 
     def members(self, var: str | None) -> frozenset[str] | None:
-        """Return the primary variables that a variable stands for, None for all rows."""
+        """Return the primary variables of a variable; None: all rows."""
         return None if var is None or self.variables is None else self.variables[var]
 
     def find(self, node: Node) -> Ref | None:
-        """Return what a node names, None if it is no name.
+        """Return the column or field that a node names; None if the node is not a name.
 
         Raises:
-            BindError: for names that mean nothing here.
+            BindError: the name is unknown.
         """
         names = path_of(node)
         if names is None:
@@ -100,7 +100,7 @@ class Rows:
         return self._field(Ref(var, (found,), self.columns.field(found).type), names[1:])
 
     def _column(self, name: exp.Identifier) -> str | None:
-        """Return the column of a name: one spelt the same, else the only one but for case."""
+        """Return the column with exactly this name, else the only column that equals it except for case."""
         return self._match(name, self.columns.names)
 
     def _match(self, name: exp.Identifier, known: list[str]) -> str | None:
@@ -158,7 +158,7 @@ class Rows:
         return kind_of_type(self.type_of(name))
 
     def type_of(self, name: str) -> pa.DataType:
-        """Return the type of a column of the input or a derived one."""
+        """Return the type of a column of the input, or of a derived column."""
         if name == CLASSIFIER:
             return pa.string()
         for each in self.derived.values():
@@ -170,12 +170,12 @@ class Rows:
         """Return the column that holds an expression of one row.
 
         Args:
-            node: the expression; its variables do not count.
+            node: the expression; the variables before its columns are ignored.
             computed: whether predicates or aggregates compute with it: then an exact decimal with many
                 digits becomes a double.
 
         Raises:
-            UnsupportedError: where only Spark could compute it, and nobody is there to ask.
+            UnsupportedError: only Spark can compute the expression, and there is no host.
         """
         node = strip_parens(node)
         ref = self.find(node)
@@ -191,20 +191,20 @@ class Rows:
     def sql(self, node: Node) -> str:
         """Return an expression of one row as Spark SQL over the columns of the input."""
 
-        def named(each: Node) -> Node | None:
+        def to_column(each: Node) -> Node | None:
             return column(*ref.path) if (ref := self.find(each)) is not None else None
 
-        return render(node, self.text, named)
+        return render(node, self.text, to_column)
 
-    def missing(self, node: Node) -> str:
-        """Return the column that holds an expression of a row that is not there: of nulls only."""
+    def derive_missing(self, node: Node) -> str:
+        """Return the column that holds an expression of a missing row: all its columns are null."""
 
-        def nothing(each: Node) -> Node | None:
+        def to_null(each: Node) -> Node | None:
             if (ref := self.find(each)) is None:
                 return None
             return exp.Anonymous(this="if", expressions=[exp.false(), column(*ref.path), exp.null()])
 
-        sql = render(node, self.text, nothing)
+        sql = render(node, self.text, to_null)
         return self._keep(Derived("", sql, None, self._ask(sql, node)))
 
     def present(self) -> str:
@@ -260,11 +260,11 @@ class Rows:
     # ---- atoms
 
     def atom(self, made: Atom, kind: Kind) -> Attr:
-        """Return an atom as an attribute; equal atoms have one name."""
+        """Return an atom as an attribute; equal atoms share a name."""
         return atom(self.atoms.setdefault(made, f"_a{len(self.atoms)}"), kind)
 
     def opaque(self, attr: Attr, span: Span | None) -> BindError:
-        """Return the error for an atom whose value cannot be computed with."""
+        """Return the error for computing with an atom of an opaque type."""
         (found,) = [each for each, name in self.atoms.items() if name == attr.path[0]]
         if isinstance(found, Nav):
             return opaque(found.column, self.type_of(found.column), span)
@@ -276,7 +276,7 @@ class Rows:
         return len(self.derived), len(self.atoms)
 
     def back_to(self, mark: tuple[int, int]) -> None:
-        """Forget what was added since a mark."""
+        """Remove the columns and atoms added since a mark."""
         while len(self.derived) > mark[0]:
             self.derived.popitem()
         while len(self.atoms) > mark[1]:
@@ -287,7 +287,7 @@ def check_kind(expr: Expr) -> Kind:
     """Return the kind of an expression.
 
     Raises:
-        Beyond: where its operands do not fit together as Cerise computes.
+        Beyond: Cerise cannot combine its operands.
     """
     try:
         return kind_of(expr)
@@ -296,7 +296,7 @@ def check_kind(expr: Expr) -> Kind:
 
 
 def opaque(name: str, type_: pa.DataType | None, span: Span | None) -> BindError:
-    """Return the error for a value that cannot be computed with."""
+    """Return the error for computing with a value of an opaque type."""
     return BindError(
         f"'{name}' of type {type_} cannot be computed with", span=span,
         hint="cast it, as in CAST(x AS DOUBLE), or compute what you need in a subquery (see docs/types.md)",
@@ -311,7 +311,7 @@ def strip_parens(node: Node) -> Node:
 
 
 def fold_name(name: exp.Identifier) -> str:
-    """Return the variable that a name would mean (M22)."""
+    """Return a name as that of a variable: upper case unless quoted (M22)."""
     return str(name.this) if name.args.get("quoted") else str(name.this).upper()
 
 

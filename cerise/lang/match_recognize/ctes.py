@@ -1,4 +1,4 @@
-"""The WITH clauses of an SQL text: which CTEs can be named where."""
+"""The WITH clauses of an SQL text, and the CTEs visible at a position."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Cte:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The items of one WITH; `end` is that of the query which may name them."""
+    """The items of one WITH; `end` is the end of the query that may name them."""
 
     items: tuple[Cte, ...]
     recursive: bool
@@ -37,7 +37,7 @@ class Scope:
 
 
 def find_scopes(words: Words, partners: Mapping[int, int], end: int) -> tuple[Scope, ...]:
-    """Return the WITH clauses of a text, outer ones before those inside them."""
+    """Return the WITH clauses of a text, outer clauses first."""
     found, around = [], []
     for i, word in enumerate(words):
         if word.key in OPEN and i in partners:
@@ -54,7 +54,7 @@ def find_scopes(words: Words, partners: Mapping[int, int], end: int) -> tuple[Sc
 
 
 def _items(words: Words, partners: Mapping[int, int], i: int) -> Iterator[Cte]:
-    """Yield the items of a WITH whose first name is a word; none where it is some other WITH."""
+    """Yield the items of a WITH clause, given its first word; none if the WITH belongs to another clause."""
     while i + 1 < len(words) and (name := name_of(words[i])) is not None:
         body = _body(words, partners, i + 1)
         if body is None:
@@ -67,7 +67,7 @@ def _items(words: Words, partners: Mapping[int, int], i: int) -> Iterator[Cte]:
 
 
 def _body(words: Words, partners: Mapping[int, int], i: int) -> int | None:
-    """Return the parenthesis that opens the query of an item, after its columns, if it lists any."""
+    """Return the parenthesis that opens the query of an item, after its list of columns, if it has one."""
     keys = [word.key for word in words]
     if keys[i] == "(" and i in partners and keys[partners[i] + 1 : partners[i] + 2] != [","]:
         after = partners[i] + 1

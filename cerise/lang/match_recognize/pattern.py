@@ -22,7 +22,7 @@ from cerise.pattern.row_pattern import (
     RowPattern,
 )
 
-LONGEST_PERMUTE = 8  # 40 320 orders
+LONGEST_PERMUTE = 8  # elements: they have 40,320 orders
 _Range = tuple[int, int | None]
 _WORDS = {
     "NAME": "a variable", "QUOTED": None, "_PERMUTE": "PERMUTE", "NUMBER": "a number", "COMMA": ",",
@@ -32,7 +32,7 @@ _WORDS = {
 
 
 def parse_pattern(text: str, span: Span) -> RowPattern:
-    """Parse what stands between the parentheses of PATTERN.
+    """Parse the text between the parentheses of PATTERN.
 
     Args:
         text: the whole statement.
@@ -105,10 +105,10 @@ class _Nodes(Transformer[Token, Any]):
             raise ParseError("PERMUTE() of nothing", span=self._span(meta), hint="write PERMUTE(A, B)")
         return Permute(tuple(children))
 
-    def excluded(self, _meta: Any, children: list[RowPattern]) -> RowPattern:
+    def exclude(self, _meta: Any, children: list[RowPattern]) -> RowPattern:
         return Excluded(children[0])
 
-    def quantified(self, _meta: Any, children: list[Any]) -> RowPattern:
+    def quantify(self, _meta: Any, children: list[Any]) -> RowPattern:
         item, ((low, high), reluctant, position) = children
         if high is not None and high < 1:
             hint = "leave the part out, or give a greater number"
@@ -144,7 +144,7 @@ class _Nodes(Transformer[Token, Any]):
 
 
 def _explain(error: UnexpectedInput, text: str, span: Span) -> ParseError:
-    """Turn the parser's error into one for people."""
+    """Return the parser's error as a ParseError with a hint."""
     expected: set[str] = set()
     position, found = span.end, ""
     match error:

@@ -1,7 +1,7 @@
-"""SQL with MATCH_RECOGNIZE: clauses are cut out by their words, bound to their input, and replaced by views.
+"""Finds the MATCH_RECOGNIZE clauses of an SQL statement, and cuts them out: a view replaces each.
 
-The text around a clause stays as users wrote it, for Spark to read (decision D9). `clause` reads the inside
-of a clause, pattern.lark its pattern, and sqlglot its expressions.
+Spark reads the text around a clause as the user wrote it (decision D9). `clause` parses the inside of a
+clause, pattern.lark its pattern, and sqlglot its expressions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from cerise.errors import BindError, CeriseError, ParseError, Span, UnsupportedError, refuse_surrogates
-from cerise.lang.match_recognize.clause import Parts, parse_parts
+from cerise.lang.match_recognize.clause import ClauseParts, parse_parts
 from cerise.lang.match_recognize.ctes import Scope, find_scopes
 from cerise.lang.match_recognize.tokens import (
     CLOSE,
@@ -26,7 +26,7 @@ from cerise.lang.match_recognize.tokens import (
 )
 
 DIALECTS = ("standard", "flink")
-KEPT = 256  # statements that are not parsed again
+CACHED = 256  # parsed statements that stay in memory
 _NAME = "MATCH_RECOGNIZE"
 _ALONE = re.compile(r"SELECT\s+\*\s+FROM\s+_0(\s+(AS\s+)?\w+)?\s*;?", re.IGNORECASE)
 _TABLE = re.compile(r"(\w+|`[^`]+`|\"[^\"]+\")(\s+(AS\s+)?\w+)?", re.IGNORECASE)
@@ -40,14 +40,14 @@ class Clause:
     """One MATCH_RECOGNIZE clause.
 
     Attributes:
-        index: its number among the clauses of its statement, in the order in which they are to be run.
-        span: what its view replaces: its input and the clause, without the alias after it.
-        source: its input, as it stands after FROM.
-        word: the word MATCH_RECOGNIZE.
-        parts: what it says.
+        index: its number among the clauses of its statement, in the order in which they run.
+        span: the text that its view replaces: its input and the clause, without the alias after it.
+        source: the span of its input, after FROM.
+        word: the span of the word MATCH_RECOGNIZE.
+        parts: its parts, parsed.
         dialect: whose defaults it has.
-        tables: the names by which its input could be called.
-        ctes: the names of WITH that its input can read, and its subqueries cannot.
+        tables: the names that may qualify a column of its input.
+        ctes: the names of WITH that its input can read, but its subqueries cannot.
         text: the statement.
     """
 
@@ -55,7 +55,7 @@ class Clause:
     span: Span
     source: Span
     word: Span
-    parts: Parts = field(repr=False)
+    parts: ClauseParts = field(repr=False)
     dialect: str
     tables: tuple[str, ...]
     ctes: frozenset[str]
@@ -64,23 +64,29 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A text made from pieces of the statement; `pieces` says where each began, here and there."""
+    """A text put together from pieces of the statement.
+
+    Attributes:
+        sql: the text.
+        pieces: for each piece its start in `sql`, its start in the statement, and whether it is unchanged.
+    """
 
     sql: str
     pieces: tuple[tuple[int, int, bool], ...]
 
     def place(self, offset: int) -> int:
-        """Return where in the statement a character of this text stood."""
-        here, there, kept = max((each for each in self.pieces if each[0] <= offset), default=(0, 0, False))
-        return there + (offset - here if kept else 0)
+        """Return the position in the statement of a character of this text."""
+        nothing = (0, 0, False)
+        start, original, kept = max((each for each in self.pieces if each[0] <= offset), default=nothing)
+        return original + (offset - start if kept else 0)
 
 
 @dataclass(frozen=True)
 class Statement:
-    """An SQL text and its MATCH_RECOGNIZE clauses, inner ones first.
+    """An SQL text and its MATCH_RECOGNIZE clauses, inner clauses first.
 
-    For each clause in turn run its `input`, find its matches and register them as a view; then run the
-    `rest`. Both take the names of the views so far, by the index of their clause.
+    To run it: for each clause in turn, run its `input`, find its matches and register them as a view; then
+    run the `rest`. Both take the names of the views so far, by the index of their clause.
     """
 
     text: str
@@ -88,7 +94,7 @@ class Statement:
     scopes: tuple[Scope, ...] = field(default=(), repr=False)
 
     def input(self, index: int, names: Mapping[int, str]) -> Cut:
-        """Return the SELECT that gives the rows of a clause, with the CTEs that it may name."""
+        """Return the SELECT of a clause's input rows, with the CTEs that it may name."""
         source = self.clauses[index].source
         pieces: list[tuple[str, int | None]] = []
         closing = ""
@@ -115,7 +121,7 @@ class Statement:
         return sorted(self.clauses, key=lambda each: (each.span.start, -each.span.end))
 
     def _slice(self, span: Span, names: Mapping[int, str]) -> Iterator[tuple[str, int | None]]:
-        """Yield the text of a span, with the outermost clauses in it replaced."""
+        """Yield the text of a span, with the names of views in place of its outermost clauses."""
         position = span.start
         for clause in self._in_order:
             if position <= clause.span.start and clause.span.end <= span.end:
@@ -126,7 +132,7 @@ class Statement:
 
 
 def _concat(pieces: list[tuple[str, int | None]], last: int = 0) -> Cut:
-    """Put pieces together; a negative position is that of a clause which a name replaces."""
+    """Join pieces into a text; a position -p - 1 is that of a clause at p that a name replaces."""
     sql, positions = "", []
     for text, position in pieces:
         if text:
@@ -137,20 +143,20 @@ def _concat(pieces: list[tuple[str, int | None]], last: int = 0) -> Cut:
     return Cut(sql, tuple(positions))
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHED)
 def mentions_match_recognize(text: str) -> bool:
-    """Whether a text has a MATCH_RECOGNIZE clause: not the word in a string, a comment or a quoted name."""
+    """Whether a text has a MATCH_RECOGNIZE clause; strings, comments and quoted names do not count."""
     if not re.search(_NAME, text, re.IGNORECASE):
         return False
     try:
         words = read_words(text)
     except ParseError:
-        return True  # parse_statement says what is not closed
+        return True  # parse_statement raises the error
     return any(True for _ in _clauses(words))
 
 
 def _clauses(words: Words) -> Iterator[int]:
-    """Yield the number of each word MATCH_RECOGNIZE that starts a clause, also one without parentheses."""
+    """Yield the number of each word MATCH_RECOGNIZE that starts a clause, even without parentheses."""
     for i, word in enumerate(words[:-1]):
         if word.key == _NAME and (i == 0 or words[i - 1].key not in (".", "AS")):
             after = words[i + 1]
@@ -162,7 +168,7 @@ def parse_statement(text: str, dialect: str = "standard") -> Statement:
     """Find and parse the MATCH_RECOGNIZE clauses of an SQL text.
 
     Args:
-        text: one SQL statement; all but the clauses is left to Spark.
+        text: one SQL statement; only its clauses are parsed here.
         dialect: whose defaults clauses have: 'standard' or 'flink' (M3, M42).
 
     Raises:
@@ -178,7 +184,7 @@ def parse_statement(text: str, dialect: str = "standard") -> Statement:
         sheet = _Sheet(text, dialect, words, pair_brackets(words))
         scopes = find_scopes(words, sheet.partners, len(text))
         found = sorted(_clauses(words), key=lambda i: sheet.partners.get(i + 1, len(words)))
-        _refuse_nesting(sheet, found)
+        _refuse_inner_clauses(sheet, found)
         clauses = [_clause(sheet, i, number, scopes) for number, i in enumerate(found)]
         _refuse_recursion(words, clauses, scopes)
         return Statement(text, tuple(clauses), scopes)
@@ -186,12 +192,12 @@ def parse_statement(text: str, dialect: str = "standard") -> Statement:
         raise error.located(text) from None
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHED)
 def parse_alone(text: str, dialect: str = "standard") -> Clause:
-    """Parse a statement that is no more than one clause: SELECT * FROM t MATCH_RECOGNIZE (…).
+    """Parse a statement that is only one clause over one table: SELECT * FROM t MATCH_RECOGNIZE (…).
 
     Raises:
-        UnsupportedError: where there is more.
+        UnsupportedError: the statement is more than that.
     """
     statement = parse_statement(text, dialect)
     rest = statement.rest({each.index: f"_{each.index}" for each in statement.clauses}).sql.strip()
@@ -204,7 +210,8 @@ def parse_alone(text: str, dialect: str = "standard") -> Clause:
     source = text[clause.source.start : clause.source.end]
     if not _TABLE.fullmatch(source):
         raise UnsupportedError(
-            "the rows to look in are given, and stand here for one table", span=clause.source, text=text,
+            "the given rows are one table, and the statement reads more than a table", span=clause.source,
+            text=text,
             hint="name one table before MATCH_RECOGNIZE; cerise.sql(spark, …) runs any statement",
         )  # fmt: skip
     return clause
@@ -212,7 +219,7 @@ def parse_alone(text: str, dialect: str = "standard") -> Clause:
 
 @dataclass(frozen=True, slots=True)
 class _Sheet:
-    """A text with its words, and which brackets belong together."""
+    """A text with its words, and the partner of each bracket."""
 
     text: str
     dialect: str
@@ -239,7 +246,7 @@ def _clause(sheet: _Sheet, i: int, number: int, scopes: tuple[Scope, ...]) -> Cl
 
 
 def _start_of_input(words: Words, partners: Mapping[int, int], i: int) -> int:
-    """Return the first word of the table, subquery or join side that a clause follows."""
+    """Return the first word of a clause's input: the table, subquery or side of a join before the clause."""
     start = i
     while start and words[start - 1].key not in _BEFORE_TABLE and words[start - 1].key not in OPEN:
         before = start - 1
@@ -264,7 +271,7 @@ def _is_query(word: Word) -> bool:
 
 
 def _tables(words: Words) -> tuple[str, ...]:
-    """Return the names by which an input could be called: of the table and its alias."""
+    """Return the names that may qualify a column of an input: the table's and its alias."""
     depth, found = 0, []
     for word in words:
         depth += (word.key == "(") - (word.key == ")")
@@ -274,7 +281,7 @@ def _tables(words: Words) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _refuse_nesting(sheet: _Sheet, found: list[int]) -> None:
+def _refuse_inner_clauses(sheet: _Sheet, found: list[int]) -> None:
     for outer in found:
         for inner in found:
             if outer + 1 < inner < sheet.partners.get(outer + 1, 0):

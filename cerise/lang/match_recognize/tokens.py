@@ -1,4 +1,4 @@
-"""The words of an SQL text with their positions: enough to cut clauses out without reading the rest of it."""
+"""The words of an SQL text with their positions, by which clauses are cut out without parsing the rest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLAUSE_WORDS = (
     "PATTERN", "WITHIN", "SUBSET", "DEFINE",
 )  # fmt: skip
 
-# Spark's lexer: strings know \' and '', raw strings know neither; names stand in backticks.
+# Spark's lexer: strings escape ' by \' and '', raw strings escape nothing; names stand in backticks.
 _LEXER = re.compile(
     r"""(?P<space>\s+|--[^\n]*)
       | (?P<comment>/\*)
@@ -32,7 +32,7 @@ _UNCLOSED = {"'": "string", '"': "name", "`": "name"}
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word, a number, a quoted name, a string or a mark; `key` is what keywords are compared with."""
+    """A word, a number, a quoted name, a string or a mark; `key` is its text to compare with keywords."""
 
     kind: str
     text: str
@@ -41,7 +41,7 @@ class Word:
 
     @property
     def end(self) -> int:
-        """Where the text goes on."""
+        """The position after the word."""
         return self.start + len(self.text)
 
     @property
@@ -56,7 +56,7 @@ def read_words(text: str) -> Words:
     """Return the words of a text, without comments.
 
     Raises:
-        ParseError: where a string, a name or a comment is not closed.
+        ParseError: a string, a name or a comment is not closed.
     """
     found, position = [], 0
     while match := _LEXER.match(text, position):
@@ -65,7 +65,7 @@ def read_words(text: str) -> Words:
             position = _end_of_comment(text, position)
             continue
         if kind == "mark" and piece in _UNCLOSED:
-            raise _unclosed_error(_UNCLOSED[piece], piece, position, text)
+            raise _open_error(_UNCLOSED[piece], piece, position, text)
         if kind != "space":
             key = piece.upper() if kind == "word" else piece if kind == "mark" else ""
             found.append(Word(kind, piece, position, key))
@@ -74,22 +74,22 @@ def read_words(text: str) -> Words:
 
 
 def _end_of_comment(text: str, start: int) -> int:
-    """Comments nest in Spark."""
+    """Return the position after a comment; in Spark, comments nest."""
     depth = 0
     for match in re.finditer(r"/\*|\*/", text[start:]):
         depth += 1 if match.group() == "/*" else -1
         if depth == 0:
             return start + match.end()
-    raise _unclosed_error("comment", "*/", start, text)
+    raise _open_error("comment", "*/", start, text)
 
 
-def _unclosed_error(what: str, closing: str, start: int, text: str) -> ParseError:
+def _open_error(what: str, closing: str, start: int, text: str) -> ParseError:
     position = Span(start, len(text))
     return ParseError(f"the {what} is not closed", span=position, text=text, hint=f"close it with {closing}")
 
 
 def pair_brackets(words: Words) -> dict[int, int]:
-    """Return which word closes each opening bracket, and which opens each closing one."""
+    """Return the closing bracket of each opening bracket, and the opening of each closing one."""
     partners: dict[int, int] = {}
     waiting: dict[str, list[int]] = {opening: [] for opening in OPEN}
     for i, word in enumerate(words):
@@ -102,7 +102,7 @@ def pair_brackets(words: Words) -> dict[int, int]:
 
 
 def outside_brackets(words: Words) -> Iterator[int]:
-    """Yield the numbers of the words that stand in no bracket, opening ones among them."""
+    """Yield the numbers of the words outside brackets, and of the outermost brackets."""
     partners = pair_brackets(words)
     i = 0
     while i < len(words):
@@ -111,19 +111,19 @@ def outside_brackets(words: Words) -> Iterator[int]:
 
 
 def split_at_commas(words: Words) -> list[Words]:
-    """Return the items of a list."""
+    """Split words at the commas outside brackets."""
     commas = [i for i in outside_brackets(words) if words[i].key == ","]
     starts = [0, *(i + 1 for i in commas)]
     return [words[start:end] for start, end in zip(starts, [*commas, len(words)], strict=True)]
 
 
 def span_of_words(words: Words) -> Span:
-    """Return the position of words that stand side by side."""
+    """Return the span from the first to the last word."""
     return Span(words[0].start, words[-1].end)
 
 
 def name_of(word: Word) -> Name | None:
-    """Return a word as a name, if it can be one."""
+    """Return a word as a name; None if it is not a word or a quoted name."""
     if word.kind == "quoted":
         mark = word.text[0]
         return Name(word.text[1:-1].replace(mark * 2, mark), True, word.span)
@@ -138,7 +138,7 @@ def fold(name: Name) -> str:
 
 
 def misspelt(words: Words) -> ParseError | None:
-    """Return the error of the first word that is nearly the name of a clause."""
+    """Return the error for the first word that looks like a misspelt keyword; None if none does."""
     for i in outside_brackets(words):
         word = words[i]
         meant = closest(word.text, CLAUSE_WORDS) if word.kind == "word" and len(word.text) > 3 else None
@@ -150,28 +150,28 @@ def misspelt(words: Words) -> ParseError | None:
 
 
 def add_span(error: CeriseError, span: Span) -> CeriseError:
-    """Return an error with a position, if it had none."""
+    """Return an error with a position if it has none yet."""
     if error.span is not None:
         return error
     return type(error)(error.problem, span=span, text=error.text, hint=error.hint)
 
 
 @contextmanager
-def pointing_at(span: Span) -> Iterator[None]:
-    """Give errors without a position that of the expression they are about."""
+def locate_errors(span: Span) -> Iterator[None]:
+    """Add the position of an expression to errors that have none."""
     try:
         yield
     except CeriseError as error:
         raise add_span(error, span) from None
 
 
-class Reader:
-    """Words read one after another, with errors that point at the next."""
+class WordReader:
+    """Reads words one after another; its errors point at the next word."""
 
     def __init__(self, words: Words, end: int) -> None:
         self.words = words
         self.position = 0
-        self.end = end  # where the text goes on after the last word
+        self.end = end  # the position after the last word
 
     @property
     def rest(self) -> Words:
@@ -190,7 +190,7 @@ class Reader:
         return found
 
     def error(self, expected: str, hint: str | None = None) -> ParseError:
-        """Return the error that something else was expected here."""
+        """Return the error that the next word is not the expected one."""
         if not self.rest:
             return ParseError(expected, span=Span(self.end - 1, self.end), hint=hint)
         word = self.rest[0]

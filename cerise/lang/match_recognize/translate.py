@@ -1,4 +1,4 @@
-"""The trees of expressions: what a node is, how Spark writes it, and how Cerise computes it, where it can."""
+"""Expression trees: classify a node, write it as Spark SQL, translate it into an expression of Cerise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cerise.kinds import INT64_MAX, Kind
 from cerise.lang.match_recognize.expressions import MARK, QUERY, SPARK_FUNCTIONS, Node
 from cerise.lang.match_recognize.tokens import pair_brackets, read_words
 from cerise.lang.sase.expressions import UNITS_US, check_like, times, whole_number
-from cerise.pattern.check import FUNCTIONS, with_typed_nulls
+from cerise.pattern.check import FUNCTIONS, type_nulls
 from cerise.pattern.expr import Binary, Call, Cast, Expr, In, IsNull, Like, Literal, Param, Unary
 from cerise.pattern.resolve import literal
 
@@ -32,7 +32,7 @@ class Function:
 
 
 class Beyond(Exception):
-    """Cerise cannot compute it as it stands; the error is what to say if Spark cannot either."""
+    """Cerise cannot compute the expression; `error` is for the user, if Spark cannot compute it either."""
 
     def __init__(self, error: CeriseError) -> None:
         super().__init__(error.problem)
@@ -40,14 +40,14 @@ class Beyond(Exception):
 
 
 class Nowhere(Beyond):
-    """Neither Cerise nor Spark is known to compute it."""
+    """The function is unknown: neither Cerise nor Spark has it."""
 
 
 _BINARY: dict[type[Node], str] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.And: "and", exp.Or: "or",
     exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
-_CASTS = {  # not to narrower types: those round or overflow where 64 bits do not
+_CASTS = {  # without narrower types, which round or overflow sooner than 64 bits do
     exp.DataType.Type.INT: Kind.INT,
     exp.DataType.Type.BIGINT: Kind.INT,
     exp.DataType.Type.DOUBLE: Kind.FLOAT,
@@ -68,7 +68,7 @@ _ALIASES = {
 
 
 def function_of(node: Node) -> Function | None:
-    """Return a call, unless it belongs to a subquery or is no call."""
+    """Return a call of a function; None for another node, or inside a subquery."""
     if isinstance(node, exp.Anonymous) and isinstance(node.this, str) and node.this.startswith(MARK):
         _, prefix, name = node.this.split(":", 2)
         return Function(name.lower(), prefix, tuple(node.expressions))
@@ -93,7 +93,7 @@ def path_of(node: Node) -> tuple[exp.Identifier, ...] | None:
 
 
 def query_text(node: Node, text: str) -> str:
-    """Return a subquery as it was written, for nothing in it is ours."""
+    """Return the text of a subquery as the user wrote it: Spark runs it."""
     place, words = span_of(node, text), read_words(text)
     around = [
         (words[i].end, words[j].start)
@@ -102,13 +102,13 @@ def query_text(node: Node, text: str) -> str:
         if words[i + 1].key in QUERY
     ]
     if not around:
-        return node.sql("spark")  # it names nothing that has a place
+        return node.sql("spark")  # no name in it has a position
     start, end = max(around)
     return f"({text[start:end]})" if isinstance(node, exp.Subquery) else text[start:end]
 
 
 def is_query(node: Node) -> bool:
-    """Whether a node is a subquery, whose names are its own."""
+    """Whether a node is a subquery."""
     return isinstance(node, exp.Query | exp.Subquery)
 
 
@@ -118,7 +118,7 @@ def is_constant(tree: Node) -> bool:
 
 
 def inside(node: Node) -> Iterator[Node]:
-    """Yield a node and all in it, parents first; not what is inside columns, subqueries and CLASSIFIER."""
+    """Yield a node and its descendants, parents first, but none inside columns, subqueries and CLASSIFIER."""
     yield node
     if path_of(node) is None and not is_query(node) and not is_classifier(node):
         for child in node.iter_expressions():
@@ -126,7 +126,7 @@ def inside(node: Node) -> Iterator[Node]:
 
 
 def span_of(node: Node, text: str) -> Span | None:
-    """Return the place of a node, as far as its leaves tell."""
+    """Return the span of a node, from the positions of its leaves; None if no leaf has one."""
     places = [each.meta for each in node.walk() if "start" in each.meta]
     if not places:
         return None
@@ -142,7 +142,7 @@ def span_of(node: Node, text: str) -> Span | None:
 
 
 def render(node: Node, text: str, change: Callable[[Node], Node | None]) -> str:
-    """Return a tree as Spark SQL, with some nodes changed, functions and subqueries as they were written."""
+    """Return a tree as Spark SQL, with the replacements of `change`, functions and subqueries unchanged."""
     root = exp.Paren(this=node.copy())
     _change(root.this, text, change)
     for call in root.find_all(exp.Anonymous):
@@ -182,14 +182,14 @@ def convert(node: Node, inner: Convert, span: Span | None) -> Expr:
     """Return a node as an expression.
 
     Args:
-        node: what to convert.
+        node: the node.
         inner: converts its operands.
-        span: its place.
+        span: the position of the node.
 
     Raises:
-        Beyond: where Cerise has nothing that means the same.
+        Beyond: Cerise has no expression with the same meaning.
     """
-    return with_typed_nulls(_convert(node, inner, span))
+    return type_nulls(_convert(node, inner, span))
 
 
 def _convert(node: Node, inner: Convert, span: Span | None) -> Expr:
@@ -232,7 +232,7 @@ def beyond(node: Node, span: Span | None) -> Beyond:
 
 
 def _of_spark(function: str, span: Span | None) -> Beyond:
-    """Return the exception for a function that Cerise has not: Spark has it, or nothing known has."""
+    """Return the exception for a function that Cerise lacks: Spark has it, or it is unknown."""
     if function.upper() in SPARK_FUNCTIONS:
         return _needs_spark(f"the function {function}", span)
     meant = closest(function, (*FUNCTIONS, *_ALIASES, *map(str.lower, SPARK_FUNCTIONS)))
@@ -314,7 +314,7 @@ def _cast(node: exp.Cast, inner: Convert, span: Span | None) -> Expr:
 
 
 def _moment(text: str, target: Any, node: Node, span: Span | None) -> Expr:
-    """TIMESTAMP '…' and DATE '…'; without zone it is a local time, which an instant does not meet."""
+    """Return TIMESTAMP '…' or DATE '…'. Without a zone it is a local time, not comparable with an instant."""
     try:
         value = (dt.date if target is exp.DataType.Type.DATE else dt.datetime).fromisoformat(text.strip())
     except ValueError:
@@ -361,7 +361,7 @@ _SPAN_UNITS = ("DAY", "HOUR", "MINUTE", "SECOND")
 
 
 def microseconds(node: Node) -> int | None:
-    """Return the length of an INTERVAL, or of a sum of them; None where it has none, as a month."""
+    """Return the length of an INTERVAL or of a sum of intervals; None if it varies, as that of a month."""
     if isinstance(node, exp.Add):
         parts = [microseconds(node.this), microseconds(node.expression)]
         return None if None in parts else sum(part for part in parts if part is not None)
@@ -384,7 +384,7 @@ def _one_unit(number: str, unit: str) -> int | None:
 
 
 def _several_units(text: str, first: str, last: str) -> int | None:
-    """INTERVAL '1 02:03:04' DAY TO SECOND: each number in its unit."""
+    """Return the length of INTERVAL '1 02:03:04' DAY TO SECOND: each number counts its unit."""
     if first not in _SPAN_UNITS or last not in _SPAN_UNITS:
         return None
     units = _SPAN_UNITS[_SPAN_UNITS.index(first) : _SPAN_UNITS.index(last) + 1]

@@ -35,7 +35,7 @@ from cerise.pattern.expr import (
     rebuild,
 )
 
-LONGEST_NUMBER = 40  # digits of a whole number; what is longer is not even read
+LONGEST_NUMBER = 40  # digits: a longer whole number is refused before Python converts it
 EPOCH = dt.datetime(1970, 1, 1)
 MICROSECOND = dt.timedelta(microseconds=1)
 UNITS_US = {
@@ -63,12 +63,12 @@ class Name:
     span: Span
 
 
-Named = tuple[Expr, Name | None]
+Column = tuple[Expr, Name | None]  # of RETURN: `expr AS name`, or `expr`
 
 
 @v_args(meta=True)
 class Expressions(Transformer[Token, Any]):
-    """Builds expressions bottom-up; every node remembers where it stood."""
+    """Builds expressions bottom-up; every node keeps its position in the text."""
 
     def name(self, meta: Any, children: list[Token]) -> Name:
         (token,) = children
@@ -80,7 +80,7 @@ class Expressions(Transformer[Token, Any]):
     def path(self, meta: Any, children: list[Name]) -> Path:
         return tuple(each.text for each in children)
 
-    def named(self, meta: Any, children: list[Any]) -> Named:
+    def column(self, meta: Any, children: list[Any]) -> Column:
         return children[0], children[1] if len(children) > 1 else None
 
     # ---- truth
@@ -110,11 +110,11 @@ class Expressions(Transformer[Token, Any]):
     def is_not_null(self, meta: Any, children: list[Expr]) -> Expr:
         return Unary("not", self.is_null(meta, children), span_of(meta))
 
-    def contained(self, meta: Any, children: list[Expr]) -> Expr:
+    def in_list(self, meta: Any, children: list[Expr]) -> Expr:
         return In(children[0], tuple(children[1:]), span_of(meta))
 
-    def not_contained(self, meta: Any, children: list[Expr]) -> Expr:
-        return Unary("not", self.contained(meta, children), span_of(meta))
+    def not_in_list(self, meta: Any, children: list[Expr]) -> Expr:
+        return Unary("not", self.in_list(meta, children), span_of(meta))
 
     def like(self, meta: Any, children: list[Any]) -> Expr:
         pattern = text_of(children[1])
@@ -162,7 +162,7 @@ class Expressions(Transformer[Token, Any]):
     def string(self, meta: Any, children: list[Token]) -> Expr:
         return Literal(text_of(children[0]), Kind.STRING, span_of(meta))
 
-    def typed_literal(self, meta: Any, children: list[Token]) -> Expr:
+    def moment(self, meta: Any, children: list[Token]) -> Expr:
         return _moment(children[0], text_of(children[1]), span_of(meta))
 
     def true(self, meta: Any, children: list[Any]) -> Expr:
@@ -201,7 +201,7 @@ class Expressions(Transformer[Token, Any]):
         if function == "cast":
             return _cast(args, span)
         if any(name for _, name in args):
-            columns: tuple[Any, ...] = tuple(_Column(*arg) for arg in args)
+            columns: tuple[Any, ...] = tuple(_NamedArgument(*arg) for arg in args)
             return Call(word, columns, span)
         values = tuple(value for value, _ in args)
         if function in NAVIGATION:
@@ -212,15 +212,15 @@ class Expressions(Transformer[Token, Any]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
-    """`expr AS name` inside Name(…): legal only as the whole of RETURN."""
+class _NamedArgument:
+    """`expr AS name` inside Name(…), which is legal only if Name(…) is the whole of RETURN."""
 
     expr: Expr
     name: Name | None
 
 
 def check_like(pattern: Any, span: Span | None) -> None:
-    """Refuse a pattern in which a backslash escapes nothing."""
+    """Refuse a pattern with a backslash that escapes no %, _ or backslash."""
     if not isinstance(pattern, str):
         raise ParseError(f"LIKE takes a text, not {pattern!r}", span=span)
     refuse_surrogates(pattern, ParseError, "the pattern of LIKE", span)
@@ -239,7 +239,7 @@ def token_span(token: Token) -> Span:
 
 
 def text_of(token: Token) -> str:
-    """Return what stands between the quotes of a string."""
+    """Return the text between the quotes of a string."""
     return token[1:-1].replace("''", "'")
 
 
@@ -247,7 +247,7 @@ def whole_number(text: str, span: Span | None) -> int:
     """Return digits as a number.
 
     Raises:
-        ParseError: there are more than 64 bits can hold.
+        ParseError: the number has more digits than 64 bits can hold.
     """
     if len(digits := text.lstrip("0")) > LONGEST_NUMBER:
         raise ParseError(
@@ -258,7 +258,7 @@ def whole_number(text: str, span: Span | None) -> int:
 
 
 def times(number: str, size: int) -> Decimal:
-    """Return a number times a unit, infinite where no decimal can hold it."""
+    """Return a number times the size of its unit; infinity if no decimal can hold the product."""
     try:
         return Decimal(number) * size
     except DecimalException:
@@ -325,7 +325,7 @@ def _moment(word: Token, text: str, span: Span) -> Expr:
             moment = dt.datetime.fromisoformat(text.strip())
     except ValueError as error:
         raise ParseError(
-            f"'{text}' is no {kind}: {error}", span=span, hint="write it as 2024-11-15 18:45:00"
+            f"'{text}' is not a {kind}: {error}", span=span, hint="write it as 2024-11-15 18:45:00"
         ) from None
     zoned = moment.tzinfo is not None
     plain = moment.astimezone(dt.UTC).replace(tzinfo=None) if zoned else moment
@@ -333,7 +333,7 @@ def _moment(word: Token, text: str, span: Span) -> Expr:
     return Literal(value, Kind.DATE if kind == "date" else Kind.INSTANT if zoned else Kind.LOCAL, span)
 
 
-def _cast(args: Sequence[Named], span: Span) -> Expr:
+def _cast(args: Sequence[Column], span: Span) -> Expr:
     if len(args) != 1 or args[0][1] is None:
         raise ParseError("CAST takes one value and a type", span=span, hint="write CAST(a.x AS DOUBLE)")
     (value, type_) = args[0]
@@ -363,7 +363,7 @@ def _aggregate(function: str, values: Sequence[Expr], span: Span) -> Expr:
 
 
 def over_set(value: Expr) -> Expr:
-    """Inside an aggregate b.x means the set b[].x, and b[i-1].x (so 004 Table 1 prints it) b[..i-1].x."""
+    """Return an aggregate's argument with b.x as the set b[].x, and b[i-1].x as b[..i-1].x (004 Table 1)."""
     if isinstance(value, Attr):
         meaning: dict[Index, Index] = {At.EVERY: At.ALL, At.PREVIOUS: At.RUNNING}
         return replace(value, at=meaning.get(value.at, value.at))

@@ -12,7 +12,7 @@ from cerise.errors import ParseError, Span, UnsupportedError, did_you_mean
 from cerise.events import Path
 from cerise.kinds import INT64_MAX
 from cerise.lang.sase.expressions import Expressions, Name, duration_us, span_of, token_span, whole_number
-from cerise.lang.sase.returns import KNOWN, plain, returned
+from cerise.lang.sase.returns import KNOWN, parse_return, plain
 from cerise.pattern.expr import Attr, Expr, Param, conjuncts
 from cerise.pattern.query import (
     And,
@@ -43,7 +43,7 @@ OUTPUTS = {**{each.value: each for each in Output}, "NON_OVERLAP": Output.NON_OV
 
 @dataclass(frozen=True, slots=True)
 class Quant:
-    """A quantifier: how often, or `maybe`."""
+    """A quantifier: the fewest and most repetitions; `maybe` for `?`."""
 
     low: int
     high: int | None
@@ -103,7 +103,7 @@ class Nodes(Expressions):
                 return already
         raise ParseError("Kleene(…) takes one event without a quantifier of its own", span=span_of(meta))
 
-    def typed(self, meta: Any, children: list[Any]) -> Node:
+    def variable(self, meta: Any, children: list[Any]) -> Node:
         type_, name = (each for each in children if isinstance(each, Name))
         return _event(Var(name.text, type_.text, name.span), children, span_of(meta))
 
@@ -196,7 +196,7 @@ class Nodes(Expressions):
         span = span_of(meta)
         items = [each for each in children if not isinstance(each, Per)]
         per = children[-1] if isinstance(children[-1], Per) else None
-        returns, into = returned(items, per, span)
+        returns, into = parse_return(items, per, span)
         return [("returns", returns, span), *([("into", into, span)] if into else [])]
 
     def per_event(self, meta: Any, children: list[Any]) -> Per:
@@ -231,7 +231,7 @@ def whole(token: Token) -> int:
 
 
 def _event(var: Var, parts: Sequence[Any], span: Span) -> Node:
-    """One item: a variable, its quantifier if it has one, and `[]` only where it repeats."""
+    """Build the node of a variable with its quantifier; `[]` is legal only if the variable repeats."""
     quants = [each for each in parts if isinstance(each, Quant)]
     indexes = [each for each in parts if isinstance(each, Token)]
     if len(quants) > 1:

@@ -1,4 +1,4 @@
-"""SASE+ text → Query. The grammar is sase.lark; this module builds the nodes and explains mistakes."""
+"""SASE+ text → Query. The grammar is sase.lark; this module runs the parser and explains mistakes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cerise.errors import CeriseError, ParseError, Span, closest, refuse_surroga
 from cerise.lang.sase.nodes import Nodes
 from cerise.pattern.query import Query
 
-KEPT = 256  # queries that are not parsed again
+CACHED = 256  # parsed queries that stay in memory
 CLAUSES = ("FROM", "USE", "PARTITION BY", "WHERE", "WITHIN", "SLIDE", "OUTPUT", "LIMIT", "RETURN", "INTO")
 UNITS = ("microseconds", "milliseconds", "seconds", "minutes", "hours", "days", "weeks", "events")
 WORDS = {
@@ -28,7 +28,7 @@ WORDS = {
     "_IN_ALL": "IN ALL",
 }  # fmt: skip
 _CHOICE = "SASE+ has no CASE: a choice is if(predicate, x, y), and predicates stand after WHERE"
-_REGULAR = "there are no regular expressions: LIKE compares a text with a pattern of % and _"
+_REGULAR = "SASE+ has no regular expressions: LIKE compares a text with a pattern of % and _"
 INSTEAD = {
     **dict.fromkeys(("CASE", "WHEN", "THEN", "ELSE", "END"), _CHOICE),
     **dict.fromkeys(("RLIKE", "REGEXP", "REGEXP_LIKE", "SIMILAR", "GLOB"), _REGULAR),
@@ -37,12 +37,12 @@ INSTEAD = {
 }  # words of SQL that SASE+ does not have
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHED)
 def parse(text: str) -> Query:
     """Parse a query, or several separated by `;` that feed one another by INTO and FROM (S7.3).
 
     Returns:
-        The last query; queries it reads FROM are its `source`.
+        The last query; its `source` is the query that it reads FROM.
 
     Raises:
         ParseError: with the position and a hint.
@@ -71,7 +71,7 @@ def _parser() -> Lark:
 
 
 def _compose(queries: list[Query]) -> Query:
-    """Give each query that reads FROM an earlier one that query as its source."""
+    """Link each query to the earlier query that it reads FROM, and return the last."""
     named: dict[str, Query] = {}
     for number, query in enumerate(queries[:-1], 1):
         if query.into is None:
@@ -92,7 +92,7 @@ def _compose(queries: list[Query]) -> Query:
 
 
 def _resolve_source(query: Query, named: Mapping[str, Query]) -> Query:
-    """Put the query that a name stands for in place of the name; other names are those of tables."""
+    """Replace a source that names a query by that query; any other name is a table's."""
     if not isinstance(query.source, str):
         return query
     if query.source in named:
@@ -109,7 +109,7 @@ def _sources(query: Query) -> Iterator[str | None]:
 
 
 def _explain(error: UnexpectedInput, text: str) -> ParseError:
-    """Turn the parser's error into one for people."""
+    """Return the parser's error as a ParseError with a hint."""
     start, found, expected = _place(error, text)
     if not text.strip():
         return ParseError("the query is empty", hint="start with PATTERN SEQ(…)")
@@ -125,7 +125,7 @@ def _explain(error: UnexpectedInput, text: str) -> ParseError:
 
 
 def _quote_error(text: str, start: int) -> ParseError | None:
-    """Return what is wrong with quotes at a position: they are not closed, or of the wrong kind."""
+    """Return the error for quotes or a comment at a position that are not closed, or for single quotes."""
     if (closed := re.compile(r"'((?:[^']|'')*)'").match(text, start)) is not None:
         inside = closed.group(1).replace("''", "'")
         return ParseError(

@@ -1,4 +1,4 @@
-"""What stands after RETURN: columns of each match, or totals of all of them (S7.2)."""
+"""The items of RETURN: columns of each match, or totals over all matches (S7.2)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from cerise.errors import ParseError, Span, closest
-from cerise.lang.sase.expressions import Name, Named, _Column
+from cerise.lang.sase.expressions import Column, Name, _NamedArgument
 from cerise.pattern.check import FUNCTIONS
 from cerise.pattern.expr import AGGREGATES, Agg, At, Attr, Call, Expr, rebuild, walk
 from cerise.pattern.query import Item, Per, Return, Total, Totals
@@ -17,8 +17,8 @@ TOTALS = ("count", "sum", "avg", "min", "max")
 KNOWN = "COUNT(*), COUNT(x), SUM(x), AVG(x), MIN(x), MAX(x)"
 
 
-def returned(items: list[Named], per: Per | None, span: Span) -> tuple[Return, str | None]:
-    """Return what RETURN asks for, and the INTO name where it is written RETURN Name(…)."""
+def parse_return(items: list[Column], per: Per | None, span: Span) -> tuple[Return, str | None]:
+    """Return the columns or totals of RETURN, and the INTO name if it is written RETURN Name(…)."""
     columns, into = _unwrap(items)
     for value, _ in columns:
         plain(value)
@@ -28,30 +28,31 @@ def returned(items: list[Named], per: Per | None, span: Span) -> tuple[Return, s
     return Totals(totals, per or Per.ALL, span), into
 
 
-def _unwrap(items: list[Named]) -> tuple[Sequence[Named], str | None]:
-    """Return the columns, of RETURN Name(…) those inside, and the name."""
+def _unwrap(items: list[Column]) -> tuple[Sequence[Column], str | None]:
+    """Return the columns and no name; of RETURN Name(…), the columns inside it and the name."""
     value, name = items[0]
     if len(items) > 1 or name is not None or not isinstance(value, Call) or _is_function(value):
         return items, None
-    named = any(isinstance(arg, _Column) for arg in value.args)
+    named = any(isinstance(arg, _NamedArgument) for arg in value.args)
     meant = closest(value.function, (*FUNCTIONS, *AGGREGATES))
     if meant is not None and not named:
         hint = f"did you mean '{meant}'? or name the events otherwise"
-        raise ParseError(f"'{value.function}' is no function", span=value.span, hint=hint)
+        raise ParseError(f"'{value.function}' is not a function", span=value.span, hint=hint)
     return [_column(each) for each in value.args], value.function
 
 
 def _is_function(call: Call) -> bool:
-    text = call.function.lower() == "string" and len(call.args) == 1 and not isinstance(call.args[0], _Column)
+    single = len(call.args) == 1 and not isinstance(call.args[0], _NamedArgument)
+    text = call.function.lower() == "string" and single
     return call == MATCHES or text or call.function.lower() in FUNCTIONS
 
 
-def _column(value: Any) -> Named:
-    return (value.expr, value.name) if isinstance(value, _Column) else (value, None)
+def _column(value: Any) -> Column:
+    return (value.expr, value.name) if isinstance(value, _NamedArgument) else (value, None)
 
 
 def _item(value: Expr, name: Name | None) -> Item:
-    """Give a column of RETURN its name: the one it has, or that of the attribute it is."""
+    """Return a column of RETURN under its AS name, or under the name of its attribute."""
     if name is not None:
         return Item(value, name.text)
     if isinstance(value, Attr):
@@ -63,8 +64,8 @@ def total(value: Expr, name: str | None) -> Total:
     """Return a column of totals.
 
     Args:
-        value: the aggregate, or STRING(…) of it.
-        name: of the column; None: it has none of its own.
+        value: the aggregate, or STRING(…) of an aggregate.
+        name: the name of the column; None: the query gives none.
     """
     text = isinstance(value, Call) and value.function.lower() == "string" and len(value.args) == 1
     inside = value.args[0] if isinstance(value, Call) and text else value
@@ -76,16 +77,14 @@ def total(value: Expr, name: str | None) -> Total:
             hint=f"write {KNOWN}; without PER, IN ALL and COUNT(*) columns are those of each match",
         )  # fmt: skip
     if inside.function not in TOTALS:
-        raise ParseError(
-            f"there is no {inside.function} over matches", span=inside.span, hint=f"known: {KNOWN}"
-        )
+        raise ParseError(f"totals have no {inside.function}", span=inside.span, hint=f"known: {KNOWN}")
     if name is None:
         raise _nameless(value)
     return Total(inside.function, _each_event(inside.arg), name, text, value.span)
 
 
 def _each_event(value: Expr) -> Expr:
-    """Over all matches b.x is the value of each event, not the set of one match; so is b[].x."""
+    """Return a total's argument with b[].x as b.x: over all matches, both are the value of each event."""
     if isinstance(value, Attr):
         return replace(value, at=At.EVERY) if value.at is At.ALL else value
     return value if isinstance(value, Agg) else rebuild(value, _each_event)
@@ -100,9 +99,13 @@ def _place(value: Expr) -> Span | None:
 
 
 def plain(value: Expr) -> Expr:
-    """Return a predicate or column in which no call has named columns."""
+    """Return a predicate or column.
+
+    Raises:
+        ParseError: a call in it has an argument with AS.
+    """
     for each in walk(value):
-        if isinstance(each, Call) and any(isinstance(arg, _Column) for arg in each.args):
+        if isinstance(each, Call) and any(isinstance(arg, _NamedArgument) for arg in each.args):
             raise ParseError(
                 f"AS inside {each.function}(…)", span=each.span, hint="AS names a column of RETURN"
             )

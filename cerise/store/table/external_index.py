@@ -25,7 +25,7 @@ from cerise.files.lake import Group, NotDirect, open_lake
 from cerise.files.reader import Reading
 from cerise.files.scan import ROW, Scan
 from cerise.files.types import spark_type
-from cerise.plan.slicing import Span
+from cerise.plan.slicing import GroupSpan
 from cerise.store.index.file import DataFile, write_index
 from cerise.store.table import settings
 from cerise.store.table.data_file import Writing
@@ -206,7 +206,7 @@ def read_groups(now: Snapshot, file: LoggedFile, names: Sequence[str]) -> Iterat
     """Yield some columns of the row groups of a file, with all rows: those included that are deleted."""
     footer = _footer(now, file)
     rows = (footer.row_group(i).num_rows for i in range(footer.num_row_groups))
-    groups = [Group(0, i, i, Span(0, 0, count)) for i, count in enumerate(rows)]
+    groups = [Group(0, i, i, GroupSpan(0, 0, count)) for i, count in enumerate(rows)]
     every = replace(file, kept=None)
     files = {0: file_of(every, Folder.of(now.writing.root))}
     scan = Scan(Reading(now.writing.root, files, now.columns, tuple(names)), groups)

@@ -30,7 +30,7 @@ from cerise.pattern.row_pattern import BoundRows
 from cerise.run.access import TableSource
 from cerise.run.find import HERE, decide, find
 from cerise.run.question import Questions, Work
-from cerise.run.row_search import Rows
+from cerise.run.row_search import RowClause
 from cerise.sources import FilesSource
 from tests.support.cases.harness import read_events, shown
 from tests.support.cases.tasks_here import HandedOver, TasksHere
@@ -98,7 +98,9 @@ def run_reference(bound: BoundRows, table: pa.Table) -> pa.Table:
 
 def run_rows(bound: BoundRows, table: pa.Table, options: Options) -> pa.Table:
     """Answer a clause over a table in this process."""
-    matches: pa.Table = find(TableSource(table), Questions.of([Rows(bound, options)]), options, HERE).matches
+    matches: pa.Table = find(
+        TableSource(table), Questions.of([RowClause(bound, options)]), options, HERE
+    ).matches
     return matches
 
 
@@ -111,7 +113,7 @@ def run_batches(size: int, *, reload: bool = False) -> Runner:
     """Rows fed a few at a time; with `reload`, to a new search that loads what the last one saved."""
 
     def run(bound: BoundRows, table: pa.Table) -> pa.Table:
-        question = Rows(bound, Options())
+        question = RowClause(bound, Options())
         search = question.start(Work(Options()))
         parts = []
         for start in range(0, len(table), size):
@@ -128,7 +130,7 @@ def run_batches(size: int, *, reload: bool = False) -> Runner:
 def run_exchanged(bound: BoundRows, table: pa.Table) -> pa.Table:
     """What Spark's tasks do with rows that are exchanged."""
     options = Options(limits=SMALL)
-    asked = Questions.of([Rows(bound, options, atoms=True)])
+    asked = Questions.of([RowClause(bound, options, atoms=True)])
     rows = plain_table(table).append_column(ROW, pa.array(range(len(table)), pa.int64()))
     return TasksHere(3).run(decide(HandedOver(rows), asked, options, TasksHere(3)))[0]
 
@@ -145,7 +147,7 @@ def run_from_files(count: int) -> Runner:
             source = FilesSource(open_lake(folder))
             if source.columns != plain_schema(table.schema):
                 return run_rows(bound, table, options)  # files have no such types
-            asked = Questions.of([Rows(bound, options, atoms=True)])
+            asked = Questions.of([RowClause(bound, options, atoms=True)])
             return find(source, asked, options, TasksHere(count)).matches
 
     return run

@@ -20,7 +20,7 @@ from cerise.kinds import plain_table
 from cerise.pattern.row_pattern import BoundRows
 from cerise.run.find import Exchanged, Sliced, decide
 from cerise.run.question import Questions
-from cerise.run.row_search import Rows as Question
+from cerise.run.row_search import RowClause as Question
 from cerise.sources import FilesSource
 from tests.support.cases.row_harness import run_reference
 from tests.support.cases.tasks_here import HandedOver, TasksHere

@@ -55,7 +55,9 @@ class TasksHere:
         return TableSource(matches)
 
     def run(self, plan: Plan, *, noted: bool = True) -> tuple[pa.Table, Report]:
-        return plan.asked.finish([pa.Table.from_batches([each]) for each in _tasks(_sent(plan))]), Report()
+        return plan.questions.finish(
+            [pa.Table.from_batches([each]) for each in _tasks(_sent(plan))]
+        ), Report()
 
     def collect(self, plan: Plan) -> pa.Table:
         return self.run(plan)[0]
@@ -74,14 +76,14 @@ def _tasks(plan: Plan) -> Iterable[pa.RecordBatch]:
     found = [each for number in reversed(numbers) for each in SliceTask(plan, NONE)(number)]
     if not plan.chained:
         return found
-    schema, order = plan.asked.each[0].candidate_schema
+    schema, order = plan.questions.each[0].candidate_schema
     table = pa.concat_tables([schema.empty_table(), *(pa.Table.from_batches([each]) for each in found)])
     in_order = table.sort_by([(name, "ascending") for name in order])
     return ChooseTask(plan, NONE)(in_order.to_batches(max_chunksize=2))
 
 
 def _exchanged(plan: Exchanged) -> Iterable[pa.RecordBatch]:
-    needs, limits = plan.asked.needs, plan.options.limits
+    needs, limits = plan.questions.needs, plan.options.limits
     if plan.access is None:
         assert isinstance(plan.source, HandedOver)
         names = [name for name in plan.source.table.column_names if name in (ROW, *needs.columns.names)]
@@ -95,5 +97,5 @@ def _exchanged(plan: Exchanged) -> Iterable[pa.RecordBatch]:
     by_task: dict[int, list[pa.RecordBatch]] = defaultdict(list)
     for blob in blobs:
         by_task[blob.column(0)[0].as_py()].append(blob)
-    task = MatchTask(plan.asked, plan.options, NONE)
+    task = MatchTask(plan.questions, plan.options, NONE)
     return [each for blobs in by_task.values() for each in task(blobs)]

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from cerise.events import Schema
 from cerise.pattern.expr import At, Attr, Expr
-from cerise.pattern.query import Count, Kleene, Query, Var, negated, walk_nodes
+from cerise.pattern.query import Count, Kleene, Query, Var, absent_names, walk_nodes
 from tests.support.oracle.brute import matches
 from tests.support.oracle.brute_values import Binding, Scope, Uncomputable, value
 from tests.support.oracle.brute_world import lengths, stream
@@ -52,7 +52,7 @@ def _bound(query: Query, binding: Binding, raw: list[Row]) -> Row:
     """One struct per variable, a list of structs per Kleene variable, null where it is absent."""
     row: Row = {}
     for var in (each for each in walk_nodes(query.pattern) if isinstance(each, Var)):
-        if var.name not in negated(query.pattern):
+        if var.name not in absent_names(query.pattern):
             events = [raw[place] for place in binding.get(var.name, ())]
             row[var.name] = (events if var.name in _kleene(query) else events[0]) if events else None
     return row

@@ -24,7 +24,7 @@ from cerise.pattern.expr import (
     Unary,
     conjuncts,
 )  # fmt: skip
-from cerise.pattern.query import Item, Node, negated, repeated, variables
+from cerise.pattern.query import Item, Node, absent_names, kleene_names, variables
 from cerise.pattern.resolve import optional
 from tests.support.strategies.streams import WORDS, Dice, Shape
 
@@ -52,8 +52,8 @@ class Writer:
     sets: list[Identifier] = field(default_factory=list)  # which sets it may aggregate
 
     def __post_init__(self) -> None:
-        self.absent = sorted(negated(self.pattern))
-        self.kleene = sorted(repeated(self.pattern))
+        self.absent = sorted(absent_names(self.pattern))
+        self.kleene = sorted(kleene_names(self.pattern))
         self.optional = sorted(optional(self.pattern))  # each binds one event or none
         self.positive = [v.name for v in variables(self.pattern) if v.name not in self.absent]
 
