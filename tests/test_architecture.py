@@ -71,7 +71,7 @@ def test_the_map_has_every_folder() -> None:
     [
         ("run/find.py", "decide", False),
         ("run/find.py", "Here.run", False),
-        ("sources.py", "KEPT", False),
+        ("sources.py", "CACHED", False),
         ("tests/cases/windows.cer", None, False),
         ("run/", None, False),
         ("run/find.py", "decided", True),

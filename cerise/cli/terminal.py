@@ -99,7 +99,7 @@ def _explain_spark_error(error: Exception) -> str | None:
     _, ours, text = str(error).rpartition("cerise.errors.")
     if ours:
         return _without_java(text)
-    # Spark's message about a statement starts with [CONDITION]; any other error deserves a traceback.
+    # Spark begins a message about a statement with a name in brackets; other errors deserve a traceback.
     message = str(error).strip()
     return _without_java(f"{type(error).__name__}: {message}") if message.startswith("[") else None
 
