@@ -436,7 +436,7 @@ def _arrow(events: Any) -> pa.Table:
         return pa.Table.from_batches([events])
     try:
         if events.__class__.__module__.startswith("pandas.") and hasattr(events, "columns"):
-            return _drop_guessed_types(events, pa.Table.from_pandas(events, preserve_index=False))
+            return _drop_default_types(events, pa.Table.from_pandas(events, preserve_index=False))
         if hasattr(events, "__arrow_c_stream__"):
             return pa.table(events)
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -471,7 +471,7 @@ def _hint_at_index(events: Any) -> Iterator[None]:
         raise type(error)(error.problem, span=error.span, text=error.text, hint=hint) from None
 
 
-def _drop_guessed_types(frame: Any, table: pa.Table) -> pa.Table:
+def _drop_default_types(frame: Any, table: pa.Table) -> pa.Table:
     """Return a table of null columns for an empty pandas DataFrame that has only default types."""
     if len(frame) or not all(str(each) in ("object", "float64") for each in frame.dtypes):
         return table

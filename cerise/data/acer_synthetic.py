@@ -37,11 +37,11 @@ def acer_synthetic(
     a1 and a2 whole numbers, a3 and a4 with two decimals.
 
     Args:
-        events: how many.
-        seed: which stream.
+        events: how many events.
+        seed: the seed of the stream.
         batch: events per batch; changes no event.
         types: how many types.
-        start: the day at whose start the first event happens.
+        start: the day of the first event, which happens at midnight.
 
     Raises:
         CeriseError: an argument is out of its range.

@@ -22,15 +22,15 @@ CITIBIKE = schema(
     member_casual=pa.string(),
 )
 
-# How busy each hour of a day is, as the mean of 24 of them is 1: two rush hours, quiet nights.
+# How busy each hour of a day is, relative to the mean: two rush hours, quiet nights.
 HOURS = (
     0.25, 0.15, 0.1, 0.05, 0.1, 0.25, 0.65, 1.3, 1.9, 1.3, 1.05, 1.1,
     1.25, 1.25, 1.3, 1.45, 1.7, 2.1, 2.05, 1.55, 1.1, 0.85, 0.7, 0.5,
 )  # fmt: skip
 
 SECOND_US, HOUR_US, DAY_US = 1_000_000, 3_600_000_000, 86_400_000_000
-GAP_US = 900_000  # 35 million rides are a year
-SKEW = 0.6  # of Zipf's law for stations
+GAP_US = 900_000  # the mean time between rides: 35 million a year
+SKEW = 0.6  # the exponent of Zipf's law for stations
 RIDE_US = 600 * SECOND_US  # half of all rides are shorter
 ELECTRIC, CASUAL = 0.5, 0.2  # shares
 FIRST_ID = 1_000_000
@@ -44,16 +44,16 @@ def citibike(
     stations: int = 2000,
     start: dt.date = dt.date(2023, 1, 1),
 ) -> Iterator[pa.RecordBatch]:
-    """Yield bike rides like those of 001 §VI-A4, in the order in which they start, in batches.
+    """Yield bike rides, after 001 §VI-A4, in the order of their starts, in batches.
 
-    Modelled: 35 million rides a year, to the second, so that most share theirs with another; two rush hours a
-    day, at nine and at six, and quiet nights; stations by Zipf's law with exponent 0.6, each as popular to
-    end a ride at as to start one; half of the bikes electric, four riders in five members; rides of ten
-    minutes, a quarter of them longer than sixteen. Not modelled: seasons, weekends, distances.
+    Modelled: 35 million rides a year, to the second, so that most share their second with another; two rush
+    hours a day, at nine and at six, and quiet nights; stations by Zipf's law with exponent 0.6, each as
+    popular for ends as for starts of rides; half of the bikes electric, four riders in five members; rides of
+    ten minutes, a quarter of them longer than sixteen. Not modelled: seasons, weekends, distances.
 
     Args:
         events: how many rides.
-        seed: which city.
+        seed: the seed of the city.
         batch: events per batch; changes no event.
         stations: how many stations.
         start: the first day.

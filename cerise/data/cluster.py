@@ -29,12 +29,12 @@ ENDS = {"FINISH": 57.7, "KILL": 40.7, "FAIL": 1.5, "EVICT": 0.1}
 TYPES = ("SUBMIT", "SCHEDULE", *ENDS)
 CLASSES = (38.0, 33.0, 26.0, 3.0)  # percent of jobs: of scheduling class 0, the least urgent, to 3
 PRIORITIES = {0: 30.0, 1: 14.0, 2: 12.0, 4: 25.0, 6: 3.0, 8: 6.0, 9: 9.0, 10: 1.0}
-GAP_US = 3_730_000  # between two jobs: two million events of them are 29 days
+GAP_US = 3_730_000  # the mean time between two jobs: two million events last 29 days
 WAITS_US, WAITS_SPREAD = 30_000, 1.2  # from submission to schedule: the median, and sigma of the logarithm
 RUNS_US, RUNS_SPREAD = 120_000_000, 1.5
-BRIEF, BRIEF_US = 0.1, 60_000  # so many tasks last only so long
+BRIEF, BRIEF_US = 0.1, 60_000  # the share of brief tasks, and their median time
 LONGEST_US = 86_400_000_000
-JOBS = DRAW // 3  # of one draw
+JOBS = DRAW // 3  # jobs of one draw
 FIRST_ID, ID_STEP = 6_000_000_000, 7
 
 Columns = dict[str, npt.NDArray[Any]]
@@ -43,17 +43,17 @@ Columns = dict[str, npt.NDArray[Any]]
 def cluster(
     events: int, *, seed: int = 0, batch: int = BATCH, tasks: int = 1, start: dt.date = dt.date(2011, 5, 1)
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the life of jobs in a cluster like those of 000 §4.1 and 001 §VI, in batches.
+    """Yield the life of jobs in a cluster, after 000 §4.1 and 001 §VI, in batches.
 
     Modelled: a job comes every 3.7 s, with exponential gaps, all its tasks at once; a task is submitted,
     scheduled after 30 ms (the median; log-normal), and ends, after two minutes or, one in ten, after 60 ms
     (again medians): 58 % finish, 41 % are killed, 1.5 % fail, 0.1 % are evicted. Its scheduling class (0 to
-    3), its priority (0 to 10) and the shares of a machine that it asks for are those of its job. Not
+    3), its priority (0 to 10) and its requested shares of a machine are the same for all tasks of a job. Not
     modelled: bursts, hours of the day, tasks that are scheduled again, updates.
 
     Args:
-        events: how many.
-        seed: which cluster.
+        events: how many events.
+        seed: the seed of the cluster.
         batch: events per batch; changes no event.
         tasks: how many tasks a job has on average: from 1 to 2·tasks − 1.
         start: the day of the first event.

@@ -14,11 +14,11 @@ from cerise.data.draws import BATCH, check, regroup, rng_of, schema, sizes
 
 CREDIT_CARDS = schema(card=pa.int32(), amount=pa.float64(), ts=pa.timestamp("us", "UTC"))
 
-SLICE_S = 65_536  # 18 hours, in which so many usual payments are made, and so many series begin:
-USUAL, SERIES = 45_000, 3_400
-LENGTH, MOST = 6.0, 16  # of a series: its mean, were it not for the most
-GAP_S = 60.0  # between two payments of a series
-ENDS_LARGE = 0.25  # of all series
+SLICE_S = 65_536  # 18 hours
+USUAL, SERIES = 45_000, 3_400  # in a slice: usual payments, and series that begin
+LENGTH, MOST = 6.0, 16  # payments of a series: the mean before the cap, and the cap
+GAP_S = 60.0  # the mean time between two payments of a series
+ENDS_LARGE = 0.25  # the share of series that end in a large payment
 SECOND_US = 1_000_000
 
 Ints = npt.NDArray[np.int64]
@@ -36,17 +36,17 @@ def credit_cards(
 ) -> Iterator[pa.RecordBatch]:
     """Yield card payments with the pattern "big after small" of 003 §3, in batches.
 
-    Modelled: one payment per second, to the second, so that most share theirs with another. Seven in ten are
-    usual ones: half of them above 30, 4 % up to 5, hardly any above 1000. The others belong to series: 1 to
-    16 small payments with one card, 0.50 to 5.00 each, a minute apart, more often few than many; one series
-    in four ends in a large payment, half of these above 1500 and one in fifty above 5000. A card has one
-    series in 18 hours, at most. Not modelled: hours of the day, habits of a card, places.
+    Modelled: one payment per second, to the second, so that most share their second with another. Seven in
+    ten are usual payments: half of them above 30, 4 % up to 5, hardly any above 1000. The others belong to
+    series: 1 to 16 small payments with one card, 0.50 to 5.00 each, a minute apart, more often few than many;
+    one series in four ends in a large payment, half of these above 1500 and one in fifty above 5000. A card
+    has one series in 18 hours, at most. Not modelled: hours of the day, habits of a card, places.
 
     Args:
         events: how many payments.
-        seed: which ones.
+        seed: the seed of the payments.
         batch: events per batch; changes no event.
-        cards: how many cards there are; they are numbered from 1.
+        cards: how many cards, numbered from 1.
         start: the first day.
 
     Raises:

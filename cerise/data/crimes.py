@@ -40,13 +40,13 @@ SPREAD = 0.012  # degrees from a district's centre, about 1 km
 GAP_US = 90_000_000
 MINUTE_US = 60_000_000
 FIRST_ID = 1_300_000
-LATE = 64  # an id may be this far from its place in time
+LATE = 64  # how many positions an id may be away from the order of time
 
 
 def crimes(
     events: int, *, seed: int = 0, batch: int = BATCH, start: dt.date = dt.date(2001, 1, 1)
 ) -> Iterator[pa.RecordBatch]:
-    """Yield crime reports like those of 000 §4.1 and 001 §VI-A4, in batches.
+    """Yield crime reports, after 000 §4.1 and 001 §VI-A4, in batches.
 
     Modelled: 31 types with the skew of Chicago (THEFT 21 %, …, HUMAN TRAFFICKING 0.005 %); one report per
     90 seconds with exponential gaps, its time cut to the minute, so that half of all reports share their time
@@ -56,7 +56,7 @@ def crimes(
 
     Args:
         events: how many reports.
-        seed: which city.
+        seed: the seed of the city.
         batch: events per batch; changes no event.
         start: the first day.
 

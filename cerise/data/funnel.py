@@ -41,10 +41,10 @@ def funnel(
     modelled: sessions (the events of a user are spread over all days), hours of the day.
 
     Args:
-        events: how many.
-        seed: which shop.
+        events: how many events.
+        seed: the seed of the shop.
         batch: events per batch; changes no event.
-        users: how many users there are; they are numbered from 1, the busiest first.
+        users: how many users, numbered from 1, the busiest first.
         start: the first day.
 
     Raises:

@@ -24,8 +24,8 @@ NASDAQ = schema(
     date=pa.timestamp("us", "UTC"),
 )
 
-# The most active tickers, most active first, and the price that each returns to: for those that the queries
-# of 000 name, the middle of the range asked for.
+# The most active tickers, most active first, and the price that each returns to: for tickers in queries of
+# 000, the middle of the queried range.
 KNOWN = {
     "AAPL": 175.0, "MSFT": 330.0, "NVDA": 413.0, "AMZN": 110.0, "GOOG": 125.0, "TSLA": 195.0, "META": 262.0,
     "INTC": 33.0, "BABA": 100.0, "AMD": 122.0, "GOOGL": 124.0, "NFLX": 378.0, "CSCO": 49.6, "QCOM": 112.0,
@@ -40,9 +40,7 @@ KNOWN_SHAKE = 0.0013  # large enough for Q_2 and Q_3 of 000: 0.7 % within 15 min
 OPENS = dt.timedelta(hours=9, minutes=30)
 MINUTES = 390  # 9:30 to 15:59
 BUSY = 40.0  # tickers that trade in every minute
-KEPT = (
-    1 - 1 / 800
-)  # the share of a price's distance from its anchor left after a minute: half after 1.4 sessions
+KEPT = 1 - 1 / 800  # of a price's distance from its anchor, left after a minute: half after 1.4 sessions
 SHARED = 0.3  # the market's share of each price's variance
 MAX_TICKERS = 10_000
 
@@ -68,7 +66,7 @@ def nasdaq(
     tickers: int = 2000,
     start: dt.date = dt.date(2023, 1, 3),
 ) -> Iterator[pa.RecordBatch]:
-    """Yield one-minute bars like those of 000 §4.1 and 002 §6.1, in batches.
+    """Yield one-minute bars, after 000 §4.1 and 002 §6.1, in batches.
 
     Modelled: activity by Zipf's law (the ticker of rank k has a bar in a minute with probability
     min(1, 40/k), about 76,000 bars a day in all); prices that walk and return to an anchor
@@ -79,7 +77,7 @@ def nasdaq(
 
     Args:
         events: how many bars.
-        seed: which market.
+        seed: the seed of the market.
         batch: events per batch; changes no event.
         tickers: how many tickers, at most 10,000; the first are real ones, the others four random letters.
         start: the first day; the exchange's wall clock is written as if it were UTC.

@@ -43,7 +43,7 @@ def stock(
 
     All events have the type STOCK; symbol (1 to `symbols`) and volume (1 to 1000) are uniform. The price of
     each symbol walks: up by 1 with probability `p`, down by 1 and unchanged with (1-p)/2 each. A price that
-    reaches 1000 splits two for one and goes on at 500: prices lie in 1 to 999, and hardly ever below 480.
+    reaches 1000 splits two for one and continues at 500: prices lie in 1 to 999, and hardly ever below 480.
 
     The paper does not say how its rising prices stay within 1 to 1000; the model is read from its tables.
     Table 3 fits runs that open (`price % 500 = 0`) once per 500 events of a symbol, 1.8 of them close
@@ -52,8 +52,8 @@ def stock(
     the half of all runs that open there would never take a second event.
 
     Args:
-        events: how many.
-        seed: which stream.
+        events: how many events.
+        seed: the seed of the stream.
         batch: events per batch; changes no event.
         p: the probability that a price rises, 0.4 to 1 (the paper: 0.7 and 0.55).
         symbols: how many symbols.

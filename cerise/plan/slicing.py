@@ -101,7 +101,7 @@ class Targets:
     halo: Halo
 
     def of(self, times: Ints, keys: npt.NDArray[np.uint64] | None) -> list[tuple[Ints, Ints]]:
-        """Return pairs of rows and their targets: first each event's own, then those whose halo it is in."""
+        """Return pairs of rows and targets: first each event's own, then the targets whose halo holds it."""
         rows = np.arange(len(times))
         base = (
             np.zeros(len(times), np.int64)

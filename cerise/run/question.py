@@ -175,7 +175,7 @@ class Alone:
         raise AssertionError(self)
 
     def prepare(self, options: Options) -> None:
-        """Do nothing: there is no engine to choose."""
+        """Do nothing: only one engine searches."""
 
     def start_candidates(self, work: Work) -> CandidateSearch:
         raise AssertionError(work)

@@ -117,7 +117,9 @@ class RowClause(Alone):
                 needed -= {each.name}
                 needed |= {attr.path[0] for attr in attributes(each.expr)}
         names = [*bound.columns.names, *(each.name for each in bound.derived)]
-        return tuple(name for name in names if name in needed) or tuple(names[:1])  # one tells how many rows
+        return tuple(name for name in names if name in needed) or tuple(
+            names[:1]
+        )  # one column gives the number of rows
 
     @cached_property
     def result(self) -> pa.Schema:

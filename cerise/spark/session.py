@@ -72,7 +72,7 @@ def session(*, cores: int | None = None, memory: str | None = None, **conf: obje
     existing = _find_session()
     if existing is None:
         return _start(
-            _settings(cores, memory) | {_setting_name(name): _text(value) for name, value in conf.items()}
+            _settings(cores, memory) | {_conf_name(name): _text(value) for name, value in conf.items()}
         )
     if cores or memory or conf:
         log.warning("a Spark session is already running: cores, memory and settings are ignored")
@@ -230,7 +230,7 @@ def _memory_mb() -> int:
     return min(machine, limit) >> 20
 
 
-def _setting_name(name: str) -> str:
+def _conf_name(name: str) -> str:
     return name if "." in name else name.replace("_", ".")
 
 

@@ -248,7 +248,7 @@ def _by_spark(node: Node, context: ExprContext, beyond: Beyond) -> Expr:
     members = rows.members(variables.pop())
     value = rows.atom(Nav(name, members), rows.kind(name))
     exists = rows.atom(Nav(rows.present(), members), Kind.BOOL)
-    missing = rows.derive_missing(
+    missing = rows.derive_absent(
         node
     )  # Spark's value of the expression on nulls: before the first A, A.x is null
     return Call("if", (exists, value, rows.atom(Nav(missing), rows.kind(missing))), rows.span(node))

@@ -175,7 +175,7 @@ class ClauseInput:
                 digits becomes a double.
 
         Raises:
-            UnsupportedError: only Spark can compute the expression, and there is no host.
+            UnsupportedError: only Spark can compute the expression, and the input has no host.
         """
         node = strip_parens(node)
         ref = self.find(node)
@@ -196,7 +196,7 @@ class ClauseInput:
 
         return render(node, self.text, to_column)
 
-    def derive_missing(self, node: Node) -> str:
+    def derive_absent(self, node: Node) -> str:
         """Return the column that holds an expression of a missing row: all its columns are null."""
 
         def to_null(each: Node) -> Node | None:
