@@ -30,7 +30,7 @@ class Limits:
         window_pairs: pairs of a match and a window, or weights, that totals look at together.
         spare_groups: rows of totals that may repeat a group before they are joined.
         thread_events: events that are worth a thread.
-        filtered_events: events from which on those that fit no variable are dropped before sorting.
+        filtered_events: events from which on an event that fits no variable is dropped before sorting.
         scanned_events: events that are read from files and matched together, where row groups are smaller.
         kept_share: all events of a store are read if more than one in this number fits the rarest variable.
         stretch_events: events of a stretch of time in which all variables are looked up in an index.
@@ -53,7 +53,7 @@ class Limits:
         first_strings: distinct strings that a table of strings has room for at the start.
         most_strings: distinct strings that it has room for at most; of more, Arrow makes codes.
         judged_rows: rows whose labels are judged together.
-        filtered_rows: rows from which on those that no match can hold are dropped before sorting.
+        filtered_rows: rows from which on a row that no match can hold is dropped before sorting.
         thread_rows: rows that are worth a thread.
         task_events: events that one Spark task takes alone, rather than exchange them.
         exchanged_events: events that are exchanged to one Spark task.

@@ -119,7 +119,7 @@ def _candidates(
 
 
 def _codes(table: pa.Table, path: Path) -> npt.NDArray[np.int64] | None:
-    """Return a column of integers or dictionary codes as it is; None for other columns."""
+    """Return a column of integers or dictionary codes as it is; None for other columns and for nulls."""
     column = table.column(path[0])
     if len(path) > 1 or column.null_count:
         return None

@@ -54,10 +54,10 @@ class Trial:
         return TrialMatcher(self.engines, bound, options)
 
     def explain(self, bound: Bound) -> Mapping[str, str]:
-        said: dict[str, str] = {}
+        facts: dict[str, str] = {}
         for engine in self.engines:
-            said |= engine.explain(bound)  # engines that explain the same name explain it alike
-        return said
+            facts |= engine.explain(bound)  # engines that explain the same name explain it alike
+        return facts
 
 
 class TrialMatcher:

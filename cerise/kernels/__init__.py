@@ -1,1 +1,1 @@
-"""Numba: what runs once per event or more often, compiled."""
+"""Kernels: compiled functions for loops over events, and the records they work on."""

@@ -29,7 +29,7 @@ Table = types.Array(int64, 2, "C")
 def kernel(signature: Any = None, *, inline: bool = False) -> Callable[[F], F]:
     """Return a decorator that compiles a function.
 
-    With a signature the function is compiled at once and cached; without one it becomes part of its callers.
+    With a signature the function is compiled at once and cached; without one it is compiled with its callers.
     """
 
     def decorate(function: F) -> F:

@@ -200,7 +200,7 @@ class BranchWriter:
     # ---- which values of V matter from a state on [SASE08 §5.2.2: the masks M]
 
     def find_relevant(self) -> None:
-        """Add to the values that each state uses those that later states use."""
+        """Add to the values of each state the values that later states use."""
         for edge in reversed(self.automaton.edges):  # edges lead from earlier states to later ones
             self._uses[edge.source] |= self._uses[edge.target]
             self._walks[edge.source] |= self._walks[edge.target]

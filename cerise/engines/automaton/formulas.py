@@ -256,7 +256,7 @@ def _test_counts(bounds: Bounds, counts: Mapping[str, str], newest: str | None =
 
 
 def write_accept(least: Bounds, checks: Iterable[Check], scope: Scope, writer: Writer) -> None:
-    """Write the tests of a match: those that no edge has made."""
+    """Write the tests of a match that no edge has made."""
     for var, low in least:
         with writer.block(f"if {scope.count(var, writer)} < {low}:"):
             writer.line("return 0")

@@ -48,7 +48,7 @@ class Join(Record):
 
 
 class Match(Record):
-    """A match: its newest node, its last event if that has no node (or -1), its time and its branch."""
+    """A match: its newest node, its last event and variable if that has no node (or -1), time and branch."""
 
     node: int
     seq: int

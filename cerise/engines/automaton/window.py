@@ -36,14 +36,14 @@ def reaches(m: Machine, point: int, later: int) -> bool:
 
 @kernel()
 def until(m: Machine, point: int) -> int:
-    """Return the last point that is within w of a point, whatever SLIDE says (S6.2–S6.4)."""
+    """Return the last point that is within w of a point; SLIDE does not matter (S6.2–S6.4)."""
     within = m.within
     return MAX if point > MAX - within else point + within - m.by_position
 
 
 @kernel()
 def since_when(m: Machine, point: int) -> int:
-    """Return the first point that is within w of a point, whatever SLIDE says (S6.2–S6.4)."""
+    """Return the first point that is within w of a point; SLIDE does not matter (S6.2–S6.4)."""
     within = m.within
     return NEVER if point < NEVER + within else point - within + m.by_position
 

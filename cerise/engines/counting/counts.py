@@ -119,14 +119,14 @@ def _multiply(
     places: ChainPlaces, views: Views, before: tuple[Ints, Objects], after: tuple[Ints, Objects]
 ) -> Standing:
     """Multiply the chains up to each place by those from it on; add up the rows of a trigger."""
-    keys, here, there = np.intersect1d(before[0], after[0], assume_unique=True, return_indices=True)
+    keys, upto, onward = np.intersect1d(before[0], after[0], assume_unique=True, return_indices=True)
     row, place = np.divmod(keys, max(len(places.events), 1))
     trigger = views.trigger[row]
     order = np.lexsort((place, trigger))
     trigger, place = trigger[order], place[order]
     new = np.ones(len(order), np.bool_)
     new[1:] = (np.diff(trigger) != 0) | (np.diff(place) != 0)
-    products = (before[1][here] * after[1][there])[order]
+    products = (before[1][upto] * after[1][onward])[order]
     sums = np.add.reduceat(products, np.flatnonzero(new)) if len(products) else products
     number = np.zeros(len(places.events), np.int64)
     for at in places.of:

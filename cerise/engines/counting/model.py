@@ -150,7 +150,7 @@ def _is_passed_once(chains: Chains, anchor: int) -> bool:
 
 
 def _reach(chains: Chains, layers: set[int], *, without: int | None) -> set[int]:
-    """Return the given layers, and those that steps reach from them without passing `without`."""
+    """Return the given layers, and the layers that steps reach from them without passing `without`."""
     found, new = set(layers), set(layers)
     while new:
         new = {each.target for each in chains.steps if each.source in new} - found - {without}

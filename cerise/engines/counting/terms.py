@@ -73,7 +73,7 @@ def _asks_alike(left: ChainStep, right: ChainStep) -> bool:
 
 
 def _terms(group: list[ChainStep], sizes: Sequence[int]) -> Iterator[KeySum]:
-    """Yield the sums of steps with equal keys: one without `!=`, and one for each subset of the `!=`."""
+    """Yield a sum for each subset of the `!=`, read as `=`, added or subtracted by the subset's size."""
     lengths = [sizes[step.source] for step in group]
     compares = [_concat([step.compares[n] for step in group]) for n in range(len(group[0].compares))]
     differ = [each for each in compares if each.op == "!="]

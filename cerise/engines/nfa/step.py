@@ -120,7 +120,7 @@ def merge_in_place(m: Machine, s: int, part: int, seq: int) -> None:
 
 @kernel()
 def move_list(formulas: Any, m: Machine, s: int, mask: int, e: int, part: int, point: int, seq: int) -> None:
-    """Move the runs that wait in a state, and free those that have expired."""
+    """Move the runs that wait in a state, and free expired runs."""
     mode, at = m.mode, part * m.state_count + s
     merges = m.merges > 0 and m.states[s].merges > 0
     first = m.states[s].first
@@ -261,7 +261,7 @@ def advance(
 ) -> int:
     """Move all runs over the events from `first` up to `last`.
 
-    Invariant: the list of a partition and state holds the runs that wait there, and no other is alive.
+    Invariant: the list of a partition and state holds the runs that wait there; no other run is alive.
     Cost: for each event that fits a variable, the runs of its partition that wait for that variable.
 
     Args:

@@ -77,7 +77,7 @@ def layers_for(bound: Bound) -> tuple[Layers, ...]:
     """
     query = bound.query
     if query.totals is None:
-        raise Unfit("the matches themselves are asked for")
+        raise Unfit("it asks for the matches themselves")
     if query.output is Output.NON_OVERLAPPING or query.limit is not None:
         raise Unfit("it chooses among matches")
     found = tuple(layers_of(automaton) for automaton in plan_of(bound).program.automata)

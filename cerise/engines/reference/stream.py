@@ -49,7 +49,7 @@ class Reach:
         return end - start < self.within if self.by_position else end - start <= self.within
 
     def near(self, stream: Stream, first: int, last: int) -> bool:
-        """Whether two positions are within w of each other, whatever SLIDE says (S6.2–S6.4)."""
+        """Whether two positions are within w of each other; SLIDE does not matter (S6.2–S6.4)."""
         return Reach(self.within, None, self.by_position).holds(stream, first, last)
 
     def _points(self, stream: Stream, first: int, last: int) -> tuple[int, int]:

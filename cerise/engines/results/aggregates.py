@@ -136,7 +136,7 @@ def _exact_sums(limbs: list[Ints], inputs: Inputs) -> list[Ints]:
 
 
 def _wraps(highest: Ints) -> bool:
-    """Whether the highest limb of some sum has more than 32 bits."""
+    """Whether the highest limb of a sum has more than 32 bits."""
     return bool(((highest >> 31) != (highest >> 63)).any())
 
 
