@@ -97,7 +97,7 @@ def answer(
         ("PATTERN SEQ(A a, B+ b[]) USE partition_contiguity WHERE [k]", "partition_contiguity leaves few"),
         (f"PATTERN SEQ(A a, B+ b[], ~C c) {ANY} WITHIN 9 EVENTS", "a NOT at the end of a window that counts"),
         (f"PATTERN AND(A a, B+ b[], ~C c) {ANY} WITHIN 9 EVENTS", "a NOT at the end of a window that counts"),
-        (f"PATTERN AND(A a, B+ b[]) {ANY} LIMIT 2 PER EVENT", "matches of AND, OR and ? are recomputed in no"),
+        (f"PATTERN AND(A a, B+ b[]) {ANY} LIMIT 2 PER EVENT", "matches of AND, OR and ? are recomputed in"),
         (f"PATTERN SEQ(A a, B? b) {ANY} OUTPUT NON_OVERLAPPING", "matches of AND, OR and ? are recomputed"),
         (f"PATTERN SEQ(A a, OR(B b, C+ c[])) {ANY} LIMIT 1 PER EVENT", "matches of AND, OR and ? are"),
         (f"PATTERN SEQ(A a, B+ b[], ~C c) {ANY} WITHIN 9 LIMIT 1 PER EVENT", "a NOT at their end leaves"),
