@@ -395,13 +395,13 @@ def values_in(source: Source, column: str, names: Collection[str]) -> set[str]:
         return set()
     if isinstance(source, TableSource):
         return names_in_column(source.table.column(column), names)
-    from cerise.files.column_values import held_values
+    from cerise.files.column_values import find_values
 
     if isinstance(source, FilesSource):
-        return held_values(source.lake, column, names)
+        return find_values(source.lake, column, names)
     if isinstance(source, StoreSource):
         indexed = set(source.view.held.synopsis.types.to_pylist()) & set(names)
-        return indexed or held_values(source.view.lake, column, names)
+        return indexed or find_values(source.view.lake, column, names)
     from cerise.spark import frames
 
     frame: Any = getattr(source, "frame", None)

@@ -13,7 +13,7 @@ import pytest
 
 import cerise
 from cerise import BindError, CeriseWarning, Options, Store, dsl
-from cerise.files.column_values import held_values
+from cerise.files.column_values import find_values
 from cerise.files.lake import open_lake
 
 if TYPE_CHECKING:
@@ -103,14 +103,14 @@ def test_values_of_files(tmp_path: Path) -> None:
     pq.write_table(rows, tmp_path / "bare.parquet", write_statistics=False)
     names = ("login", "pay", "nothing", "aaa", "zzz")
     for name in ("coded", "plain", "bare"):
-        assert held_values(open_lake(tmp_path / f"{name}.parquet"), "kind", names) == {"login", "pay"}
+        assert find_values(open_lake(tmp_path / f"{name}.parquet"), "kind", names) == {"login", "pay"}
     for kind in ("login", "pay"):
         (tmp_path / "hive" / f"kind={kind}").mkdir(parents=True)
         pq.write_table(rows.select(["ts"]), tmp_path / "hive" / f"kind={kind}" / "a.parquet")
-    assert held_values(open_lake(tmp_path / "hive"), "kind", names) == {"login", "pay"}
+    assert find_values(open_lake(tmp_path / "hive"), "kind", names) == {"login", "pay"}
     one = pa.table({"ts": range(50), "kind": ["login"] * 40 + ["pay"] * 10})
     pq.write_table(one, tmp_path / "alike.parquet", row_group_size=2)  # more row groups than are read
-    assert held_values(open_lake(tmp_path / "alike.parquet"), "kind", names) == {"login", "pay"}
+    assert find_values(open_lake(tmp_path / "alike.parquet"), "kind", names) == {"login", "pay"}
 
 
 def test_a_store_says_it(tmp_path: Path) -> None:

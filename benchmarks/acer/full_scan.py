@@ -46,7 +46,7 @@ class FullScan:
         self._lake = open_lake(path)
         self._roles = roles
         self._threads = threads
-        self._coded = cache(self._lake.coded)
+        self._coded = cache(self._lake.find_coded)
 
     def answer(self, query: Query) -> Answer:
         """Count the matches of a query."""
@@ -56,7 +56,7 @@ class FullScan:
             needs = halo([bound])
             assert isinstance(needs, Halo)
             needed = pushdown.needed([bound])
-            groups = self._lake.wanted(bound.schema, needed)
+            groups = self._lake.list_event_groups(bound.schema, needed)
             cut = slices([each.span for each in groups], needs, self._threads)
         with answer.timed(MATCH):
             matchers = [choose(bound, Options()).start(bound, Options()) for _ in cut]

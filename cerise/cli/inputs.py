@@ -132,12 +132,12 @@ class InputFiles:
     def table(self) -> pa.Table:
         """Read the events into this process."""
         from cerise.files import event_files as files
-        from cerise.files.text import Layout
+        from cerise.files.text import TextLayout
 
         delimiter = "\t" if self.delimiter in (r"\t", "tab") else self.delimiter
         if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii()):
             raise typer.BadParameter(f"--delimiter is one character, or tab; not '{delimiter}'")
-        layout = Layout(delimiter, self.header and not self.columns, self.columns, self.types)
+        layout = TextLayout(delimiter, self.header and not self.columns, self.columns, self.types)
         return files.read(self.path, layout=layout, time=self._times, written=self.written)
 
     @property

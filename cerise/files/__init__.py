@@ -1,1 +1,1 @@
-"""Files of events: folders, Parquet and Delta tables read where they lie, CSV and JSON, checksums."""
+"""Files of events: folders, Parquet and Delta tables read in place, CSV and JSON, checksums."""

@@ -1,10 +1,10 @@
-"""Data files that carry the checksums of all their bytes: written with them, compared when they are read.
+"""Data files that carry checksums of all their bytes: the writer adds the sums, the reader compares them.
 
     Parquet's row groups · name · sums · trailer · Parquet's footer
 
-A sum is that of a stretch of 16 KiB of what comes before the name. The trailer has the checksum of name, sums
-and footer. Parquet finds everything by offsets, so that other readers do not see any of this. Files without
-sums have the checksums of pages at best, which Arrow compares: neither headers of pages nor footers have any.
+Each sum covers a stretch of 16 KiB of the bytes before the name. The trailer holds the checksum of name, sums
+and footer. Parquet finds everything by offsets, so other readers do not notice the additions. Files without
+sums have at best page checksums, which Arrow compares; these cover neither page headers nor footers.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ TRAILER = struct.Struct("<QQQQ8s")  # bytes of the name, number of sums, bytes o
 STRETCH = 1 << 14
 PARQUET = b"PAR1"
 NEAR = 1 << 16  # bytes at the end of a file that are read at once
-GAP = 1 << 13  # bytes between two parts that it is quicker to read than to ask again for what follows
+GAP = 1 << 13  # bytes between two parts: up to here, reading them is quicker than a second request
 THREADS = 8
-RESTORE = "restore the file from a copy; verify() tells what else is damaged"
+RESTORE = "restore the file from a copy; verify() lists all other damage"
 
 
 class Sums(NamedTuple):
@@ -36,9 +36,9 @@ class Sums(NamedTuple):
 
     Attributes:
         name: the name under which the file was written.
-        stretch: the bytes of a stretch; the last may have fewer.
+        stretch: how many bytes a stretch has; the last may have fewer.
         each: the checksum of each stretch.
-        covered: how many bytes they cover: all before the checksums themselves.
+        covered: how many bytes the checksums cover: all bytes before the name.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Sums(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What is known of a file beforehand: its bytes, and the name under which Cerise wrote it."""
+    """The size of a file, and the name under which Cerise wrote it, as its table records them."""
 
     size: int | None = None
     name: str | None = None
@@ -58,7 +58,7 @@ ANY = Expected()
 
 
 class Tail(NamedTuple):
-    """What the end of a Parquet file says: its footer, and the checksums where it carries any."""
+    """The end of a Parquet file: its footer, and its checksums if it carries any."""
 
     footer: pq.FileMetaData
     sums: Sums | None
@@ -68,7 +68,7 @@ class Tail(NamedTuple):
 
 
 class Summing(io.RawIOBase):
-    """A sink that passes on what is written, and adds the checksums before Parquet's footer."""
+    """A sink that passes bytes on, and inserts their checksums before Parquet's footer."""
 
     def __init__(self, sink: pa.NativeFile, name: str) -> None:
         self._sink, self._name = sink, name.encode()
@@ -84,21 +84,21 @@ class Summing(io.RawIOBase):
         return self._at
 
     def write(self, data: Any) -> int:
-        """Write bytes; hold them back from `end` on."""
-        some = memoryview(data).cast("B")
-        self._at += len(some)
+        """Write bytes; after `end`, hold them back."""
+        content = memoryview(data).cast("B")
+        self._at += len(content)
         if self._held is None:
-            self._pass_on(some)
+            self._pass_on(content)
         else:
-            self._held += some
-        return len(some)
+            self._held += content
+        return len(content)
 
     def end(self) -> None:
-        """Take what follows as the end of the file: the footer, its length and Parquet's magic."""
+        """Treat all further bytes as the end of the file: the footer, its length and Parquet's magic."""
         self._held = bytearray()
 
     def finish(self) -> None:
-        """Write the checksums, and the end of the file after them."""
+        """Write the checksums, then the end of the file."""
         held = memoryview(self._held or b"")
         start = len(held) - 8 - int.from_bytes(held[-8:-4], "little")
         self._pass_on(held[:start])
@@ -135,15 +135,15 @@ def _checksum(record: bytes, facts: tuple[int, int, int], footer: memoryview | b
 
 
 def read_tail(source: pa.NativeFile, path: str, expected: Expected = ANY) -> Tail:
-    """Return the footer of a Parquet file, and its checksums.
+    """Return the footer and the checksums of a Parquet file.
 
     Args:
         source: the file.
         path: its name, for messages.
-        expected: what is known of the file.
+        expected: its size and its name when written, where its table records them.
 
     Raises:
-        StoreError: the footer is not what was written, or this is not the file that is expected.
+        StoreError: the footer is damaged, or another file lies at the path.
         ArrowException, OSError: the file cannot be read.
     """
     size = source.size()
@@ -166,7 +166,7 @@ def _tail(source: pa.NativeFile, path: str, size: int) -> Tail:
     near = source.read_at(min(size, NEAR), max(size - NEAR, 0))
     start = size - 8 - int.from_bytes(near[-8:-4], "little")
     if near[-4:] != PARQUET or start < len(PARQUET) + TRAILER.size:
-        return Tail(pq.read_metadata(source), None)  # which tells what is wrong
+        return Tail(pq.read_metadata(source), None)  # Arrow reports the damage
 
     def part(low: int, high: int) -> bytes:
         first = size - len(near)
@@ -183,7 +183,7 @@ def _tail(source: pa.NativeFile, path: str, size: int) -> Tail:
 
 
 def _sums(trailer: bytes, footer: bytes, end: int, part: Callable[[int, int], bytes]) -> Sums | None:
-    """Return the checksums that end at a place; None: they, or the footer, are damaged."""
+    """Return the checksums that end at an offset; None: they, or the footer, are damaged."""
     *facts, checksum, _ = TRAILER.unpack(trailer)
     letters, count, stretch = facts
     covered = end - letters - 8 * count
@@ -196,12 +196,12 @@ def _sums(trailer: bytes, footer: bytes, end: int, part: Callable[[int, int], by
 
 
 class CheckedFile(io.RawIOBase):
-    """A data file with checksums, for Arrow a file like any other; what is read is compared with them.
+    """A data file with checksums, as a file that Arrow can read; every read checks the bytes.
 
     Args:
         source: the file.
         path: its name, for messages.
-        tail: what its end says; the file must have sums.
+        tail: its footer and checksums; the checksums must not be None.
     """
 
     def __init__(self, source: pa.NativeFile, path: str, tail: Tail) -> None:
@@ -232,8 +232,8 @@ class CheckedFile(io.RawIOBase):
         self._at += len(found)
         return found
 
-    def bring(self, parts: Sequence[tuple[int, int]]) -> None:
-        """Read parts that are about to be asked for, by place and size: all at once, neighbours as one."""
+    def prefetch(self, parts: Sequence[tuple[int, int]]) -> None:
+        """Read the parts that Arrow asks for next, by offset and size: in parallel, neighbours as one."""
         runs: list[list[tuple[int, int]]] = []
         for start, size in sorted(parts):
             if runs and start - sum(runs[-1][-1]) <= GAP:
@@ -253,7 +253,7 @@ class CheckedFile(io.RawIOBase):
         """Return bytes of the file.
 
         Raises:
-            StoreError: they are not what was written, or cannot be read.
+            StoreError: they are damaged, or cannot be read.
         """
         stretch = self._sums.stretch
         low = start // stretch * stretch
@@ -265,11 +265,11 @@ class CheckedFile(io.RawIOBase):
         for at in range(low, high, stretch):
             end = min(at + stretch, high)
             if xxhash.xxh64_intdigest(found[at - low : end - low]) != self._sums.each[at // stretch]:
-                raise self._damaged((at, end), (start, start + size))
+                raise self._damage_error((at, end), (start, start + size))
         return found[start - low : start - low + size]
 
-    def _damaged(self, stretch: tuple[int, int], asked: tuple[int, int]) -> StoreError:
-        """Return the error for a stretch that is not what was written, met when bytes were asked for."""
+    def _damage_error(self, stretch: tuple[int, int], asked: tuple[int, int]) -> StoreError:
+        """Return the error for a damaged stretch, found by a read of the bytes `asked`."""
         inside, wanted = self._columns(*stretch), self._columns(*asked)
         others = [name for name in inside if name not in wanted]
         too = f", which hold column{'s' * (len(others) > 1)} {', '.join(others)} too" if others else ""
@@ -280,7 +280,7 @@ class CheckedFile(io.RawIOBase):
         )
 
     def _columns(self, start: int, end: int) -> list[str]:
-        """Return the names of the columns of which bytes lie in a part of the file."""
+        """Return the names of the columns that have bytes in a part of the file."""
         found: dict[str, None] = {}
         for i in range(self._footer.num_row_groups):
             group = self._footer.row_group(i)
@@ -297,14 +297,14 @@ def chunk_start(chunk: Any) -> int:
     return int(chunk.data_page_offset if first is None else min(first, chunk.data_page_offset))
 
 
-def opened_parquet(source: pa.NativeFile, path: str, tail: Tail | None = None, **how: Any) -> pq.ParquetFile:
-    """Open a Parquet file so that a byte which is not what was written is an error, as far as it can tell.
+def open_parquet(source: pa.NativeFile, path: str, tail: Tail | None = None, **how: Any) -> pq.ParquetFile:
+    """Open a Parquet file so that reading a damaged byte raises, as far as its checksums reach.
 
     Args:
         source: the file.
         path: its name, for messages.
-        tail: what its end says, where that is known.
-        how: how Arrow reads it.
+        tail: its footer and checksums; None: read them first.
+        how: further arguments of `pyarrow.parquet.ParquetFile`.
     """
     tail = tail or read_tail(source, path)
     if tail.sums is None:

@@ -1,4 +1,4 @@
-"""Which values a column of files has, as far as folders, statistics and a few dictionaries tell."""
+"""Values of a column, found in the names of folders, in statistics and in a few row groups."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cerise.files.footers import range_of
-from cerise.files.lake import Lake, opened
+from cerise.files.lake import Lake, open_file_system
 
 LOOKED_AT = 8  # row groups whose values are read
 
 
-def held_values(lake: Lake, column: str, names: Collection[str]) -> set[str]:
-    """Return which of some names a column of text has; some that it has may be missed."""
+def find_values(lake: Lake, column: str, names: Collection[str]) -> set[str]:
+    """Return which of the names occur in a text column; the search is cheap and may miss some."""
     found = {name for name in names for file in lake.files if file.hive.get(column) == name}
     looked = 0
     for number, group, low, high in _groups(lake, column):
@@ -27,7 +27,7 @@ def held_values(lake: Lake, column: str, names: Collection[str]) -> set[str]:
 
 
 def _groups(lake: Lake, column: str) -> Iterator[tuple[int, int, str, str]]:
-    """Yield of each row group its file's number, its own, and between which texts its values are."""
+    """Yield for each row group the number of its file, its own number, and its least and greatest text."""
     for number, footer in enumerate(lake.footers):
         place = next((i for i in range(footer.num_columns) if footer.schema.column(i).path == column), None)
         for group in range(footer.num_row_groups if place is not None else 0):
@@ -40,11 +40,11 @@ def _groups(lake: Lake, column: str) -> Iterator[tuple[int, int, str, str]]:
 
 def _read(lake: Lake, number: int, group: int, column: str) -> set[str]:
     try:
-        with opened(lake.root).open_input_file(lake.files[number].path) as source:
+        with open_file_system(lake.root).open_input_file(lake.files[number].path) as source:
             file = pq.ParquetFile(source, metadata=lake.footers[number], read_dictionary=[column])
             values = file.read_row_group(group, columns=[column]).column(0)
     except (pa.ArrowException, OSError):
-        return set()  # the query itself says why
+        return set()  # the query will fail on this file, and say why
     return {value for chunk in values.chunks for value in _distinct(chunk)}
 
 

@@ -1,4 +1,4 @@
-"""Delta tables without Spark: a version, its files and the rows that are not deleted."""
+"""Delta tables without Spark: versions, their files, and their rows without the deleted ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cerise.kinds import canonical, kind_of
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-# What a reader must understand of a table, and we do; any other feature changes what its files mean.
+# The reader features that Cerise understands; any other one changes the meaning of data files.
 DELETIONS = "deletionVectors"
 KNOWN_FEATURES = frozenset({"timestampNtz", DELETIONS})
 
@@ -31,7 +31,7 @@ PARQUET = ds.ParquetFileFormat(
 
 
 class UnknownFeature(StoreError):
-    """A table whose files mean something else than they say."""
+    """A Delta table with a reader feature that changes the meaning of its data files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class LoggedFile:
     """A data file of a version, as the log, or the file system, describes it.
 
     Attributes:
-        path: where it is in the table.
+        path: its path in the table.
         size: how many bytes it has.
         modified: when it was written, in milliseconds since 1970.
         values: the values of the partition columns in it.
-        kept: which of its rows are not deleted; None: all.
-        counted: how many rows it has, where the log says so.
-        first, last: the times of its first and last event, where they were asked for and the log has them.
-        index: the name of its index file; None: it has none.
+        kept: a mask of the rows that are not deleted; None: all.
+        counted: how many rows it has; None: the log does not say.
+        first, last: the times of its first and last event; None: not asked for, or not in the log.
+        index: the name of its index file; None: it has no index.
         ours: whether Cerise has written it.
     """
 
@@ -63,7 +63,7 @@ class LoggedFile:
 
     @property
     def rows(self) -> int:
-        """How many rows it has, those included that are deleted; 0 where the log does not say so."""
+        """How many rows it has, deleted ones included; 0 if the log does not say."""
         return self.counted or 0
 
     @property
@@ -84,11 +84,11 @@ class Version(NamedTuple):
 
 
 def live_files(path: Path, version: int | None = None) -> Version:
-    """Return a version of a Delta table on this machine, its files by name and with their whole paths.
+    """Return a version of a local Delta table, with its files sorted by name and their paths absolute.
 
     Raises:
-        UnknownFeature: they cannot be read without knowing more.
-        StoreError: there is no such table or version, or which rows are deleted cannot be read.
+        UnknownFeature: the table has a reader feature that Cerise does not know.
+        StoreError: the table or version does not exist, or its deletion vectors cannot be read.
     """
     held = version_of(path, version)
     files = [replace(each, path=str(path.absolute() / each.path)) for each in held.files]
@@ -99,19 +99,19 @@ def version_of(root: str | Path, version: int | None = None, time: str | None = 
     """Return a version of a Delta table; the newest by default.
 
     Args:
-        root: where the table is.
+        root: the path or URI of the table.
         version: which version.
-        time: the column whose least and greatest values are asked for.
+        time: the column whose least and greatest values become `first` and `last` of the files.
 
     Raises:
-        UnknownFeature: its files cannot be read without knowing more.
-        StoreError: there is no such table or version, or which rows are deleted cannot be read.
+        UnknownFeature: the table has a reader feature that Cerise does not know.
+        StoreError: the table or version does not exist, or its deletion vectors cannot be read.
     """
-    table = opened_table(root, version)
+    table = open_table(root, version)
     _reject_unknown_features(table, root)
     columns = pa.schema(table.schema().to_arrow())
     actions = pa.table(table.get_add_actions(flatten=True))
-    kept = kept_rows(table, root)
+    kept = read_kept_rows(table, root)
     parted = table.metadata().partition_columns
     base = base_of(root)
     firsts, lasts = (_moments(actions, f"{end}.{time}", columns, time) for end in ("min", "max"))
@@ -123,12 +123,14 @@ def version_of(root: str | Path, version: int | None = None, time: str | None = 
         size, modified, rows = row["size_bytes"], row["modification_time"], row.get("num_records")
         files.append(LoggedFile(path, size, modified, values, left, rows, first, last))
     if kept:
-        raise StoreError(f"the Delta table {root} deletes rows of {next(iter(kept))}, which is no file of it")
+        raise StoreError(
+            f"the Delta table {root} deletes rows of {next(iter(kept))}, which is not one of its files"
+        )
     return Version(table.version(), files, columns)
 
 
 def _moments(actions: pa.Table, name: str, columns: pa.Schema, time: str | None) -> list[int | None]:
-    """Return one end of the time of each file, in the form of `events.read_times`."""
+    """Return the first or last time of each file, in the form of `events.read_times`."""
     if time is None or name not in actions.column_names:
         return [None] * len(actions)
     found: list[int | None] = canonical(
@@ -138,12 +140,12 @@ def _moments(actions: pa.Table, name: str, columns: pa.Schema, time: str | None)
 
 
 def base_of(root: str | Path) -> str:
-    """Return the path by which deletion vectors know a table."""
+    """Return the path of a table as deletion vectors write it."""
     return urlsplit(str(root)).path.rstrip("/") if "://" in str(root) else str(Path(root).resolve())
 
 
-def kept_rows(table: DeltaTable, path: str | Path) -> dict[str, pa.BooleanArray]:
-    """Return of each file that has a deletion vector which rows are left."""
+def read_kept_rows(table: DeltaTable, path: str | Path) -> dict[str, pa.BooleanArray]:
+    """Return the masks of rows that are not deleted, by path, for the files with a deletion vector."""
     from deltalake.exceptions import DeltaError
 
     if DELETIONS not in (table.protocol().reader_features or ()):
@@ -156,18 +158,18 @@ def kept_rows(table: DeltaTable, path: str | Path) -> dict[str, pa.BooleanArray]
             hint="was it vacuumed? RESTORE it, or give an older version=",
         ) from error
     uris, masks = found.column("filepath").to_pylist(), found.column("selection_vector")
-    # Each mask as a copy of its own: a slice of the column would be pickled with all of it.
+    # Copy each mask: a slice of the column would be pickled with the whole column.
     return {
         unquote(urlsplit(uri).path): pa.array(mask.values.to_numpy(zero_copy_only=False))
         for uri, mask in zip(uris, masks, strict=True)
     }
 
 
-def fitted(kept: pa.BooleanArray, rows: int, path: str) -> pa.BooleanArray:
-    """Return which rows of a file are left; a deletion vector may end before the file does.
+def pad_kept(kept: pa.BooleanArray, rows: int, path: str) -> pa.BooleanArray:
+    """Extend a mask of kept rows to all rows of a file; a deletion vector may end before the file does.
 
     Raises:
-        StoreError: it is about more rows than there are.
+        StoreError: the mask is longer than the file.
     """
     if len(kept) > rows:
         raise StoreError(
@@ -183,8 +185,8 @@ def is_table(path: Path) -> bool:
 
 
 def columns(path: str | Path) -> pa.Schema:
-    """Return the columns of a Delta table, whatever features it has."""
-    return pa.schema(opened_table(path, None).schema().to_arrow())
+    """Return the columns of a Delta table, even of one with unknown features."""
+    return pa.schema(open_table(path, None).schema().to_arrow())
 
 
 def read(path: Path, version: int | None = None) -> pa.Table:
@@ -195,8 +197,8 @@ def read(path: Path, version: int | None = None) -> pa.Table:
         version: which version; the newest by default.
 
     Raises:
-        StoreError: there is no such table or version, it needs a reader feature that we do not know, or a
-            file of it cannot be read.
+        StoreError: the table or version does not exist, it has a reader feature that Cerise does not know, or
+            one of its files cannot be read.
     """
     held = live_files(path, version)
     try:
@@ -214,7 +216,7 @@ def _rows(file: LoggedFile, columns: pa.Schema) -> pa.Table:
         checked = source if tail.sums is None else pa.PythonFile(CheckedFile(source, file.path, tail))
         table = PARQUET.make_fragment(checked).to_table(schema=inside)
     if file.kept is not None:
-        table = table.filter(fitted(file.kept, len(table), file.path))
+        table = table.filter(pad_kept(file.kept, len(table), file.path))
     given = {
         name: pa.repeat(pa.scalar(value, columns.field(name).type), len(table))
         for name, value in file.values.items()
@@ -222,11 +224,11 @@ def _rows(file: LoggedFile, columns: pa.Schema) -> pa.Table:
     return pa.table([given[name] if name in given else table[name] for name in columns.names], schema=columns)
 
 
-def opened_table(path: str | Path, version: int | None) -> DeltaTable:
+def open_table(path: str | Path, version: int | None) -> DeltaTable:
     """Open a Delta table at a version; the newest by default.
 
     Raises:
-        StoreError: there is no such table or version, or its log is not sound.
+        StoreError: the table or version does not exist, or its log is damaged.
     """
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
@@ -248,7 +250,7 @@ def opened_table(path: str | Path, version: int | None) -> DeltaTable:
 
 
 def _reject_unknown_features(table: DeltaTable, path: str | Path) -> None:
-    """Refuse column mapping and whatever comes: reading past them gives wrong events."""
+    """Refuse column mapping and all later features: ignoring them would give wrong events."""
     protocol = table.protocol()
     unknown = sorted(set(protocol.reader_features or ()) - KNOWN_FEATURES)
     if protocol.min_reader_version == 2:  # the version that brought column mapping, before features had names
@@ -266,5 +268,5 @@ def _reject_unknown_features(table: DeltaTable, path: str | Path) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what an error says."""
+    """Return the first line of an error's message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

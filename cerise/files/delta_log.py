@@ -1,7 +1,7 @@
-"""The log of a Delta table on a disk: whether its entries are whole, and that they survive a power cut.
+"""Checks that the log entries of a local Delta table are whole, and makes them survive a power cut.
 
-delta-rs reads an entry that is empty, or cut after a line, as a version without the files it added. Among
-objects there are no such entries: a put is there whole or not at all.
+delta-rs reads an entry that is empty, or cut after a line, as a version without the files it added. Object
+stores need no check: a put succeeds as a whole or has no effect.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ LOG = "_delta_log"
 SIGNED = "ceriseActions"  # in the commitInfo of an entry: the checksum of its other actions
 ENTRY = re.compile(r"^([0-9]{20})\.json$")
 CHECKPOINT = re.compile(r"^([0-9]{20})\.checkpoint.*\.parquet$")
-ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}|\\")  # which delta-rs takes for other characters
+ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}|\\")  # delta-rs reads these as other characters
 
 
-class Fault(NamedTuple):
-    """An entry of a log that is not whole: its version, its name in the table, and what is wrong."""
+class LogFault(NamedTuple):
+    """A damaged log entry: its version, its name in the table, and the damage, in words."""
 
     version: int
     name: str
@@ -34,10 +34,10 @@ class Fault(NamedTuple):
 
 
 def check_place(root: str) -> None:
-    """Refuse paths that delta-rs takes for others.
+    """Refuse paths that delta-rs would confuse with others.
 
     Raises:
-        StoreError: this is such a path.
+        StoreError: the path has an escape sequence.
     """
     found = None if "://" in root else ESCAPED.search(str(Path(root).absolute()))
     if found is not None:
@@ -48,15 +48,15 @@ def check_place(root: str) -> None:
 
 
 def check(root: str, version: int | None = None) -> None:
-    """Refuse a log with entries that are not whole.
+    """Refuse a log with damaged entries.
 
     Args:
-        root: where the table is.
-        version: the version that is asked for; the newest by default. Entries after it, and those that a
-            checkpoint sums up, do not matter.
+        root: the path of the table.
+        version: the version to read; the newest by default. Later entries, and entries that a checkpoint
+            sums up, are not checked.
 
     Raises:
-        StoreError: an entry that matters is not whole.
+        StoreError: an entry that this version needs is damaged.
     """
     names = _names(root)
     summed = [n for n in _numbers(names, CHECKPOINT) if version is None or n <= version]
@@ -67,19 +67,19 @@ def check(root: str, version: int | None = None) -> None:
         if newest and fault.version:
             hint += (
                 f"; without one, move it out of {LOG}: the table is then as it was at version "
-                f"{fault.version - 1}, and what that version lacks must be appended again"
+                f"{fault.version - 1}, and later events must be appended again"
             )
         raise StoreError(f"the log of {root} is not sound: {fault.name} {fault.what}", hint=hint)
 
 
-def faults(root: str, after: int = -1, until: int | None = None) -> list[Fault]:
-    """Return the entries that are not whole, of versions after one and up to another; none among objects."""
+def faults(root: str, after: int = -1, until: int | None = None) -> list[LogFault]:
+    """Return the damaged entries of versions in (after, until]; none for a URI."""
     found = []
     for number in _numbers(_names(root), ENTRY):
         if number > after and (until is None or number <= until):
             name = f"{LOG}/{number:020d}.json"
             what = _wrong(Path(root) / name)
-            found += [Fault(number, name, what)] if what is not None else []
+            found += [LogFault(number, name, what)] if what is not None else []
     return sorted(found)
 
 
@@ -96,7 +96,7 @@ def _wrong(path: Path) -> str | None:
     try:
         held = path.stat()
         return _fault(str(path), held.st_size, held.st_mtime_ns)
-    except FileNotFoundError:  # a writer has tidied the log up meanwhile
+    except FileNotFoundError:  # a writer has cleaned up the log meanwhile
         return None
     except OSError as error:
         return f"cannot be read: {error}"
@@ -104,33 +104,33 @@ def _wrong(path: Path) -> str | None:
 
 @lru_cache(4096)
 def _fault(path: str, size: int, _modified: int) -> str | None:
-    """Tell what is wrong with an entry; remembered for as long as nobody touches it."""
+    """Describe the damage of an entry, None if whole; cached until size or modification time change."""
     if not size:
         return "is empty"
     try:
         actions = [json.loads(line) for line in Path(path).read_bytes().splitlines() if line.strip()]
-        said = [each["commitInfo"].get(SIGNED) for each in actions if "commitInfo" in each]
+        signatures = [each["commitInfo"].get(SIGNED) for each in actions if "commitInfo" in each]
     except (ValueError, TypeError, AttributeError):
         return "is cut, or damaged"
-    if said and said[0] not in (None, signature(actions)):
+    if signatures and signatures[0] not in (None, signature(actions)):
         return "is cut, or damaged: it has other actions than its first line says"
     return None
 
 
 def signature(actions: Iterable[dict[str, Any]]) -> str:
-    """Return the checksum of the files that an entry adds and removes, whatever their order."""
+    """Return the checksum of the files that an entry adds and removes, independent of their order."""
     adds = ("path", "size", "modificationTime", "dataChange", "stats")
-    held = [
+    parts = [
         repr([kind, *(each[kind].get(name) for name in names)])
         for each in actions
         for kind, names in (("add", adds), ("remove", adds[:2]))
         if kind in each
     ]
-    return xxhash.xxh64_hexdigest("\n".join(sorted(held)).encode())
+    return xxhash.xxh64_hexdigest("\n".join(sorted(parts)).encode())
 
 
 def settle(root: str, version: int) -> None:
-    """Have an entry on the disk, with what sums the log up, so that it is there after a power cut too."""
+    """Flush an entry and its checkpoint to the disk, so that they survive a power cut."""
     names = set(_names(root))
     if not names:
         return

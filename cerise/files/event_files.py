@@ -1,4 +1,4 @@
-"""Event files, one or a directory of them, as one table in arrival order: file name, then row (S1.2)."""
+"""One event file, or a directory of them, as one table in arrival order: file name, then row (S1.2)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 
 from cerise.errors import StoreError, did_you_mean
 from cerise.files import delta
-from cerise.files.checksums import opened_parquet
-from cerise.files.text import NOTHING, PLAIN, Layout, read_csv, read_json
-from cerise.files.times import understood
+from cerise.files.checksums import open_parquet
+from cerise.files.text import NOTHING, PLAIN, TextLayout, read_csv, read_json
+from cerise.files.times import parse_times
 
 TEXT = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 PARQUET = (".parquet", ".pq")
@@ -24,24 +24,24 @@ KNOWN = "CSV (.csv, .tsv), JSON lines (.json, .jsonl, .ndjson), Parquet (.parque
 def read(
     path: str | Path,
     *,
-    layout: Layout = PLAIN,
+    layout: TextLayout = PLAIN,
     time: str | Sequence[str] = (),
     written: str | None = None,
 ) -> pa.Table:
     """Return the events of a file, a directory of files or a Delta table, in arrival order.
 
     Args:
-        path: where they are; in a directory, names that start with . or _ are not events.
-        layout: how CSV is laid out.
-        time: the column or columns to be understood as time, where there are such columns.
-        written: how their values are written; see `times.understood`.
+        path: the file or directory; in a directory, files whose names start with . or _ are ignored.
+        layout: the layout of CSV files.
+        time: the column or columns to parse as times; columns that do not exist are ignored.
+        written: the format of their values; see `times.parse_times`.
 
     Returns:
-        A table; one without rows, and perhaps without columns or types, for empty files.
+        A table; for empty files one without rows, and perhaps without columns or types.
 
     Raises:
-        StoreError: there is nothing to read, it cannot be read, or its files differ in their columns.
-        DataError: the time column is not written as it should be.
+        StoreError: nothing is at the path, a file cannot be read, or the files differ in their columns.
+        DataError: a time column is not in the format `written`.
     """
     path = Path(path)
     times = (time,) if isinstance(time, str) else time
@@ -54,27 +54,27 @@ def read(
 
 
 def data_files(path: Path) -> list[Path]:
-    """Return the file, or the files of a directory by name."""
+    """Return the file itself, or the files of a directory sorted by name."""
     if path.is_file():
         return [path]
     if not path.is_dir():
         if path.exists():
             raise StoreError(f"{path} is not a regular file", hint="copy its content into a file first")
         raise StoreError(f"there is no file {path}", hint=_nearby(path))
-    held = sorted(each for each in _list(path) if not each.name.startswith((".", "_")))
-    if not held:
+    files = sorted(each for each in _list(path) if not each.name.startswith((".", "_")))
+    if not files:
         raise StoreError(f"directory {path} holds no files", hint=f"known formats: {KNOWN}")
-    for each in held:
+    for each in files:
         if each.is_dir():
             raise StoreError(
                 f"{each} is a directory inside {path}",
                 hint="give one directory of files, or read it with Spark: spark.read.parquet(…)",
             )
-    return held
+    return files
 
 
 def parquet_schema(files: Sequence[Path]) -> pa.Schema | None:
-    """Return the columns that Parquet files share, without reading them; None if not all are Parquet."""
+    """Return the common columns of Parquet files, from their footers; None if a file is of another format."""
     if any(suffix(file) not in PARQUET for file in files):
         return None
     empty = [(file, _guard(file, lambda f: pq.read_schema(f).empty_table())) for file in files]
@@ -82,9 +82,9 @@ def parquet_schema(files: Sequence[Path]) -> pa.Schema | None:
 
 
 def lake_columns(path: Path) -> pa.Schema | None:
-    """Return the columns of what can be read by its path alone: a Delta table, or Parquet, in folders too.
+    """Return the columns of a Delta table, a Parquet file or a folder of Parquet files; None: another format.
 
-    Of several files the first is asked. None: there is nothing, or something else.
+    Reads one footer: of several files, that of the first.
     """
     if delta.is_table(path):
         return delta.columns(path)
@@ -100,7 +100,7 @@ def lake_columns(path: Path) -> pa.Schema | None:
 
 
 def suffix(file: Path) -> str:
-    """Return what a file's name says of its format, without compression."""
+    """Return the suffix that names a file's format, without that of its compression."""
     ends = [each.lower() for each in file.suffixes]
     return next((each for each in reversed(ends) if each not in COMPRESSED), "")
 
@@ -110,10 +110,10 @@ def suffix(file: Path) -> str:
 
 def _read_parquet(file: Path) -> pa.Table:
     with pa.OSFile(str(file)) as source:
-        return opened_parquet(source, str(file)).read()
+        return open_parquet(source, str(file)).read()
 
 
-def _read(file: Path, layout: Layout) -> pa.Table:
+def _read(file: Path, layout: TextLayout) -> pa.Table:
     kind = suffix(file)
     if kind in PARQUET:
         table = _guard(file, _read_parquet)
@@ -128,7 +128,7 @@ def _read(file: Path, layout: Layout) -> pa.Table:
 
 
 def _guard(file: Path, reader: Callable[[Path], pa.Table]) -> pa.Table:
-    """Read a file, and say which one where it cannot be read."""
+    """Read a file; name it in the error if that fails."""
     try:
         return reader(file)
     except (pa.ArrowException, OSError, UnicodeError) as error:
@@ -165,18 +165,18 @@ def _nearby(path: Path) -> str | None:
 
 
 def _concat(tables: Sequence[tuple[Path, pa.Table]], *, typed: bool) -> pa.Table:
-    """Put tables one after another; all must have the same columns, in any order."""
-    there = [(file, table) for file, table in tables if table.num_columns]
-    if not there:
+    """Concatenate tables; all must have the same columns, in any order."""
+    filled = [(file, table) for file, table in tables if table.num_columns]
+    if not filled:
         return NOTHING
-    schema = there[0][1].schema.remove_metadata()
-    for file, table in there[1:]:
-        schema = _common(schema, there[0][0], table.schema, file, typed=typed)
-    return pa.concat_tables([_cast(table, schema, file) for file, table in there])
+    schema = filled[0][1].schema.remove_metadata()
+    for file, table in filled[1:]:
+        schema = _common(schema, filled[0][0], table.schema, file, typed=typed)
+    return pa.concat_tables([_cast(table, schema, file) for file, table in filled])
 
 
 def _common(schema: pa.Schema, first: Path, other: pa.Schema, file: Path, *, typed: bool) -> pa.Schema:
-    """Return the schema that holds the columns of two files, or say how they differ."""
+    """Return the common schema of two files, or raise with their difference."""
     for name in (*schema.names, *other.names):
         if (name in schema.names) != (name in other.names):
             has, lacks = (first, file) if name in schema.names else (file, first)
@@ -198,15 +198,15 @@ def _common_field(field: pa.Field, first: Path, other: pa.Field, file: Path, *, 
 _SAME = "all files of a directory need the same columns: give one of the files, or make them alike"
 
 
-def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Return the type that holds what was guessed of two text files, if guesses are all that differ."""
+def _wider(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """Return a type for two that Arrow guessed from text files; None if they differ by more than a guess."""
     types = pa.types
-    if types.is_null(one) or types.is_null(other):
-        return other if types.is_null(one) else one
-    if {one, other} == {pa.int64(), pa.float64()}:
+    if types.is_null(left) or types.is_null(right):
+        return right if types.is_null(left) else left
+    if {left, right} == {pa.int64(), pa.float64()}:
         return pa.float64()
-    if types.is_timestamp(one) and types.is_timestamp(other) and one.tz == other.tz:
-        return pa.timestamp("ns" if "ns" in (one.unit, other.unit) else "us", one.tz)
+    if types.is_timestamp(left) and types.is_timestamp(right) and left.tz == right.tz:
+        return pa.timestamp("ns" if "ns" in (left.unit, right.unit) else "us", left.tz)
     return None
 
 
@@ -217,6 +217,6 @@ def _cast(table: pa.Table, schema: pa.Schema, file: Path) -> pa.Table:
 def _with_times(table: pa.Table, times: Sequence[str], written: str | None, *, typed: bool) -> pa.Table:
     for name in times if table.num_rows else ():
         if name in table.schema.names:
-            column = understood(table[name], name, written, typed=typed)
+            column = parse_times(table[name], name, written, typed=typed)
             table = table.set_column(table.schema.get_field_index(name), name, column)
     return table

@@ -1,4 +1,4 @@
-"""A folder, local or in an object store: what is in it, and files that are there whole or not at all."""
+"""A folder, local or in an object store: lists its files, and writes files atomically."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from cerise.errors import StoreError
 
 DRAFT = ".tmp"
 NOISE = re.compile("\x1b\\[[0-9;]*m|\u21b3")  # colours and arrows
-FRAME = re.compile(r"\s*\d+: ")  # of a backtrace
+FRAME = re.compile(r"\s*\d+: ")  # a line of a backtrace
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder; names are relative to it.
+    """A folder; its methods take names relative to it.
 
     Attributes:
-        root: where it is: an absolute path, or a URI.
+        root: its absolute path, or URI.
         base: its path on its file system.
-        system: that file system.
+        system: its file system.
     """
 
     root: str
@@ -36,10 +36,10 @@ class Folder:
 
     @classmethod
     def of(cls, root: str | Path) -> Folder:
-        """Return the folder at a path or URI; it need not be there yet.
+        """Return the folder at a path or URI; it need not exist yet.
 
         Raises:
-            StoreError: there is no way to its file system.
+            StoreError: its file system cannot be opened.
         """
         text = str(root).rstrip("/")
         if "://" not in text:
@@ -76,54 +76,54 @@ class Folder:
     def path(self, name: str) -> str:
         return f"{self.base}/{name}"
 
-    def found(self, name: str) -> fs.FileInfo:
-        """Return what is known of a file; its type says whether it is there."""
+    def stat(self, name: str) -> fs.FileInfo:
+        """Return size, type and modification time of a file; a missing file has the type NotFound."""
         return self.system.get_file_info(self.path(name))
 
     def holds(self, name: str) -> bool:
-        return bool(self.found(name).type != fs.FileType.NotFound)
+        return bool(self.stat(name).type != fs.FileType.NotFound)
 
     def sizes(self, names: Sequence[str]) -> list[int | None]:
-        """Return the sizes of files; None for one that is not there."""
+        """Return the sizes of files; None for a missing file."""
         found = self.system.get_file_info([self.path(name) for name in names])
         return [each.size if each.type == fs.FileType.File else None for each in found]
 
     def files(self) -> dict[str, fs.FileInfo]:
-        """Return the files of the folder by name; none where there is no such folder."""
+        """Return the files of the folder by name; a missing folder has none."""
         held = self.system.get_file_info(fs.FileSelector(self.base, allow_not_found=True))
         return {each.base_name: each for each in held if each.type == fs.FileType.File}
 
     def names(self) -> list[str]:
-        """Return the names of what is in the folder; none where there is no such folder."""
+        """Return the names of all files and folders in the folder; a missing folder has none."""
         held = self.system.get_file_info(fs.FileSelector(self.base, allow_not_found=True))
         return sorted(each.base_name for each in held)
 
-    def reading(self, name: str) -> pa.NativeFile:
+    def open_input(self, name: str) -> pa.NativeFile:
         return self.system.open_input_file(self.path(name))
 
     def read(self, name: str) -> bytes:
-        with self.reading(name) as source:
+        with self.open_input(name) as source:
             return bytes(source.read())
 
-    def writing(self, name: str) -> pa.NativeFile:
-        """Open a file to be written from its start, in a folder that is made where it is missing."""
+    def open_output(self, name: str) -> pa.NativeFile:
+        """Open a file for writing; create its folder if it is missing."""
         path = self.path(name)
-        if self.local:  # objects are in no folder
+        if self.local:  # object stores have no folders
             self.system.create_dir(path.rsplit("/", 1)[0], recursive=True)
         return self.system.open_output_stream(path)
 
     def settle(self, name: str) -> None:
-        """Have a written file on the disk, so that it is there after a power cut too."""
+        """Flush a written file to the disk, so that it survives a power cut."""
         if self.local:
             sync(self.path(name))
             sync(self.path(name).rsplit("/", 1)[0])
 
     @contextmanager
     def whole(self, name: str) -> Iterator[pa.NativeFile]:
-        """Open a file to be written that is there when it is whole, and not before."""
+        """Open a file for writing that appears under its name only when it is complete."""
         if not self.local:  # an object appears when it is closed
             try:
-                with self.writing(name) as sink:
+                with self.open_output(name) as sink:
                     yield sink
             except BaseException:
                 self.tidy(name)
@@ -131,7 +131,7 @@ class Folder:
             return
         draft = f"{name}.{secrets.token_hex(8)}{DRAFT}"
         try:
-            with self.writing(draft) as sink:
+            with self.open_output(draft) as sink:
                 yield sink
             sync(self.path(draft))
             Path(self.path(draft)).replace(self.path(name))
@@ -139,16 +139,16 @@ class Folder:
         finally:
             self.tidy(draft)
 
-    def put(self, name: str, content: bytes, *, new: bool = False) -> None:
-        """Write a small file whole or not at all.
+    def write(self, name: str, content: bytes, *, new: bool = False) -> None:
+        """Write a small file atomically.
 
         Args:
             name: its name.
-            content: what it holds.
-            new: whether it must not be there yet.
+            content: its bytes.
+            new: whether the file must not exist yet.
 
         Raises:
-            FileExistsError: it is there already and must be new.
+            FileExistsError: `new`, and the file exists.
         """
         if new and self.holds(name):
             raise FileExistsError(self.path(name))
@@ -160,7 +160,7 @@ class Folder:
         with self.whole(first) as sink:
             sink.write(content)
         try:
-            os.link(self.path(first), self.path(name))  # fails where somebody came a moment before
+            os.link(self.path(first), self.path(name))  # fails if another writer was faster
             sync(self.path(name).rsplit("/", 1)[0])
         finally:
             self.tidy(first)
@@ -170,21 +170,21 @@ class Folder:
             self.system.delete_file(self.path(name))
 
     def tidy(self, name: str) -> None:
-        """Remove a file after a failure, where that is possible: what made it fail is what matters."""
+        """Remove a file after a failure; errors are ignored in favour of the first one."""
         with suppress(OSError):
             self.remove(name)
 
 
 @contextmanager
-def attempting(what: str, state: str) -> Iterator[None]:
-    """Turn what a disk says into an error that a stranger understands.
+def attempt(what: str, state: str) -> Iterator[None]:
+    """Turn an OSError of the block into an error that says what failed and what state it leaves behind.
 
     Args:
-        what: what is being done: "write x".
-        state: what was changed, or was not, if it fails.
+        what: the action, as in "cannot …": "write x".
+        state: the state after a failure: "nothing was created".
 
     Raises:
-        StoreError: it fails.
+        StoreError: the block raises OSError.
     """
     try:
         yield
@@ -195,7 +195,7 @@ def attempting(what: str, state: str) -> Iterator[None]:
 
 
 def cause_of(error: BaseException) -> str:
-    """Return what an error of a disk or of delta-rs says, in one line."""
+    """Return the message of an error of a disk or of delta-rs in one line."""
     text = NOISE.sub("", str(error)).split(". Detail: Python exception")[0]
     lines = [line.strip() for line in text.splitlines() if line.strip() and not FRAME.match(line)]
     return ": ".join(lines[:4]) or type(error).__name__
@@ -207,7 +207,7 @@ def milliseconds(found: fs.FileInfo) -> int:
 
 
 def sync(path: str) -> None:
-    """Have a file or folder on the disk, so that it is there after a power cut too."""
+    """Flush a file or folder to the disk, so that it survives a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

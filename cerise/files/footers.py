@@ -1,4 +1,4 @@
-"""What the footers of Parquet files say of columns and row groups."""
+"""Facts about columns and row groups, from the footers of Parquet files."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from cerise.kinds import Kind
 from cerise.plan.pushdown import Range
 from cerise.plan.slicing import MAX_TIME, MIN_TIME
 
-CODED = 4  # bytes a row: strings that take less are worth reading as codes
+CODED = 4  # bytes a row: strings that take fewer are read as codes
 
 
 def columns_of(footer: pq.FileMetaData) -> dict[Attribute, int]:
-    """Return where each column stands."""
+    """Return the number of each column by its path."""
     return {path: i for i, path in enumerate(leaf_paths(footer.schema.to_arrow_schema()))}
 
 
 def is_coded(footer: pq.FileMetaData, name: str) -> bool:
-    """Tell whether the strings of a column are few, so that they are best read as codes."""
+    """Tell whether a column has few distinct strings, so that codes are cheaper than strings."""
     index = columns_of(footer).get((name,))
-    if index is None:  # all of them null, or in the names of folders
+    if index is None:  # the column is null in this file, or given by the names of folders
         return False
     for i in range(footer.num_row_groups):
         column = footer.row_group(i).column(index)
@@ -42,7 +42,7 @@ def may_lack(column: Any) -> bool:
 
 
 def range_of(column: Any) -> Range | None:
-    """Return the least and the greatest value of a column of a row group; None where that is not known."""
+    """Return the least and the greatest value of a column of a row group; None: unknown."""
     found = column.statistics
     if found is None or not found.has_min_max or column.physical_type == "INT96":
         return None
@@ -50,7 +50,7 @@ def range_of(column: Any) -> Range | None:
 
 
 def times_of(group: Any, index: int | None, schema: Schema) -> tuple[int, int]:
-    """Return the first and the last time of a row group, as far apart as can be where that is not known."""
+    """Return the first and the last time of a row group; MIN_TIME and MAX_TIME where they are unknown."""
     column = None if index is None else group.column(index)
     found = None if column is None else column.statistics
     if column is None or found is None or not found.has_min_max or column.physical_type == "INT96":

@@ -1,6 +1,6 @@
-"""Parquet files, folders of them with hive partitions, and Delta tables, known by their footers alone.
+"""Parquet files, folders of them with hive partitions, and Delta tables, described by their footers alone.
 
-Nothing here reads events. What cannot be read by Python rightly is `NotDirect`, and is left to Spark.
+This module reads no events. Tables that Python cannot read correctly raise `NotDirect`, and Spark reads them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ THREADS = 8
 
 
 class NotDirect(Exception):
-    """Events that Python cannot read by itself; the message says why."""
+    """A table that only Spark can read; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ class File:
     """A Parquet file.
 
     Attributes:
-        path: where it is.
-        hive: the values of the columns that its folders' names give.
-        kept: which of its rows are not deleted (a Delta table's deletion vector); None: all.
-        expected: what its table says of it.
+        path: its path.
+        hive: the values of the columns that the names of its folders give.
+        kept: a mask of the rows that are not deleted (a Delta table's deletion vector); None: all.
+        expected: its size and its name when written, where its table records them.
     """
 
     path: str
@@ -68,7 +68,7 @@ class Group:
         file: the number of its file.
         number: its number in the file.
         place: its number among all row groups, in arrival order.
-        span: the time it covers, and how many events it has: rows that are not deleted.
+        span: the time it covers, and how many rows it has that are not deleted.
     """
 
     file: int
@@ -79,14 +79,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """Files that are one table, in arrival order: by name (S1.2).
+    """The files of one table, in arrival order: by name (S1.2).
 
     Attributes:
-        root: the path that was given.
+        root: the path of the table, as given.
         files: the files.
-        columns: the columns of all of them together.
-        footers: what each file says of itself; not pickled.
-        sums: the checksums that each carries.
+        columns: the columns of all files together.
+        footers: the footer of each file.
+        sums: the checksums of each file; None: it carries none.
     """
 
     root: str
@@ -101,35 +101,37 @@ class Lake:
 
     @property
     def rows(self) -> int:
-        return sum(rows for *_, rows in self._held())
+        return sum(rows for *_, rows in self._number_groups())
 
     @property
     def groups(self) -> int:
         return sum(footer.num_row_groups for footer in self.footers)
 
-    def coded(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the columns whose strings are few, so that they are best read as codes."""
+    def find_coded(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the columns with few distinct strings, which are cheaper to read as codes."""
         wanted = {name for name in names if kind_of(self.columns.field(name).type) is Kind.STRING}
         return tuple(name for name in wanted if all(is_coded(footer, name) for footer in self.footers))
 
-    def every(self, needed: Needed | None = None) -> list[Group]:
+    def list_groups(self, needed: Needed | None = None) -> list[Group]:
         """Return the row groups that may hold needed rows, in arrival order, without their times."""
         paths = [columns_of(footer) for footer in self.footers]
         return [
             Group(number, i, place, GroupSpan(0, 0, rows))
-            for number, i, place, rows in self._held()
+            for number, i, place, rows in self._number_groups()
             if rows and self._may_hold(needed, number, i, paths[number])
         ]
 
-    def timed(self, column: str, *, nulls_first: bool, needed: Needed | None = None) -> list[Group]:
+    def list_timed_groups(
+        self, column: str, *, nulls_first: bool, needed: Needed | None = None
+    ) -> list[Group]:
         """Return the row groups that may hold needed rows, in arrival order, with the times of a column.
 
-        Rows without a time come before all others, or after them.
+        Rows without a time count as the earliest, or as the latest.
         """
         schema = Schema(self.columns, column)
         places = [columns_of(footer).get((column,)) for footer in self.footers]
         found = []
-        for group in self.every(needed):
+        for group in self.list_groups(needed):
             held, index = self.footers[group.file].row_group(group.number), places[group.file]
             first, last = times_of(held, index, schema)
             if index is None or may_lack(held.column(index)):
@@ -137,13 +139,13 @@ class Lake:
             found.append(replace(group, span=GroupSpan(first, last, group.span.rows)))
         return found
 
-    def wanted(self, schema: Schema, needed: Needed | None) -> list[Group]:
-        """Return the row groups that may hold needed events, as far as statistics tell."""
+    def list_event_groups(self, schema: Schema, needed: Needed | None) -> list[Group]:
+        """Return the row groups that may hold needed events, by their statistics."""
         paths = [columns_of(footer) for footer in self.footers]
         for each in zip(self.files, self.footers, paths, strict=True):
             _reject_null_times(*each, schema.time)
         found: list[Group] = []
-        for number, i, place, rows in self._held():
+        for number, i, place, rows in self._number_groups():
             if rows and self._may_hold(needed, number, i, paths[number]):
                 group = self.footers[number].row_group(i)
                 times = times_of(group, paths[number].get((schema.time,)), schema)
@@ -158,8 +160,8 @@ class Lake:
         group = self.footers[file].row_group(number)
         return may_hold(needed, self._ranges(needed, group, paths, self.files[file]))
 
-    def _held(self) -> Iterator[tuple[int, int, int, int]]:
-        """Yield of each row group its file's number, its own, its place, and how many events it has."""
+    def _number_groups(self) -> Iterator[tuple[int, int, int, int]]:
+        """Yield for each row group its file's number, its own number, its place, and its number of events."""
         place = 0
         for number, (file, footer) in enumerate(zip(self.files, self.footers, strict=True)):
             first = 0
@@ -171,7 +173,7 @@ class Lake:
                 place += 1
 
     def size(self, groups: Iterable[Group], names: Iterable[str]) -> int:
-        """Return how many bytes some columns of row groups take."""
+        """Return how many bytes the named columns of the row groups take."""
         total = 0
         for each in groups:
             footer = self.footers[each.file]
@@ -193,11 +195,11 @@ class Lake:
 
 
 def open_lake(path: str | Path, version: int | None = None) -> Lake:
-    """Return the table that lies at a path.
+    """Return the table at a path.
 
     Raises:
         NotDirect: only Spark can read it.
-        StoreError: nobody can: there is nothing, or its files contradict each other.
+        StoreError: the path holds no table, or its files contradict each other.
     """
     text = str(path)
     local = Path(text) if "://" not in text else None
@@ -205,9 +207,9 @@ def open_lake(path: str | Path, version: int | None = None) -> Lake:
         root, files, declared = _delta_files(local, version)
     else:
         if version is not None:
-            raise StoreError(f"{text} is no Delta table, so it has no version {version}")
+            raise StoreError(f"{text} is not a Delta table, so it has no version {version}")
         root, files, declared = *_parquet_files(text), None
-    files, footers, sums = _described(root, files)
+    files, footers, sums = _read_footers(root, files)
     schemas = [footer.schema.to_arrow_schema() for footer in footers]
     columns = common_schema([(file.path, s) for file, s in zip(files, schemas, strict=True)])
     columns, files = _with_hive(declared or columns, files)
@@ -216,13 +218,13 @@ def open_lake(path: str | Path, version: int | None = None) -> Lake:
 
 
 def lake_of(root: str, files: Sequence[File], columns: pa.Schema) -> Lake:
-    """Return the table that some files are, whose columns are known."""
-    described, footers, sums = _described(root, tuple(files))
+    """Return the table made of the given files, whose columns are known."""
+    described, footers, sums = _read_footers(root, tuple(files))
     return Lake(root, described, columns, footers, sums)
 
 
-def opened(root: str) -> fs.FileSystem:
-    """Return the file system that a path is on."""
+def open_file_system(root: str) -> fs.FileSystem:
+    """Return the file system of a path."""
     try:
         if "://" in root:
             return fs.FileSystem.from_uri(root)[0]
@@ -235,7 +237,7 @@ def opened(root: str) -> fs.FileSystem:
 
 
 def _parquet_files(root: str) -> tuple[str, tuple[File, ...]]:
-    system = opened(root)
+    system = open_file_system(root)
     base = fs.FileSystem.from_uri(root)[1] if "://" in root else str(Path(root).absolute())
     found = system.get_file_info(base)
     if found.type == fs.FileType.NotFound:
@@ -267,7 +269,7 @@ def _reject_other(path: str) -> None:
             hint="give spark.read.csv(…) or pyarrow.csv.read_csv(…), or convert it to Parquet",
         )
     if kind and kind not in PARQUET and not kind.removeprefix(".").isdigit():
-        raise StoreError(f"{path} is no Parquet file", hint="move it out, or read it with Spark")
+        raise StoreError(f"{path} is not a Parquet file", hint="move it out, or read it with Spark")
 
 
 def _hive(folders: Sequence[str], root: str) -> dict[str, Any]:
@@ -276,7 +278,7 @@ def _hive(folders: Sequence[str], root: str) -> dict[str, Any]:
         parts = HIVE.match(folder)
         if parts is None:
             raise StoreError(
-                f"{root} has a folder '{folder}' inside that is no partition (name=value)",
+                f"{root} has a folder '{folder}' inside that is not a partition (name=value)",
                 hint="give that folder itself, or name its folders name=value",
             )
         text = unquote(parts[2])
@@ -285,7 +287,7 @@ def _hive(folders: Sequence[str], root: str) -> dict[str, Any]:
 
 
 def _with_hive(columns: pa.Schema, files: Sequence[File]) -> tuple[pa.Schema, tuple[File, ...]]:
-    """Add the columns that folders' names give; they are integers where all values are."""
+    """Add the columns given by the names of folders; integers if all values are integers, else strings."""
     for name in dict.fromkeys(name for file in files for name in file.hive):
         values = [file.hive[name] for file in files if file.hive.get(name) is not None]
         whole = bool(values) and all(re.fullmatch(r"-?\d{1,18}", str(each)) for each in values)
@@ -313,25 +315,25 @@ def _file(logged: delta.LoggedFile) -> File:
     return File(logged.path, logged.values, logged.kept, logged.expected)
 
 
-def _fitted(file: File, footer: pq.FileMetaData) -> File:
+def _pad_kept(file: File, footer: pq.FileMetaData) -> File:
     if file.kept is None:
         return file
-    return replace(file, kept=delta.fitted(file.kept, footer.num_rows, file.path))
+    return replace(file, kept=delta.pad_kept(file.kept, footer.num_rows, file.path))
 
 
 # ---- footers
 
 
-def _described(
+def _read_footers(
     root: str, files: tuple[File, ...]
 ) -> tuple[tuple[File, ...], tuple[pq.FileMetaData, ...], tuple[Sums | None, ...]]:
     tails = _tails(root, files)
     footers = tuple(tail.footer for tail in tails)
-    return tuple(map(_fitted, files, footers)), footers, tuple(tail.sums for tail in tails)
+    return tuple(map(_pad_kept, files, footers)), footers, tuple(tail.sums for tail in tails)
 
 
 def _tails(root: str, files: Sequence[File]) -> list[Tail]:
-    system = opened(root)
+    system = open_file_system(root)
 
     def tail(file: File) -> Tail:
         try:
@@ -354,7 +356,7 @@ def _reject_null_times(
 ) -> None:
     index = paths.get((time,))
     if file.kept is not None and index is not None:
-        return  # the rows without a time may be those that are deleted: whoever reads them will see
+        return  # the rows without a time may be deleted; the reader checks the others
     if index is None:
         if time in file.hive:
             return

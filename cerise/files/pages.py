@@ -1,9 +1,9 @@
 """Integers at some rows of a Parquet column, without decoding the whole of it.
 
-Integers and times of many values are written as packed differences. Arrow turns all of them into values, one
-by one; here pages without a row that is asked for are left out, and the differences of others are only added
-up. What is not exactly so (nulls, other encodings, pages of another version) is left to Arrow, and so is what
-looks damaged: Arrow says what is wrong.
+Integers and times with many values are written as packed differences, and Arrow decodes all of them. This
+module skips the pages without a requested row, and in the other pages it only adds up the differences. It
+leaves all else to Arrow: nulls, other encodings, other versions of pages, and damaged pages, which Arrow
+reports best.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-ENCODINGS = {"RLE", "DELTA_BINARY_PACKED"}  # of levels and of values
+ENCODINGS = {"RLE", "DELTA_BINARY_PACKED"}  # RLE for levels, packed differences for values
 UNITS = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
-FEWEST_ROWS = 1_000  # of a page, on average, or there is no room for what is known of pages
+FEWEST_ROWS = 1_000  # of a page, on average; the table of pages has no room for more, smaller pages
 
 
 def pick(
@@ -27,12 +27,12 @@ def pick(
     kind: pa.DataType,
     rows: npt.NDArray[np.int64],
 ) -> pa.Array | None:
-    """Return the values of a column at some rows of a row group; None: this must be left to Arrow.
+    """Return the values of a column at the given rows of a row group; None: Arrow must read it.
 
     Args:
-        read: returns bytes of the file, by place and number.
-        chunk: what the footer says of the column in the row group.
-        described: what it says of the column.
+        read: returns bytes of the file, by offset and size.
+        chunk: the footer's entry for the column in this row group.
+        described: the footer's entry for the column in the schema.
         kind: the type of the column.
         rows: the rows, ascending.
     """
@@ -41,7 +41,7 @@ def pick(
     held = pa.py_buffer(read(chunk.data_page_offset, chunk.total_compressed_size))
     if held.size < chunk.total_compressed_size:
         return None
-    from cerise.kernels.pages import P_VALUES, P_WORDS, read_headers, read_pages  # this brings numba
+    from cerise.kernels.pages import P_VALUES, P_WORDS, read_headers, read_pages  # imports numba
 
     pages = np.empty((2 + chunk.num_values // FEWEST_ROWS, P_WORDS), np.int64)
     count = read_headers(held.address, held.size, pages)
@@ -55,7 +55,7 @@ def pick(
 
 
 def is_packed(chunk: Any, described: Any, kind: pa.DataType) -> bool:
-    """Tell whether a column chunk is read here: integers of 64 bits, none of them null, as differences."""
+    """Tell whether `pick` can read a column chunk: packed differences of 64-bit integers, without nulls."""
     if described.physical_type != "INT64" or described.max_repetition_level or "." in described.path:
         return False
     if pa.types.is_timestamp(kind):

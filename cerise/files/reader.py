@@ -1,4 +1,4 @@
-"""Columns of row groups where they lie: of all rows, or of some by the numbers of their rows."""
+"""Reads columns of row groups in place: all rows of a row group, or given rows by number."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from cerise.events import Path as Attribute
 from cerise.events import Schema
 from cerise.files import pages
 from cerise.files.checksums import CheckedFile, Tail, chunk_start, read_tail
-from cerise.files.lake import File, Group, opened
+from cerise.files.lake import File, Group, open_file_system
 from cerise.files.types import leaf_paths
 from cerise.plan.pushdown import Needed
 
 Ints = npt.NDArray[np.int64]
 BITS = 32
 OPEN_FILES = 8
-FEW = 16  # of one in so many rows integers are read without decoding the others
+FEW = 16  # up to one row in FEW, integers are read without decoding the other rows
 KEPT_GROUPS = 2  # row groups whose late columns stay in memory
 
 
 @dataclass(slots=True)
-class Counts:
-    """What a task has read."""
+class ReadCounts:
+    """How much a task has read."""
 
     groups: int = 0
     rows: int = 0
@@ -42,17 +42,17 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a task must know to read events: a description, to be sent to where it runs.
+    """The description of a read that the driver sends to a task.
 
     Attributes:
-        root: the path that was given.
+        root: the path of the table, as given.
         files: the files of the row groups, by number.
-        schema: which column plays which part; only the columns, where none plays any.
+        schema: the columns with the parts that they play (time, type, …), or the columns alone.
         reads: the columns that matching reads.
-        late: the columns that are only returned.
-        coded: those of them whose strings are read as codes.
-        needed: which events are needed; None: all.
-        arrival: the attributes that tell in which order events arrived, where their rows do not.
+        late: the columns that are only returned, and read for matched events alone.
+        coded: the columns whose strings are read as codes.
+        needed: the filter that events must pass; None: all events.
+        arrival: the attributes that give the order of arrival; empty: it is the order of rows.
     """
 
     root: str
@@ -70,7 +70,7 @@ class Reading:
 
     @property
     def roles(self) -> Schema:
-        """Which column plays which part."""
+        """The columns with the parts that they play."""
         assert isinstance(self.schema, Schema)
         return self.schema
 
@@ -79,8 +79,8 @@ class Reading:
         return sum(file.deleted for file in self.files.values())
 
 
-class _Opened(NamedTuple):
-    """A file that is open; its columns; their parts by number; and its bytes, where they have checksums."""
+class _OpenFile(NamedTuple):
+    """An open file, its schema, the leaf numbers of each column, and its bytes if they have checksums."""
 
     source: pq.ParquetFile
     schema: pa.Schema
@@ -91,36 +91,36 @@ class _Opened(NamedTuple):
         return sum(size for _, size in self.parts(row_group, names))
 
     def parts(self, row_group: int, names: Sequence[str]) -> list[tuple[int, int]]:
-        """Return where some columns of a row group are: places and sizes."""
+        """Return offsets and sizes of the named columns of a row group."""
         group = self.source.metadata.row_group(row_group)
         chunks = (group.column(i) for name in names for i in self.columns[name])
         return [(chunk_start(chunk), chunk.total_compressed_size) for chunk in chunks]
 
 
 @dataclass(slots=True)
-class Reader:
-    """One task's files.
+class GroupReader:
+    """Reads the row groups of one task, with few files open at a time.
 
     Attributes:
-        reading: what it must know to read them.
-        groups: the row groups that it may be asked for.
-        tails: what the ends of all files say, where that is known.
-        counts: what it has read.
+        reading: which columns of which files to read.
+        groups: the row groups that the task may read.
+        tails: the footers and checksums of all files, if known.
+        counts: how much it has read.
     """
 
     reading: Reading
     groups: Sequence[Group]
     tails: Sequence[Tail] = ()
-    counts: Counts = field(default_factory=Counts)
-    _open: OrderedDict[int, _Opened] = field(default_factory=OrderedDict)
+    counts: ReadCounts = field(default_factory=ReadCounts)
+    _open: OrderedDict[int, _OpenFile] = field(default_factory=OrderedDict)
     _kept: OrderedDict[tuple[int, tuple[str, ...]], pa.Table] = field(default_factory=OrderedDict)
     _by_place: dict[int, Group] = field(default_factory=dict)
 
     def read(self, group: Group, names: Sequence[str], *, late: bool) -> pa.Table:
-        """Return columns of a row group; of late ones all rows, also deleted ones: they are taken by row."""
+        """Return columns of a row group: late ones with deleted rows, as rows have numbers; others without."""
         file = self._file(group.file)
         held = [name for name in names if name in file.columns]
-        kept = None if late else self.kept_rows(group)  # late columns are taken by row, so all rows stay
+        kept = None if late else self.read_kept_rows(group)
 
         table = self._rows(group, held)
         table = table if kept is None or not held else table.filter(kept)
@@ -132,13 +132,13 @@ class Reader:
         else:
             self.counts.bytes += size
         described = file.source.metadata.row_group(group.number)
-        return self._shaped(table, names, group, described.num_rows if late else group.span.rows)
+        return self._shape(table, names, group, described.num_rows if late else group.span.rows)
 
     def _rows(self, group: Group, names: Sequence[str]) -> pa.Table:
-        """Return columns of a row group as Arrow reads them; where it cannot, blame a column."""
+        """Return columns of a row group as Arrow reads them; an error names the column that fails."""
         file = self._file(group.file)
         if file.checked is not None and "://" in self.reading.root:
-            file.checked.bring(file.parts(group.number, names))
+            file.checked.prefetch(file.parts(group.number, names))
 
         def read(some: Sequence[str]) -> pa.Table:
             return file.source.read_row_group(group.number, columns=list(some), use_threads=False)
@@ -147,11 +147,11 @@ class Reader:
             return read(names)
         except (pa.ArrowException, OSError):
             for name in names:
-                _guarded(f"column '{name}' of {self.named(group)}", partial(read, [name]))
-            return _guarded(self.named(group), partial(read, names))
+                _guard(f"column '{name}' of {self.describe(group)}", partial(read, [name]))
+            return _guard(self.describe(group), partial(read, names))
 
-    def kept_rows(self, group: Group) -> pa.BooleanArray | None:
-        """Return which rows of a row group are not deleted; None: all."""
+    def read_kept_rows(self, group: Group) -> pa.BooleanArray | None:
+        """Return a mask of the rows of a row group that are not deleted; None: all."""
         kept = self.reading.files[group.file].kept
         if kept is None:
             return None
@@ -159,8 +159,8 @@ class Reader:
         sizes = [footer.row_group(i).num_rows for i in range(group.number + 1)]
         return kept.slice(sum(sizes[:-1]), sizes[-1])
 
-    def fetched(self, rows: Ints) -> pa.Table:
-        """Return the late columns of some events, by the numbers of their rows."""
+    def fetch(self, rows: Ints) -> pa.Table:
+        """Return the late columns of events, by the numbers of their rows."""
         order = np.argsort(rows)
         places, inside = rows[order] >> BITS, rows[order] & ((1 << BITS) - 1)
         cuts = np.flatnonzero(np.diff(places, prepend=-1)).tolist()
@@ -173,9 +173,9 @@ class Reader:
         return joined.take(pa.array(back))
 
     def _late(self, place: int, rows: Ints) -> pa.Table:
-        """Return the late columns of some rows of a row group, ascending."""
+        """Return the late columns of a row group at ascending rows."""
         group, names = self._of(place), self.reading.late
-        picked = self._picked(group, rows) if len(rows) * FEW <= group.span.rows else {}
+        picked = self._pick(group, rows) if len(rows) * FEW <= group.span.rows else {}
         rest = tuple(name for name in names if name not in picked)
         if rest or not names:
             if (place, rest) not in self._kept:
@@ -187,13 +187,13 @@ class Reader:
         return pa.table([picked[name] for name in names], names=list(names))
 
     def picks(self, rows: Ints) -> bool:
-        """Tell whether the late columns of some events can be had without decoding all; by one row group."""
+        """Tell whether `pages` can read all late columns at these rows, judging by the first row group."""
         group = self._of(int(rows[0] >> BITS))
         few = len(rows) * FEW <= group.span.rows * len(np.unique(rows >> BITS))
-        return few and set(self._picked(group, np.zeros(1, np.int64))) == set(self.reading.late)
+        return few and set(self._pick(group, np.zeros(1, np.int64))) == set(self.reading.late)
 
-    def _picked(self, group: Group, rows: Ints) -> dict[str, pa.Array]:
-        """Return those late columns of some rows that can be had without decoding all rows."""
+    def _pick(self, group: Group, rows: Ints) -> dict[str, pa.Array]:
+        """Return the late columns that `pages` can read, at the given rows."""
         file = self._file(group.file)
         found = {}
         for name in self.reading.late:
@@ -213,8 +213,8 @@ class Reader:
             self._by_place = {each.place: each for each in self.groups}
         return self._by_place[place]
 
-    def _shaped(self, table: pa.Table, names: Sequence[str], group: Group, rows: int) -> pa.Table:
-        """Return columns in the types of the schema; what a file has not is null, or in its folder's name."""
+    def _shape(self, table: pa.Table, names: Sequence[str], group: Group, rows: int) -> pa.Table:
+        """Return columns in the types of the schema; a missing one is null, or given by the folder's name."""
         file = self.reading.files[group.file]
         columns = []
         for name in names:
@@ -222,7 +222,7 @@ class Reader:
             if name in table.schema.names:
                 column = table.column(name)
                 if not (name in self.reading.coded and pa.types.is_dictionary(column.type)):
-                    column = _guarded(f"column '{name}' of {self.named(group)}", _caster(column, kind))
+                    column = _guard(f"column '{name}' of {self.describe(group)}", _caster(column, kind))
                 columns.append(column)
             else:
                 value = pa.scalar(file.hive.get(name), kind)
@@ -232,17 +232,17 @@ class Reader:
     def _empty(self, names: Sequence[str]) -> pa.Table:
         return pa.schema([self.reading.columns.field(name) for name in names]).empty_table()
 
-    def _file(self, number: int) -> _Opened:
+    def _file(self, number: int) -> _OpenFile:
         if number not in self._open:
-            self._open[number] = _guarded(self.reading.files[number].path, lambda: self._opened(number))
+            self._open[number] = _guard(self.reading.files[number].path, lambda: self._open_file(number))
             while len(self._open) > OPEN_FILES:
                 self._open.popitem(last=False)[1].source.close()
         self._open.move_to_end(number)
         return self._open[number]
 
-    def _opened(self, number: int) -> _Opened:
+    def _open_file(self, number: int) -> _OpenFile:
         held = self.reading.files[number]
-        source = opened(self.reading.root).open_input_file(held.path)
+        source = open_file_system(self.reading.root).open_input_file(held.path)
         tail = self.tails[number] if self.tails else read_tail(source, held.path, held.expected)
         checked = None if tail.sums is None else CheckedFile(source, held.path, tail)
         file = pq.ParquetFile(
@@ -256,9 +256,9 @@ class Reader:
         columns: dict[str, list[int]] = {name: [] for name in schema.names}
         for i, leaf in enumerate(leaf_paths(schema)):
             columns[leaf[0]].append(i)
-        return _Opened(file, schema, columns, checked)
+        return _OpenFile(file, schema, columns, checked)
 
-    def named(self, group: Group) -> str:
+    def describe(self, group: Group) -> str:
         return f"{self.reading.files[group.file].path}, row group {group.number}"
 
 
@@ -266,7 +266,7 @@ def _caster(column: pa.ChunkedArray, kind: pa.DataType) -> Callable[[], pa.Chunk
     return lambda: column if column.type == kind else column.cast(kind)
 
 
-def _guarded(what: str, action: Callable[[], Any]) -> Any:
+def _guard(what: str, action: Callable[[], Any]) -> Any:
     try:
         return action()
     except (pa.ArrowException, OSError) as error:

@@ -1,7 +1,7 @@
-"""Events read where they lie: the row groups of a slice, in stream order, one at a time.
+"""Reads the row groups of a slice in place, one at a time, and yields their events in stream order.
 
-Matching reads only the columns that it needs. What is returned besides is read afterwards, for matched
-events only: each event knows its row by a number, the place of its row group and its row in it.
+Matching reads only the columns that it needs. The other returned columns are read afterwards, for matched
+events only: each event carries the place of its row group and its row there as one number.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from cerise.engines.limits import DEFAULT, Limits
 from cerise.errors import CeriseError, DataError
 from cerise.events import EventBatch, read_times
 from cerise.files.lake import Group
-from cerise.files.reader import BITS, Counts, Ints, Reader, Reading
+from cerise.files.reader import BITS, GroupReader, Ints, ReadCounts, Reading
 from cerise.plan.pushdown import Sieve
 from cerise.plan.slicing import MAX_TIME, MIN_TIME, Halo, Slice, place_of
 
-ROW = "__cerise_row"  # where an event lies: the place of its row group, and its row
-WORTH_A_FILTER = 0.5  # of the events are kept at most, or the matcher may judge them itself
+ROW = "__cerise_row"  # the column of row numbers: the place of the row group, and the row
+WORTH_A_FILTER = 0.5  # share of events: if a filter keeps more, the matcher judges them itself
 
 
 @dataclass(slots=True)
 class _Piece:
-    """Events in stream order, with the numbers of their rows where these are needed."""
+    """Events in stream order, with the numbers of their rows; rows is None where nothing needs them."""
 
     table: pa.Table
     times: Ints
@@ -41,12 +41,12 @@ class _Piece:
 
 @dataclass(slots=True)
 class Scan:
-    """One task's reading.
+    """The scan of one task.
 
     Attributes:
-        reading: which columns of which files are read.
-        groups: the row groups.
-        limits: how many events are given together.
+        reading: which columns of which files to read.
+        groups: the row groups, sorted by their first times.
+        limits: how many events a batch has.
     """
 
     reading: Reading
@@ -54,22 +54,22 @@ class Scan:
     limits: Limits = DEFAULT
     _sieve: Sieve | None = None
     _filters: bool = True
-    _reader: Reader = field(init=False)
+    _reader: GroupReader = field(init=False)
 
     def __post_init__(self) -> None:
-        self._reader = Reader(self.reading, self.groups)
+        self._reader = GroupReader(self.reading, self.groups)
         if self.reading.needed is not None:
             self._sieve = Sieve(self.reading.needed)
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> ReadCounts:
         return self._reader.counts
 
     def events(self, part: Slice | None, needs: Halo) -> Iterator[EventBatch]:
-        """Yield the events of a slice in stream order; of all row groups, where no slice is given.
+        """Yield the events of a slice in stream order; None: of all row groups.
 
-        The row groups must be given with those of earlier events first. What is held back in memory are
-        the events that a row group yet to be read may still precede.
+        The row groups must be sorted by their first times. An event waits in memory until no unread row
+        group can hold an earlier one.
         """
         at_once = self.limits.scanned_events
         waiting: list[_Piece] = []
@@ -78,16 +78,16 @@ class Scan:
         overlap = any(border <= group.span.last for group, border in zip(self.groups, borders, strict=False))
         numbered = bool(self.reading.late) or overlap
         for i, group in enumerate(self.groups):
-            piece = _limited(self._piece(group, numbered=numbered), part, needs)
-            waiting.append(self._filtered(piece))
+            piece = _clip(self._piece(group, numbered=numbered), part, needs)
+            waiting.append(self._filter(piece))
             waiting, before = _split(waiting, borders[i] if i < len(borders) else None)
             for piece in before:
                 ready.append(piece)
                 if sum(len(each.times) for each in ready) >= at_once:
-                    yield self._batch(_joined(ready), part)
+                    yield self._batch(_concat(ready), part)
                     ready = []
         if ready:
-            yield self._batch(_joined(ready), part)
+            yield self._batch(_concat(ready), part)
 
     def tables(self) -> Iterator[pa.Table]:
         for group in self.groups:
@@ -100,13 +100,13 @@ class Scan:
             yield table.append_column(ROW, pa.array(self._numbers(group, table)))
 
     def complete(self, events: EventBatch) -> EventBatch:
-        """Return events with the columns that are only returned, in the order and types of the schema."""
+        """Return events with their late columns added, in the order and types of the schema."""
         late = self.reading.late
         table = events.table
         arrival = {path[0] for path in self.reading.arrival}
         columns = {name: table.column(name) for name in self.reading.reads if name not in arrival}
         if late:
-            fetched = self._reader.fetched(table.column(ROW).to_numpy())
+            fetched = self._reader.fetch(table.column(ROW).to_numpy())
             columns |= {name: fetched.column(name) for name in late}
         schema = self.reading.columns
         names = [name for name in schema.names if name in columns]
@@ -118,7 +118,7 @@ class Scan:
 
     @property
     def _tied(self) -> bool:
-        """Whether something breaks ties between events of equal time before their rows do."""
+        """Whether attributes break ties between events of equal time before their rows do."""
         return bool(self.reading.roles.order or self.reading.arrival)
 
     def _batch(self, piece: _Piece, part: Slice | None) -> EventBatch:
@@ -141,14 +141,14 @@ class Scan:
         try:
             times = read_times(table, self.reading.roles)
         except CeriseError as error:
-            raise DataError(f"{self._reader.named(group)}: {error.problem}", hint=error.hint) from error
+            raise DataError(f"{self._reader.describe(group)}: {error.problem}", hint=error.hint) from error
         rows = self._numbers(group, table) if numbered else None
         if not bool(np.all(times[1:] >= times[:-1])):
-            return _ordered(_Piece(table, times, rows), np.argsort(times, kind="stable"))
+            return _reorder(_Piece(table, times, rows), np.argsort(times, kind="stable"))
         return _Piece(table, times, rows)
 
-    def _filtered(self, piece: _Piece) -> _Piece:
-        """Leave out events that are not needed, as long as that leaves out many."""
+    def _filter(self, piece: _Piece) -> _Piece:
+        """Drop events that are not needed; stop filtering for good once a filter keeps too many."""
         if self._sieve is None or not self._filters:
             return piece
         keep = self._sieve.mask(piece.table)
@@ -157,15 +157,15 @@ class Scan:
         return _Piece(piece.table.filter(pa.array(keep)), piece.times[keep], rows)
 
     def _numbers(self, group: Group, table: pa.Table) -> Ints:
-        kept = self._reader.kept_rows(group)
+        kept = self._reader.read_kept_rows(group)
         return (group.place << BITS) + (np.arange(len(table)) if kept is None else np.flatnonzero(kept))
 
 
 def _borders(groups: Sequence[Group], *, ties_by_row: bool) -> list[int]:
-    """Return for each row group but the last the time from which events must wait for the next one.
+    """Return for each row group but the last the time from which its events must wait for the next group.
 
-    Where row groups follow one another as their rows do, events of equal time are in order already, unless
-    columns break the tie (S1.2).
+    If the row groups come in arrival order, events of equal time are in order already, unless columns break
+    the tie (S1.2).
     """
     in_order = ties_by_row and all(a.place < b.place for a, b in pairwise(groups))
     return [min(each.span.first, MAX_TIME - 1) + in_order for each in groups[1:]]
@@ -175,8 +175,8 @@ def _before(times: Ints, stop: int) -> npt.NDArray[np.bool_]:
     return np.ones(len(times), bool) if stop == MAX_TIME else times < stop
 
 
-def _limited(piece: _Piece, part: Slice | None, needs: Halo) -> _Piece:
-    """Leave out the events that a slice does not need."""
+def _clip(piece: _Piece, part: Slice | None, needs: Halo) -> _Piece:
+    """Drop the events that a slice does not need."""
     if part is None or not len(piece.times):
         return piece
     low = 0 if part.start == MIN_TIME else place_of(piece.times, part.start - needs.before)
@@ -188,44 +188,44 @@ def _limited(piece: _Piece, part: Slice | None, needs: Halo) -> _Piece:
     return piece.slice(low, high)
 
 
-def _ordered(piece: _Piece, order: Ints) -> _Piece:
+def _reorder(piece: _Piece, order: Ints) -> _Piece:
     rows = None if piece.rows is None else piece.rows[order]
     return _Piece(piece.table.take(pa.array(order)), piece.times[order], rows)
 
 
 def _split(pieces: Sequence[_Piece], border: int | None) -> tuple[list[_Piece], list[_Piece]]:
-    """Return what must wait for events that come from a time on, and what is before it; None: nothing waits.
+    """Return the pieces from the border on, which must wait, and those before it; None: no piece waits.
 
-    Nothing is merged before it must be: files of one time are sorted once, not once for each.
+    Merges as late as possible: files of the same time are sorted once, not once per file.
     """
     pieces = [each for each in pieces if len(each.times)]
     if border is not None and not any(each.times[0] < border for each in pieces):
         return pieces, []
     after, before = [], []
-    for each in _merged(pieces):
+    for each in _merge(pieces):
         at = len(each.times) if border is None else int(np.searchsorted(each.times, border))
         before += [each.slice(0, at)] if at else []
         after += [each.slice(at, len(each.times))] if at < len(each.times) else []
     return after, before
 
 
-def _merged(pieces: Sequence[_Piece]) -> list[_Piece]:
-    """Put pieces into stream order; events of equal time in the order of their rows (S1.2).
+def _merge(pieces: Sequence[_Piece]) -> list[_Piece]:
+    """Merge pieces into stream order; events of equal time in the order of their rows (S1.2).
 
-    Where the last piece only touches the others, most of it stays as it is.
+    If the last piece overlaps the others only at its start, the rest of it is not copied.
     """
     if len(pieces) <= 1:
         return list(pieces)
     *others, last = pieces
     at = int(np.searchsorted(last.times, max(each.times[-1] for each in others), "right"))
-    joined = _joined([*others, last.slice(0, at)])
+    joined = _concat([*others, last.slice(0, at)])
     assert joined.rows is not None
-    merged = _ordered(joined, np.lexsort((joined.rows, joined.times)))
+    merged = _reorder(joined, np.lexsort((joined.rows, joined.times)))
     return [merged, last.slice(at, len(last.times))] if at < len(last.times) else [merged]
 
 
-def _joined(pieces: Sequence[_Piece]) -> _Piece:
-    """Return pieces one after another; their columns are not copied."""
+def _concat(pieces: Sequence[_Piece]) -> _Piece:
+    """Concatenate pieces without copying their columns."""
     if len(pieces) == 1:
         return pieces[0]
     table = pa.concat_tables([each.table for each in pieces]).unify_dictionaries()

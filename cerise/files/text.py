@@ -1,4 +1,4 @@
-"""CSV and JSON lines, one file at a time: how text becomes typed columns."""
+"""Reads a CSV or JSON lines file into typed columns."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from cerise.errors import StoreError
 
 BLOCK = 1 << 20
 LARGEST_BLOCK = (1 << 31) - 1
-EXACT_DOUBLE = 2.0**53  # from here on not every integer is a double
+EXACT_DOUBLE = 2.0**53  # beyond it, doubles skip integers
 NOTHING = pa.table({})
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """What a text file does not say about itself.
+class TextLayout:
+    """The layout of a text file, which the file itself does not state.
 
     Args:
-        delimiter: what stands between two values of a CSV line; None finds out from the first line.
+        delimiter: the character between two values of a CSV line; None: guess it from the first line.
         header: whether the first line of a CSV file names the columns.
         columns: their names, for a file without a header.
-        types: what columns are known to be; those of others follow from their values.
+        types: the types of columns; the types of other columns follow from their values.
     """
 
     delimiter: str | None = None
@@ -37,24 +37,24 @@ class Layout:
 
     @property
     def known(self) -> dict[str, pa.DataType]:
-        """The types that text is read as, where they are known; times are understood afterwards."""
+        """The given types that Arrow can parse from text, by column; times are parsed afterwards."""
         return {each.name: each.type for each in self.types if any(test(each.type) for test in _READABLE)}
 
 
 _READABLE = (
     pa.types.is_string, pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal,
 )  # fmt: skip
-PLAIN = Layout()
+PLAIN = TextLayout()
 
 
-def read_csv(path: Path, layout: Layout) -> pa.Table:
-    """Return a CSV file as a table; a file without a character has no columns and no rows.
+def read_csv(path: Path, layout: TextLayout) -> pa.Table:
+    """Return a CSV file as a table; an empty file gives the columns of the layout and no rows.
 
-    Types are those of all values of a column: a column of integers with one 2.5 in it is a column of doubles.
+    A column's type fits all its values: a column of integers with one 2.5 is a column of doubles.
     """
     data = _content(path)
     if not data.size:
-        return _named(layout)
+        return _empty_table(layout)
     try:
         table = _csv(data, layout, BLOCK)
     except pa.ArrowInvalid:
@@ -65,8 +65,8 @@ def read_csv(path: Path, layout: Layout) -> pa.Table:
     return _with_exact_integers(table, data, layout)
 
 
-def read_json(path: Path, layout: Layout = PLAIN) -> pa.Table:
-    """Return a file with one JSON object a line as a table; an empty file has no columns and no rows."""
+def read_json(path: Path, layout: TextLayout = PLAIN) -> pa.Table:
+    """Return a file of JSON objects, one per line, as a table; an empty file has no columns and no rows."""
     data = _content(path)
     start = _start(data)
     if not start:
@@ -74,7 +74,7 @@ def read_json(path: Path, layout: Layout = PLAIN) -> pa.Table:
     if start.startswith(b"["):
         raise StoreError(f"{path} holds one JSON array", hint=f"write one object a line: jq -c '.[]' {path}")
     table = _json(data, {})
-    # Arrow would drop the zone of 10:55Z: read times as text, and then as what they are.
+    # Arrow would drop the zone of 10:55Z: read times as text, and parse them here.
     moments = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
     known = {name: type_ for name, type_ in layout.known.items() if name in table.schema.names}
     if not moments and not known:
@@ -92,16 +92,16 @@ def _content(path: Path) -> pa.Buffer:
 
 
 def _start(data: pa.Buffer) -> bytes:
-    """Return the first characters that are not white space."""
+    """Return the first bytes after leading white space."""
     return bytes(data.slice(0, min(data.size, BLOCK))).lstrip()[:4096]
 
 
-def _named(layout: Layout) -> pa.Table:
+def _empty_table(layout: TextLayout) -> pa.Table:
     return pa.table({name: pa.nulls(0) for name in layout.columns})
 
 
-def _with_exact_integers(table: pa.Table, data: pa.Buffer, layout: Layout) -> pa.Table:
-    """Keep integers beyond 64 bits as text: as doubles, which Arrow makes of them, they would collide."""
+def _with_exact_integers(table: pa.Table, data: pa.Buffer, layout: TextLayout) -> pa.Table:
+    """Return integers beyond 64 bits as text: Arrow reads them as doubles, which would collide."""
     names = Counter(table.column_names)
     guessed = (field for field in table.schema if field.name not in layout.known)
     doubles = [f.name for f in guessed if pa.types.is_floating(f.type) and names[f.name] == 1]
@@ -117,7 +117,7 @@ def _with_exact_integers(table: pa.Table, data: pa.Buffer, layout: Layout) -> pa
 
 
 def _csv(
-    data: pa.Buffer, layout: Layout, block: int, types: dict[str, pa.DataType] | None = None
+    data: pa.Buffer, layout: TextLayout, block: int, types: dict[str, pa.DataType] | None = None
 ) -> pa.Table:
     return pa.csv.read_csv(
         pa.BufferReader(data),
@@ -134,9 +134,9 @@ def _csv(
 
 
 def _delimiter(start: bytes) -> str:
-    """Return what stands between the values of the first line: most often of , ; tab and |."""
+    """Return the delimiter that occurs most often in the first line: one of , ; tab and |."""
     line = start.split(b"\n", 1)[0].decode(errors="replace")
-    counted = Counter({each: line.count(each) for each in ",;\t|"})  # of equals, the first
+    counted = Counter({each: line.count(each) for each in ",;\t|"})  # on a tie, the first
     return counted.most_common(1)[0][0]
 
 
@@ -158,7 +158,7 @@ def _json(data: pa.Buffer, types: dict[str, pa.DataType]) -> pa.Table:
 
 
 def _moments(text: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return ISO text as timestamps, with zone if it has one; as text if only some of it has."""
+    """Return ISO text as timestamps, with zone if all have one; unchanged if only some have."""
     for type_ in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
         try:
             return text.cast(type_)

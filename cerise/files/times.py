@@ -1,4 +1,4 @@
-"""Times that were written as text or as digits, understood where there is only one way to read them."""
+"""Parses times written as text or digits, where only one reading is possible."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from cerise.errors import DataError
 
-YEAR_FIRST = ("%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M", "%Y/%m/%d")  # as 000 prints them; ISO is Arrow's own
+YEAR_FIRST = ("%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M", "%Y/%m/%d")  # the format of 000; Arrow parses ISO
 DIGITS = {12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 EPOCHS = ("s", "ms", "us", "ns")
 AS_IT_IS = "integer"
@@ -19,18 +19,18 @@ MICROSECONDS, UTC = pa.timestamp("us"), pa.timestamp("us", "UTC")
 HINT = "say how it is written, such as '%d.%m.%Y %H:%M'; s, ms, us or ns where it counts from 1970"
 
 
-def understood(times: pa.ChunkedArray, name: str, written: str | None, *, typed: bool) -> pa.ChunkedArray:
-    """Return a time column as timestamps, where it can be known what its values mean.
+def parse_times(times: pa.ChunkedArray, name: str, written: str | None, *, typed: bool) -> pa.ChunkedArray:
+    """Return a time column as timestamps, if the meaning of its values is certain.
 
     Args:
         times: the column.
         name: its name, for errors.
         written: a strptime format; a unit of `EPOCHS` since 1970; "integer" to leave numbers alone; or None,
             to recognise ISO, `YEAR_FIRST` and, as whole numbers, `DIGITS`.
-        typed: whether the file itself says what type its columns have, so that a number means a number.
+        typed: whether the file declares the types of its columns, so that a number means a number.
 
     Raises:
-        DataError: a value is not written as `written` says, or a text is not recognised.
+        DataError: a value is not in the format `written`, or a text is not recognised.
     """
     if pa.types.is_null(times.type):
         return times.cast(MICROSECONDS)
@@ -56,7 +56,7 @@ def _since_1970(times: pa.ChunkedArray, name: str, unit: str) -> pa.ChunkedArray
 
 
 def _in_microseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return timestamps in microseconds; those that are finer stay as they are, for the query to judge."""
+    """Return timestamps in microseconds; finer ones unchanged, for the query to refuse."""
     try:
         return times.cast(pa.timestamp("us", times.type.tz))
     except pa.ArrowInvalid:
@@ -84,14 +84,14 @@ def _recognise(text: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
 
 
 def _not_understood(text: pa.ChunkedArray, name: str) -> DataError:
-    """Return the error for the first text that is not a time, or not written as those before it."""
+    """Return the error for the first text that is not a time, or not in the format of the texts before it."""
     row = next(i for i in range(len(text)) if text[i].is_valid)
     first = text[row].as_py()
     for read in _READERS:
         if read(text.slice(row, 1)) is None:
             continue
         good, bad = row + 1, len(text)
-        while bad - good > 1:  # the texts before `good` are read, those before `bad` are not
+        while bad - good > 1:  # the texts before `good` can be read, the texts before `bad` cannot
             middle = (good + bad) // 2
             good, bad = (middle, bad) if read(text.slice(0, middle)) is not None else (good, middle)
         return DataError(
@@ -111,7 +111,7 @@ def _cast(text: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
 
 
 def _from_digits(times: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Read 200802010900 as 2008-02-01 09:00, if all values are such; other integers stay integers."""
+    """Read 200802010900 as 2008-02-01 09:00, if all values have this form; else return them unchanged."""
     text = times.cast(pa.string())
     lengths = pc.min_max(pc.utf8_length(text))
     written = DIGITS.get(lengths["min"].as_py() or 0)
@@ -125,12 +125,12 @@ def _from_digits(times: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _parse(text: pa.ChunkedArray, written: str) -> pa.ChunkedArray | None:
-    """Return text as timestamps, or None where some of it is not written so."""
+    """Return text as timestamps; None if a value is not in the format `written`."""
     try:
         parsed = pc.strptime(text, format=written, unit="us")
     except pa.ArrowInvalid:
         return None
-    # Arrow takes 31 February for 3 March. Python does not, but is slow: ask it only about such days.
+    # Arrow reads 31 February as 3 March. Python does not, but is slow: ask it only about such days.
     doubtful = pc.less_equal(pc.day(parsed), 3)
     return (
         parsed
@@ -141,7 +141,7 @@ def _parse(text: pa.ChunkedArray, written: str) -> pa.ChunkedArray | None:
 
 def _on_calendar(text: str, written: str) -> bool:
     try:
-        dt.datetime.strptime(text, written)  # noqa: DTZ007  only whether it can be read
+        dt.datetime.strptime(text, written)  # noqa: DTZ007  the value is not used
     except ValueError:
         return False
     return True
@@ -158,6 +158,6 @@ def _is_text(type_: pa.DataType) -> bool:
 
 
 def _text(times: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column as text, empty text as null."""
+    """Return a column as text, with nulls for empty texts."""
     text = times.cast(pa.string())
     return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)

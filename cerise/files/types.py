@@ -1,4 +1,4 @@
-"""One schema for files that were written at different times."""
+"""A common schema for files that were written at different times."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ WIDTHS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 
 
 def common_schema(files: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
-    """Return the columns of all files together, in the wider one of two types.
+    """Return the columns of all files together, each in the widest of its types.
 
     Raises:
-        StoreError: a column has types that have no wider one; both files are named.
+        StoreError: two types of a column have no common wider type; the message names both files.
     """
     types: dict[str, tuple[str, pa.DataType]] = {}
     for path, schema in files:
@@ -35,30 +35,30 @@ def common_schema(files: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
     return pa.schema([pa.field(name, kind) for name, (_, kind) in types.items()])
 
 
-def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Return the type that holds all values of two types exactly; None where there is none."""
+def wider(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """Return a type that holds all values of two types exactly; None if no such type exists."""
     types = pa.types
-    if one == other or types.is_null(other):
-        return one
-    if types.is_null(one):
-        return other
-    if {one, other} <= set(WIDTHS):
-        return max(one, other, key=WIDTHS.index)
-    if types.is_floating(one) and types.is_floating(other):
-        return max(one, other, key=lambda each: each.bit_width)
-    narrow, wide = (one, other) if types.is_integer(one) else (other, one)
+    if left == right or types.is_null(right):
+        return left
+    if types.is_null(left):
+        return right
+    if {left, right} <= set(WIDTHS):
+        return max(left, right, key=WIDTHS.index)
+    if types.is_floating(left) and types.is_floating(right):
+        return max(left, right, key=lambda each: each.bit_width)
+    narrow, wide = (left, right) if types.is_integer(left) else (right, left)
     if types.is_integer(narrow) and wide == pa.float64() and narrow.bit_width <= 32:
         return wide
-    if types.is_timestamp(one) and types.is_timestamp(other) and one.tz == other.tz:
-        return pa.timestamp("us", one.tz)
-    if types.is_decimal(one) and types.is_decimal(other) and one.scale == other.scale:
-        return max(one, other, key=lambda each: each.precision)
+    if types.is_timestamp(left) and types.is_timestamp(right) and left.tz == right.tz:
+        return pa.timestamp("us", left.tz)
+    if types.is_decimal(left) and types.is_decimal(right) and left.scale == right.scale:
+        return max(left, right, key=lambda each: each.precision)
     text = {pa.string(), pa.large_string()}
-    return pa.string() if {one, other} <= text else None
+    return pa.string() if {left, right} <= text else None
 
 
 def spark_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type in which Spark knows what a file holds; nothing that it holds is lost."""
+    """Return the Spark type, as an Arrow type, that holds all values of a type in a file."""
     types = pa.types
     if types.is_timestamp(kind):
         return pa.timestamp("us", None if kind.tz is None else "UTC")
@@ -80,9 +80,9 @@ def spark_type(kind: pa.DataType) -> pa.DataType:
 
 
 def leaf_paths(schema: Iterable[pa.Field], before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the names that lead to each column that Parquet keeps, in its order.
+    """Yield the path of names to each leaf column of a Parquet file, in file order.
 
-    Parquet itself joins them with dots, which names may have too.
+    Parquet joins the names with dots, but a name may contain dots itself.
     """
     for each in schema:
         kind = each.type.storage_type if isinstance(each.type, pa.BaseExtensionType) else each.type

@@ -1,1 +1,1 @@
-"""Which events of a store can be part of a match: two-phase, window-aware filtering [ACER24 §3.3]."""
+"""Finds the events of a store that may be in a match: two-phase, window-aware filtering [ACER24 §3.3]."""

@@ -1,4 +1,4 @@
-"""How a query gets at the events of an event table: by the index, or by reading all; decided beforehand."""
+"""The access path of a query to an event table, chosen before it runs: the index, or a scan of all events."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from dataclasses import dataclass
 
 from cerise.engines.limits import DEFAULT, Limits
 from cerise.events import Schema
-from cerise.filters.index_query import Asked
+from cerise.filters.index_query import IndexQuery
 from cerise.filters.two_phase import Filtering, rarest
 from cerise.plan import pushdown
 from cerise.store.view import View
 
-COMMON = 1 << 20  # events: a variable with more is looked up in one stretch of time after another [ACER24 O2]
-WORTH_THREADS = 200_000  # events of the rarest variable, so that stretches of time are given to threads
+COMMON = 1 << 20  # events: a variable with more is looked up one stretch of time at a time [ACER24 O2]
+WORTH_THREADS = 200_000  # events of the rarest variable: from here on, threads share the stretches of time
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """How a query gets at its events.
+class AccessPath:
+    """How a query reads its events.
 
     Attributes:
-        query: what is asked of the index; None: all events are read.
-        why: what is looked up how, or why all events are read.
+        query: the query of the index; None: scan all events.
+        why: the reason for the choice, for `explain`.
         blockwise: whether stretches of time are filtered one after another.
-        large: whether there is enough to do for several threads or tasks.
-        filtering: how events are filtered.
+        large: whether there is enough work for several threads or tasks.
+        filtering: options of the filter.
     """
 
-    query: Asked | None
+    query: IndexQuery | None
     why: str
     blockwise: bool = False
     large: bool = True
@@ -36,13 +36,13 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Wants:
-    """What of each event is needed.
+    """The columns and events that a query needs.
 
     Attributes:
-        schema: which column plays which part.
-        reads: the columns that matching needs.
+        schema: the columns with the parts that they play.
+        reads: the columns that matching reads.
         late: the columns that are only returned.
-        needed: which events can be bound at all; None: any.
+        needed: the filter that events must pass to be bound; None: any event may be.
     """
 
     schema: Schema
@@ -56,26 +56,30 @@ class Wants:
         return tuple(name for name in self.schema.columns.names if name in wanted)
 
 
-def way_for(view: View, query: Asked | str, filtering: Filtering, limits: Limits = DEFAULT) -> Way:
-    """Decide how what is asked is looked for."""
+def choose_access_path(
+    view: View, query: IndexQuery | str, filtering: Filtering, limits: Limits = DEFAULT
+) -> AccessPath:
+    """Choose between index and scan; a string in place of the query says why the index cannot help."""
     if isinstance(query, str):
-        return Way(None, query)
+        return AccessPath(None, query)
     if view.rows and not view.held.synopsis.rows:
-        return Way(None, "no event is indexed yet")
+        return AccessPath(None, "no event is indexed yet")
     found = [rarest(branch, view) for branch in query.branches]
     expected = max(count for _, count in found)
     names = ", ".join(dict.fromkeys(name for name, _ in found))
     if limits.kept_share * min(expected, view.rows) > view.rows:
-        return Way(None, f"the rarest variable, {names}, fits about {expected:,.0f} of {view.rows:,} events")
+        return AccessPath(
+            None, f"the rarest variable, {names}, fits about {expected:,.0f} of {view.rows:,} events"
+        )
     common = expected > COMMON if filtering.blockwise is None else filtering.blockwise
     blockwise = query.window is not None and common
     how = "stretch by stretch, with the others" if blockwise else "everywhere, then the others around it"
-    said = f"{names} is looked up {how}: about {expected:,.0f} events"
-    return Way(query, said, blockwise, expected >= WORTH_THREADS, filtering)
+    why = f"{names} is looked up {how}: about {expected:,.0f} events"
+    return AccessPath(query, why, blockwise, expected >= WORTH_THREADS, filtering)
 
 
-def situation(view: View, way: Way) -> dict[str, str]:
-    """Return what `explain` says of a table and of how a query gets at its events."""
+def describe(view: View, way: AccessPath) -> dict[str, str]:
+    """Return the facts that `explain` shows about a table and the access path of a query."""
     held = view.held
     fresh = view.rows - held.synopsis.rows
     files, clusters = (

@@ -1,9 +1,10 @@
-"""Where a pattern can lie around an event, judged by which events fit its variables [ACER24 Observation 1].
+"""Intervals that hold all matches around an event, from events that fit variables [ACER24 Observation 1].
 
-From an event that fits one variable, the anchor, the variables after it are found as early as they can come,
-and those before it as late, each an event of its own. If what is found is longer than the window, no match
-has the event there. Otherwise every such match lies in [end − window, start + window], which shrinks the
-replay interval of the paper. Events of equal time may stand in any order here, so that nothing is lost.
+Start from an event that fits one variable, the anchor. Find the earliest events for the variables after it
+and the latest for those before it, a distinct event for each. If these span more than the window, no match
+binds the event to the anchor. Otherwise every such match lies in [end − window, start + window], which is
+narrower than the replay interval of the paper. Events of equal time may come in any order here, so no match
+is lost.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from cerise.store.index.lookup import Events
 
 
 class Points(NamedTuple):
-    """For each anchor the event that is found last: when it is, which it is, and whether there is one."""
+    """For each anchor the outermost event found so far: its time, its place, and whether one was found."""
 
     times: Ints
     places: Ints
@@ -32,37 +33,37 @@ class Points(NamedTuple):
 def hulls(
     pattern: Node, anchor: str, events: Mapping[str, Events], window: int, *, reaches: bool = False
 ) -> Intervals:
-    """Return the time that matches may lie in, around the events that fit the anchor.
+    """Return the intervals that may hold matches, around the events that fit the anchor.
 
     Args:
-        pattern: the variables.
-        anchor: one of them.
-        events: the events that fit variables, in time order; a variable that is not here may be anywhere.
+        pattern: the pattern.
+        anchor: a variable of the pattern.
+        events: the events that fit each variable, in time order; a missing variable fits any event.
         window: how much time a match spans at most.
-        reaches: whether the query looks up to a window beyond the match.
+        reaches: whether the query looks at events up to a window beyond the match.
     """
     if window > MAX_TIME:
         return ALWAYS
     anchors = events[anchor]
     here = Points(anchors.times, anchors.places, np.ones(len(anchors.times), bool))
-    first, last, there = _around(pattern, anchor, here, events, window)
-    there = there & first.found & last.found
+    first, last, complete = _around(pattern, anchor, here, events, window)
+    complete = complete & first.found & last.found
     before = -1 if not reaches and is_first(pattern, anchor) else window
     after = -1 if not reaches and is_last(pattern, anchor) else window
-    starts, ends = np.empty((2, len(there)), np.int64)
+    starts, ends = np.empty((2, len(complete)), np.int64)
     least, most = np.ascontiguousarray(first.times), np.ascontiguousarray(last.times)
     where = (least.ctypes.data, most.ctypes.data)
-    count = enclose(*where, there.view(np.uint8), window, before, after, starts, ends)
+    count = enclose(*where, complete.view(np.uint8), window, before, after, starts, ends)
     return union(starts[:count], ends[:count])
 
 
 def is_first(pattern: Node, name: str) -> bool:
-    """Tell whether a variable is always the first event of a match."""
+    """Tell whether a variable always binds the first event of a match."""
     return _at_edge(pattern, name, 0)
 
 
 def is_last(pattern: Node, name: str) -> bool:
-    """Tell whether a variable is always the last event of a match."""
+    """Tell whether a variable always binds the last event of a match."""
     return _at_edge(pattern, name, -1)
 
 
@@ -78,23 +79,23 @@ def _at_edge(node: Node, name: str, side: int) -> bool:
 def _around(
     node: Node, anchor: str, here: Points, events: Mapping[str, Events], window: int
 ) -> tuple[Points, Points, npt.NDArray[np.bool_]]:
-    """Return the latest start and earliest end of a pattern around an anchor, and whether all is there."""
+    """Return the latest start and earliest end of a pattern around an anchor, and whether it is complete."""
     match node:
         case Seq(items):
             at = next(i for i, item in enumerate(items) if _names(item, anchor))
-            first, last, there = _around(items[at], anchor, here, events, window)
+            first, last, complete = _around(items[at], anchor, here, events, window)
             for item in items[at + 1 :]:
                 last = _ahead(item, last, events)
             for item in reversed(items[:at]):
                 first = _back(item, first, events)
-            return first, last, there
+            return first, last, complete
         case And(items):
             (mine,) = (item for item in items if _names(item, anchor))
-            first, last, there = _around(mine, anchor, here, events, window)
+            first, last, complete = _around(mine, anchor, here, events, window)
             for item in items:
                 if item is not mine:
-                    there = there & _near(item, here, events, window)
-            return first, last, there
+                    complete = complete & _near(item, here, events, window)
+            return first, last, complete
         case Kleene(_, low):
             return here, here, _enough(low, here, events[anchor], window)
     return here, here, here.found
@@ -118,11 +119,11 @@ def _enough(low: int, here: Points, events: Events, window: int) -> npt.NDArray[
     return found
 
 
-# ---- on and back
+# ---- forward and back
 
 
 def _ahead(node: Node, after: Points, events: Mapping[str, Events]) -> Points:
-    """Return the earliest end of a pattern whose events all come after given ones."""
+    """Return the earliest end of a pattern whose events all come after the given points."""
     match node:
         case Var(name):
             return _next(events[name], after) if name in events else after
@@ -140,7 +141,7 @@ def _ahead(node: Node, after: Points, events: Mapping[str, Events]) -> Points:
 
 
 def _back(node: Node, before: Points, events: Mapping[str, Events]) -> Points:
-    """Return the latest start of a pattern whose events all come before given ones."""
+    """Return the latest start of a pattern whose events all come before the given points."""
     match node:
         case Var(name):
             return _previous(events[name], before) if name in events else before
@@ -158,7 +159,7 @@ def _back(node: Node, before: Points, events: Mapping[str, Events]) -> Points:
 
 
 def _apart(items: tuple[Node, ...], events: Mapping[str, Events]) -> list[Node]:
-    """Return the items of an AND; variables that the same events fit follow one another, to each its own."""
+    """Return the items of an AND; variables with the same events become a Seq, so that each binds its own."""
     alike: dict[int, list[Node]] = {}
     for i, item in enumerate(items):
         known = events.get(item.name) if isinstance(item, Var) else None
@@ -167,12 +168,12 @@ def _apart(items: tuple[Node, ...], events: Mapping[str, Events]) -> list[Node]:
 
 
 def _next(events: Events, after: Points) -> Points:
-    """Return the first event that is not before a given one, and is another."""
+    """Return for each point the first other event that is not before it."""
     return _neighbours(events, after, back=False)
 
 
 def _previous(events: Events, before: Points) -> Points:
-    """Return the last event that is not after a given one, and is another."""
+    """Return for each point the last other event that is not after it."""
     return _neighbours(events, before, back=True)
 
 
@@ -188,7 +189,7 @@ def _last(points: list[Points]) -> Points:
     whole = points[0]
     for each in points[1:]:
         later = each.times > whole.times
-        whole = _chosen(each, whole, later)
+        whole = _choose(each, whole, later)
     return whole
 
 
@@ -196,13 +197,13 @@ def _first(points: list[Points]) -> Points:
     whole = points[0]
     for each in points[1:]:
         earlier = each.times < whole.times
-        whole = _chosen(each, whole, earlier)
+        whole = _choose(each, whole, earlier)
     return whole
 
 
-def _chosen(one: Points, other: Points, takes: npt.NDArray[np.bool_]) -> Points:
+def _choose(left: Points, right: Points, takes_left: npt.NDArray[np.bool_]) -> Points:
     return Points(
-        np.where(takes, one.times, other.times),
-        np.where(takes, one.places, other.places),
-        one.found & other.found,
+        np.where(takes_left, left.times, right.times),
+        np.where(takes_left, left.places, right.places),
+        left.found & right.found,
     )

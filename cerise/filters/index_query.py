@@ -1,8 +1,8 @@
-"""What a query asks of single events, so that they can be looked up: a safe filter query (semantics.md §9).
+"""Index queries: tests of a query that an index can make on single events, a safe filter (semantics.md §9).
 
-A branch is a pattern of variables in sequence or in any order; what each asks of an event on its own is what
-an index can judge of its type and predicates [ACER24 §2.1]. Whatever cannot be judged holds everywhere, so
-the events that are found are always a superset.
+A branch is a pattern of variables in sequence or in any order. For each variable, the index tests the type
+and the predicates on the event alone [ACER24 §2.1]. Predicates that it cannot test count as true, so the
+events found are always a superset of those in matches.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ ANYTHING = Wanted(None, ())
 
 
 @dataclass(frozen=True, slots=True)
-class AskedBranch:
+class IndexQueryBranch:
     """An OR-free part of a query.
 
     Attributes:
         pattern: its positive part: Var, Kleene, Seq and And.
-        wants: what each variable asks, by name.
-        absent: what its negated variables ask, and whatever else is kept inside of intervals.
-        reaches: whether events before the first variable or after the last one matter: a NOT looks there, or
-            rows that need not be there belong to the match.
+        wants: the criteria of each variable, by name.
+        absent: the criteria of its negated variables, and of other events to keep inside intervals.
+        reaches: whether events before the first variable or after the last one matter: for a NOT at the end,
+            or for optional rows that belong to the match.
     """
 
     pattern: Node
@@ -40,41 +40,41 @@ class AskedBranch:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a query asks.
+class IndexQuery:
+    """A query of the index.
 
     Attributes:
-        branches: an event is kept if one of them keeps it.
-        window: how much time a match spans at most; None: any.
-        why_all: why every event of an interval is kept, also those that fit no variable; None: they go.
+        branches: the branches; an event is kept if one of them keeps it.
+        window: how much time a match spans at most; None: unbounded.
+        why_all: why all events of an interval are kept, even if they fit no variable; None: they are dropped.
     """
 
-    branches: tuple[AskedBranch, ...]
+    branches: tuple[IndexQueryBranch, ...]
     window: int | None
     why_all: str | None = None
 
 
-def asked(bounds: Sequence[Bound], indexed: Iterable[str]) -> Asked | str:
-    """Return what queries ask that is looked for together, or say why an index cannot help.
+def build_index_query(bounds: Sequence[Bound], indexed: Iterable[str]) -> IndexQuery | str:
+    """Return one index query for several queries, or the reason why an index cannot help.
 
     Args:
-        bounds: the queries.
-        indexed: the columns whose values the index knows, the time and the type among them.
+        bounds: the queries, which share one scan.
+        indexed: the indexed columns, with time and type.
     """
     known = frozenset(indexed)
-    found = [_asked(bound, known) for bound in bounds]
+    found = [_build_query(bound, known) for bound in bounds]
     for each in found:
         if isinstance(each, str):
             return each
-    parts = [each for each in found if isinstance(each, Asked)]
+    parts = [each for each in found if isinstance(each, IndexQuery)]
     windows = [each.window for each in parts]
     window = None if None in windows else max(each for each in windows if each is not None)
     why_all = next((each.why_all for each in parts if each.why_all is not None), None)
-    return settled(Asked(tuple(branch for each in parts for branch in each.branches), window, why_all))
+    return settle(IndexQuery(tuple(branch for each in parts for branch in each.branches), window, why_all))
 
 
-def settled(query: Asked) -> Asked | str:
-    """Return what is asked, with why all events are kept; or why an index cannot help."""
+def settle(query: IndexQuery) -> IndexQuery | str:
+    """Return the query with its final `why_all`, or the reason why an index cannot help."""
     why_all = query.why_all
     for branch in query.branches:
         wants = branch.wants.values()
@@ -84,10 +84,10 @@ def settled(query: Asked) -> Asked | str:
             return "no variable asks for a type, or for values of columns that are indexed"
     if why_all is not None and query.window is None:
         return f"{why_all}, and without WITHIN a match may span all events"
-    return Asked(query.branches, query.window, why_all)
+    return IndexQuery(query.branches, query.window, why_all)
 
 
-def _asked(bound: Bound, indexed: frozenset[str]) -> Asked | str:
+def _build_query(bound: Bound, indexed: frozenset[str]) -> IndexQuery | str:
     window = None
     if bound.within is not None:
         if bound.within.unit is Unit.EVENTS:
@@ -96,13 +96,13 @@ def _asked(bound: Bound, indexed: frozenset[str]) -> Asked | str:
         window = bound.within.size
     why_all = "contiguity counts every event" if bound.query.strategy.contiguous else None
     branches = tuple(_branch(each, bound.schema, indexed) for each in bound.branches)
-    return Asked(branches, window, why_all)
+    return IndexQuery(branches, window, why_all)
 
 
-def _branch(branch: Branch, schema: Schema, indexed: frozenset[str]) -> AskedBranch:
-    wants = {name: wanted(exprs, schema, indexed) for name, exprs in branch.filters.items()}
+def _branch(branch: Branch, schema: Schema, indexed: frozenset[str]) -> IndexQueryBranch:
+    wants = {name: select_tests(exprs, schema, indexed) for name, exprs in branch.filters.items()}
     absent = [each.absence.var.name for each in branch.negations]
-    return AskedBranch(
+    return IndexQueryBranch(
         branch.pattern,
         {name: each for name, each in wants.items() if name not in absent},
         tuple(wants[name] for name in absent),
@@ -111,12 +111,12 @@ def _branch(branch: Branch, schema: Schema, indexed: frozenset[str]) -> AskedBra
 
 
 def _names_types(test: Comparison) -> bool:
-    """Tell whether a test lists types; an integer that is compared as a double may be one of several."""
+    """Tell whether a test lists types exactly; several large integers may equal one double."""
     return test.op in ("=", "in") and test.kind is not Kind.FLOAT
 
 
-def wanted(exprs: tuple[Expr, ...], schema: Schema, indexed: frozenset[str]) -> Wanted:
-    """Return what of some predicates on one event an index can judge."""
+def select_tests(exprs: tuple[Expr, ...], schema: Schema, indexed: frozenset[str]) -> Wanted:
+    """Return the criteria that an index can test, of predicates on one event."""
     types: tuple[object, ...] | None = None
     tests: list[Test] = []
     for test in index_tests(exprs):

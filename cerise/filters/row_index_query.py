@@ -1,7 +1,7 @@
-"""What a MATCH_RECOGNIZE clause asks of single rows, so that they can be looked up (semantics.md §9).
+"""Index queries of MATCH_RECOGNIZE clauses: tests that an index can make on single rows (semantics.md §9).
 
-The labels that every match has are the variables of a pattern; each asks what DEFINE asks of the row itself.
-Rows between them are all kept, unless the clause skips over them (`plan.row_needs`).
+The labels that every match has become the variables of a pattern, with the tests of DEFINE on the row itself.
+All rows between them are kept, unless the clause skips over them (`plan.row_needs`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from cerise.events import Schema
-from cerise.filters.index_query import Asked, AskedBranch, settled, wanted
+from cerise.filters.index_query import IndexQuery, IndexQueryBranch, select_tests, settle
 from cerise.pattern.expr import attributes
 from cerise.pattern.query import And, Node, Seq, Var
 from cerise.pattern.row_pattern import (
@@ -29,34 +29,34 @@ from cerise.pattern.row_pattern import (
 from cerise.plan.row_needs import row_filters, step_labels, why_no_skip
 from cerise.store.index.lookup import Wanted
 
-MOST_REPEATED = 8  # rows of one repetition that are looked for, however many it needs
+MOST_REPEATED = 8  # rows of one repetition to look up, however many the pattern requires
 
 
-def asked_rows(bound: BoundRows, schema: Schema, indexed: Iterable[str]) -> Asked | str:
-    """Return what a clause asks, or say why an index cannot help.
+def build_row_index_query(bound: BoundRows, schema: Schema, indexed: Iterable[str]) -> IndexQuery | str:
+    """Return the index query of a clause, or the reason why an index cannot help.
 
     Args:
         bound: the clause.
-        schema: the time and the type of the events.
-        indexed: the columns whose values the index knows.
+        schema: the columns with the parts that they play.
+        indexed: the indexed columns.
     """
     if (reason := _why_not(bound, schema)) is not None:
         return reason
     assert bound.within is not None
     known = frozenset(indexed)
-    wants = {label: wanted(exprs, schema, known) for label, exprs in row_filters(bound).items()}
+    wants = {label: select_tests(exprs, schema, known) for label, exprs in row_filters(bound).items()}
     named: dict[str, Wanted] = {}
-    pattern = _required(bound.pattern, wants, named)
+    pattern = _require(bound.pattern, wants, named)
     if pattern is None:
-        return "there is no row that every match has"
+        return "the pattern requires no row"
     why_all = why_no_skip(bound)
     others = () if why_all is not None else tuple(wants[label] for label in step_labels(bound))
-    branch = AskedBranch(pattern, named, others, reaches=not _has_ends(bound.pattern))
-    return settled(Asked((branch,), bound.within.size, why_all))
+    branch = IndexQueryBranch(pattern, named, others, reaches=not _has_ends(bound.pattern))
+    return settle(IndexQuery((branch,), bound.within.size, why_all))
 
 
 def _why_not(bound: BoundRows, schema: Schema) -> str | None:
-    """Say why rows outside of intervals matter."""
+    """Return why rows outside of intervals matter; None: they do not."""
     if bound.within is None:
         return "without WITHIN a match may span all rows"
     if not bound.order or bound.order[0].column != schema.time or bound.order[0].descending:
@@ -74,26 +74,26 @@ def _why_not(bound: BoundRows, schema: Schema) -> str | None:
     return None
 
 
-def _required(pattern: RowPattern, wants: Mapping[str, Wanted], named: dict[str, Wanted]) -> Node | None:
-    """Return what every match has, each row with a name of its own; None: nothing."""
+def _require(pattern: RowPattern, wants: Mapping[str, Wanted], named: dict[str, Wanted]) -> Node | None:
+    """Return the rows that every match has, as a pattern with a distinct name for each; None: no row."""
     match pattern:
         case Label(name):
             own = f"{name} {len(named)}"
             named[own] = wants[name]
             return Var(own)
         case Concat(items):
-            return _together(Seq, [_required(item, wants, named) for item in items])
+            return _together(Seq, [_require(item, wants, named) for item in items])
         case Permute(items):
-            return _together(And, [_required(item, wants, named) for item in items])
+            return _together(And, [_require(item, wants, named) for item in items])
         case Excluded(item):
-            return _required(item, wants, named)
+            return _require(item, wants, named)
         case Quantified(item, low):
-            return _together(Seq, [_required(item, wants, named) for _ in range(min(low, MOST_REPEATED))])
-    return None  # of an alternation any branch may be the one
+            return _together(Seq, [_require(item, wants, named) for _ in range(min(low, MOST_REPEATED))])
+    return None  # a match takes one branch of an alternation, so none is required
 
 
 def _has_ends(pattern: RowPattern) -> bool:
-    """Tell whether the first and last row that are required are always the first and last of a match."""
+    """Tell whether the first and last required rows are always the first and last rows of a match."""
     match pattern:
         case Label():
             return True
@@ -103,5 +103,5 @@ def _has_ends(pattern: RowPattern) -> bool:
 
 
 def _together(kind: type[Seq] | type[And], items: list[Node | None]) -> Node | None:
-    there = tuple(item for item in items if item is not None)
-    return None if not there else there[0] if len(there) == 1 else kind(there)
+    required = tuple(item for item in items if item is not None)
+    return None if not required else required[0] if len(required) == 1 else kind(required)

@@ -1,7 +1,7 @@
-"""Two-phase filtering: intervals from the rarest variable, then only what lies in them [ACER24 §3.3].
+"""Two-phase filtering: intervals around the rarest variable, then look-ups inside them [ACER24 §3.3].
 
-Beyond the paper the intervals shrink after every variable, before the next one is looked up; what is found in
-them is in the order that the pattern asks for, and each variable has an event of its own (`embedding`).
+Beyond the paper, the intervals shrink after every variable, before the next look-up: an interval stays only
+if it holds a distinct event for each variable, in the order of the pattern (`embedding`).
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ import numpy as np
 
 from cerise.engines.limits import DEFAULT, Limits
 from cerise.filters.embedding import hulls, is_first, is_last
-from cerise.filters.index_query import ANYTHING, Asked, AskedBranch
+from cerise.filters.index_query import ANYTHING, IndexQuery, IndexQueryBranch
 from cerise.plan.intervals import ALWAYS, NEVER, Intervals, Ints, shift_times, union, union_of
 from cerise.plan.slicing import MIN_TIME
 from cerise.store.index.lookup import Events, Wanted
 
-EDGE_COUNTS = 0.5  # an interval of the first or last variable is half as long [ACER24 Eq. 1]
+EDGE_COUNTS = 0.5  # the interval around a first or last variable is half as long [ACER24 Eq. 1]
 MOST_INTERVALS = 1 << 20
 
 
-class Source(Protocol):
-    """Where events are looked up."""
+class LookupSource(Protocol):
+    """An index that answers look-ups."""
 
     def estimate(self, wanted: Wanted) -> float:
-        """Return how many events are expected."""
+        """Return about how many events meet the criteria."""
         ...
 
     def look_up(self, wanted: Wanted, within: tuple[Ints, Ints] | None = None) -> Events:
-        """Return the events that are wanted, in time order: those in some intervals, where they are given."""
+        """Return the events that meet the criteria, in time order; if given, only inside the intervals."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Filtering:
-    """How events are filtered; for experiments, as the defaults are best.
+    """Options of the filter, for experiments; the defaults are best.
 
     Args:
-        two_phase: whether intervals are found variable by variable; False: buckets of time.
+        two_phase: whether intervals shrink variable by variable; False: buckets of time.
         blockwise: whether all variables are looked up in one stretch of time before the next [O2]; None:
-            where the rarest variable is not rare.
+            only where the rarest variable is not rare.
     """
 
     two_phase: bool = True
@@ -51,63 +51,63 @@ class Filtering:
 
 @dataclass(slots=True)
 class Trace:
-    """What the filter saw, for reports: how many events fit each variable, and how many intervals were left.
+    """The steps of the filter, for reports.
 
     Attributes:
-        order: the variables in the order in which they were looked up, with the events found.
-        intervals: how many intervals there were after each.
+        order: the variables in the order of look-up, with how many events fit each.
+        intervals: how many intervals were left after each look-up.
     """
 
     order: list[tuple[str, int]] = field(default_factory=list)
     intervals: list[int] = field(default_factory=list)
 
 
-def kept(
-    query: Asked,
-    source: Source,
+def filter_events(
+    query: IndexQuery,
+    source: LookupSource,
     reach: Intervals = ALWAYS,
     trace: Trace | None = None,
     limits: Limits = DEFAULT,
 ) -> Events:
-    """Return the events that can be part of a match, or decide about one; in time order.
+    """Return the events that can be part of a match, or can prevent one, in time order.
 
     Args:
-        query: what is asked.
-        source: where to look.
-        reach: the time to look in.
-        trace: what is seen is noted there.
-        limits: tell where intervals are not narrowed down.
+        query: the index query.
+        source: the index.
+        reach: the time to search.
+        trace: receives the steps of the filter.
+        limits: from how many events on intervals are not narrowed further.
     """
     known = _Known(source, reach, limits)
     found = [_branch(each, query, known, trace or Trace()) for each in query.branches]
     if query.why_all is None:
-        return merged([several for _, several in found])
+        return merge([several for _, several in found])
     return _all_in([intervals for intervals, _ in found], query, known)
 
 
-def _all_in(parts: list[Intervals], query: Asked, known: _Known) -> Events:
-    """Return every event of some intervals.
+def _all_in(parts: list[Intervals], query: IndexQuery, known: _Known) -> Events:
+    """Return all events in the intervals.
 
-    Those that are further apart than a window no match can span: what lies between them changes nothing.
+    No match spans two intervals that are further apart than a window: events between them do not matter.
     """
     assert query.window is not None
     return known.look_up(ANYTHING, union_of(parts).coalesce(query.window, MOST_INTERVALS))
 
 
-def rarest(branch: AskedBranch, source: Source) -> tuple[str, float]:
-    """Return the variable that intervals start from, and how many events it is expected to have."""
-    order = _ordered(branch, source)
+def rarest(branch: IndexQueryBranch, source: LookupSource) -> tuple[str, float]:
+    """Return the variable that the filter starts from, and about how many events fit it."""
+    order = _order_variables(branch, source)
     return order[0], source.estimate(branch.wants[order[0]])
 
 
-Fitting = tuple[Wanted, Events]  # what is asked, and the events that fit it
+Fitting = tuple[Wanted, Events]  # criteria, and the events that meet them
 
 
 @dataclass(slots=True)
 class _Known:
-    """Where events are looked up, when, and what was found there that another branch may ask for again."""
+    """The index, the time to search, and a cache of look-ups over all that time, which branches share."""
 
-    source: Source
+    source: LookupSource
     reach: Intervals
     limits: Limits = DEFAULT
     everywhere: dict[Wanted, Events] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class _Known:
             self.everywhere[wanted] = self.source.look_up(wanted, within)
         return self.everywhere[wanted]
 
-    def limited(self, intervals: Intervals) -> Intervals:
+    def clip(self, intervals: Intervals) -> Intervals:
         if self.reach is ALWAYS:
             return intervals
         ends = zip(self.reach.starts.tolist(), self.reach.ends.tolist(), strict=True)
@@ -128,26 +128,26 @@ class _Known:
 
 
 def _branch(
-    branch: AskedBranch, query: Asked, known: _Known, trace: Trace
+    branch: IndexQueryBranch, query: IndexQuery, known: _Known, trace: Trace
 ) -> tuple[Intervals, list[Fitting]]:
-    """Return the intervals of a branch, and the events in them that fit a variable of it."""
+    """Return the intervals of a branch, and the events in them that fit one of its variables."""
     intervals, found = _first_phase(branch, query.window, known, trace)
     if not len(intervals):
         return NEVER, []
     if query.why_all is not None:
         return intervals, []
-    # The second phase: pairs outside of the intervals go; what was not needed to find them is looked up.
+    # The second phase: drop events outside of the intervals, and look up the negated variables inside them.
     inside = {branch.wants[name]: events for name, events in found.items()}
     absent = {each: known.look_up(each, intervals) for each in branch.absent if each not in inside}
     return intervals, [(each, _within(events, intervals)) for each, events in (inside | absent).items()]
 
 
 def _first_phase(
-    branch: AskedBranch, window: int | None, known: _Known, trace: Trace
+    branch: IndexQueryBranch, window: int | None, known: _Known, trace: Trace
 ) -> tuple[Intervals, dict[str, Events]]:
     intervals, found = known.reach, dict[str, Events]()
     anchor: str | None = None
-    for name in _ordered(branch, known.source):
+    for name in _order_variables(branch, known.source):
         wanted = branch.wants[name]
         if wanted == ANYTHING:
             continue
@@ -157,7 +157,7 @@ def _first_phase(
         anchor = anchor or name
         if window is not None and (name == anchor or not _hopeless(found[anchor], intervals, known.limits)):
             around = hulls(branch.pattern, anchor, found, window, reaches=branch.reaches)
-            intervals = known.limited(around)
+            intervals = known.clip(around)
         if not len(found[name].times):
             intervals = NEVER
         trace.intervals.append(len(intervals))
@@ -167,12 +167,12 @@ def _first_phase(
 
 
 def _hopeless(anchors: Events, intervals: Intervals, limits: Limits) -> bool:
-    """Tell whether intervals of many events run into one another, so that none is likely to go."""
+    """Tell whether the intervals overlap so much that shrinking them is unlikely to drop any."""
     return len(anchors.times) >= max(limits.anchor_events, limits.interval_events * len(intervals))
 
 
-def _ordered(branch: AskedBranch, source: Source) -> list[str]:
-    """Return the variables, those first that are expected to leave the least time."""
+def _order_variables(branch: IndexQueryBranch, source: LookupSource) -> list[str]:
+    """Return the variables, sorted by how much time their intervals are expected to cover."""
     edges = {name for name in branch.wants if is_first(branch.pattern, name) or is_last(branch.pattern, name)}
 
     def cost(name: str) -> float:
@@ -188,20 +188,20 @@ def _within(events: Events, intervals: Intervals) -> Events:
     return events if inside.all() else Events(events.times[inside], events.places[inside])
 
 
-def merged(branches: Sequence[Sequence[Fitting]]) -> Events:
-    """Return events that fit one variable or another of some branches, in time order, each once."""
+def merge(branches: Sequence[Sequence[Fitting]]) -> Events:
+    """Return the events that fit any variable of the branches, in time order, each once."""
     wider = [each for branch in branches for each in _widest(branch)]
     if len(wider) == 1:
         return wider[0][1]
     times = np.concatenate([np.zeros(0, np.int64), *(events.times for _, events in wider)])
     places = np.concatenate([np.zeros(0, np.int64), *(events.places for _, events in wider)])
-    order = np.argsort(times, kind="stable")  # runs that are in order already are merged
+    order = np.argsort(times, kind="stable")  # merges the sorted stretches
     times, places = times[order], places[order]
     return Events(times, places) if _apart([wanted for wanted, _ in wider]) else _once(times, places)
 
 
 def _widest(branch: Sequence[Fitting]) -> list[Fitting]:
-    """Return what a branch keeps, without events that fit a variable which asks for less, and come anyway."""
+    """Return the events of a branch by criteria, without criteria that others of the branch cover."""
     left: list[Fitting] = []
     for each in sorted(branch, key=lambda fitting: len(fitting[0].tests)):
         if not any(_covers(other, each[0]) for other, _ in left):
@@ -220,7 +220,7 @@ def _apart(wants: Sequence[Wanted]) -> bool:
 
 
 def _once(times: Ints, places: Ints) -> Events:
-    """Leave out events that come again, as those that fit two variables do; times are in order."""
+    """Drop repeated events, such as those that fit two variables; the times are sorted."""
     if not len(times):
         return Events(times, places)
     order = np.lexsort((places, times))
@@ -233,13 +233,13 @@ def _once(times: Ints, places: Ints) -> Events:
 # ---- buckets, for comparison [ACER24 §4.2: ACER-F]
 
 
-def bucketized(query: Asked, source: Source, reach: Intervals = ALWAYS) -> Events:
-    """Return the events in buckets of time, one window long, that with their neighbours have every variable.
+def filter_by_buckets(query: IndexQuery, source: LookupSource, reach: Intervals = ALWAYS) -> Events:
+    """Return the events in buckets of one window, where a bucket and its neighbours hold every variable.
 
-    The filter that the paper compares with: every variable is looked up everywhere.
+    This is the filter that the paper compares with: it looks up every variable everywhere.
     """
     if query.window is None:
-        return kept(query, source, reach)
+        return filter_events(query, source, reach)
     known = _Known(source, reach)
     parts, several = list[Intervals](), list[list[Fitting]]()
     for branch in query.branches:
@@ -247,7 +247,7 @@ def bucketized(query: Asked, source: Source, reach: Intervals = ALWAYS) -> Event
         parts.append(_buckets(list(found.values()), max(query.window, 1)))
         absent = {} if query.why_all else {each: known.look_up(each, reach) for each in branch.absent}
         several.append([(each, _within(events, parts[-1])) for each, events in (found | absent).items()])
-    return merged(several) if query.why_all is None else _all_in(parts, query, known)
+    return merge(several) if query.why_all is None else _all_in(parts, query, known)
 
 
 def _buckets(found: Sequence[Events], length: int) -> Intervals:

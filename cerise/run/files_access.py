@@ -47,11 +47,13 @@ class FilesAccess:
         """Return the access path to a lake; reads the footers, to leave out row groups that cannot matter."""
         names = needs.columns.names
         if needs.roles is not None:
-            groups = lake.wanted(needs.roles, needs.filter)
+            groups = lake.list_event_groups(needs.roles, needs.filter)
         elif needs.clock is not None:
-            groups = lake.timed(needs.clock.column, nulls_first=needs.clock.nulls_first, needed=needs.filter)
+            groups = lake.list_timed_groups(
+                needs.clock.column, nulls_first=needs.clock.nulls_first, needed=needs.filter
+            )
         else:
-            groups = lake.every(needs.filter)
+            groups = lake.list_groups(needs.filter)
         known: dict[str, float] = {
             "events": lake.rows,
             "events after pruning": sum(each.span.rows for each in groups),
@@ -59,7 +61,7 @@ class FilesAccess:
             "row groups after pruning": len(groups),
         }
         files = {each.file: lake.files[each.file] for each in groups}
-        coded = lake.coded(names)
+        coded = lake.find_coded(names)
         reads_coded = tuple(name for name in coded if name in needs.reads)
         schema = needs.roles or lake.columns
         reading = Reading(lake.root, files, schema, needs.reads, needs.late, reads_coded, needs.filter)

@@ -13,11 +13,11 @@ import pyarrow as pa
 from cerise.engines.limits import DEFAULT, Limits
 from cerise.events import EventBatch, RowBatch, Schema
 from cerise.files.scan import ROW
-from cerise.filters.access_path import Wants, Way, situation, way_for
+from cerise.filters.access_path import AccessPath, Wants, choose_access_path, describe
 from cerise.filters.event_reader import Finder
-from cerise.filters.index_query import Asked
-from cerise.filters.index_query import asked as asked_events
-from cerise.filters.row_index_query import asked_rows
+from cerise.filters.index_query import IndexQuery
+from cerise.filters.index_query import build_index_query as asked_events
+from cerise.filters.row_index_query import build_row_index_query
 from cerise.filters.two_phase import Filtering
 from cerise.plan.needs import Needs
 from cerise.plan.slicing import MAX_TIME, MIN_TIME, Halo, Slice, slices
@@ -46,7 +46,7 @@ class StoreAccess:
     """
 
     view: View
-    way: Way
+    way: AccessPath
     needs: Needs
     limits: Limits = DEFAULT
     worth: int = WORTH_A_THREAD
@@ -56,7 +56,7 @@ class StoreAccess:
         cls, view: View, questions: Questions, filtering: Filtering | None = None, limits: Limits = DEFAULT
     ) -> StoreAccess:
         """Choose the access path to a version, before anything is read."""
-        way = way_for(view, index_query(view, questions), filtering or Filtering(), limits)
+        way = choose_access_path(view, index_query(view, questions), filtering or Filtering(), limits)
         return cls(view, way, questions.needs, limits)
 
     @property
@@ -132,7 +132,7 @@ class StoreAccess:
         }
 
     def explain(self) -> dict[str, str]:
-        return situation(self.view, self.way)
+        return describe(self.view, self.way)
 
 
 class StoreReader:
@@ -150,7 +150,7 @@ class StoreReader:
         if self._access.needs.roles is not None:
             yield from finder.events(self._part, self._halo)
         elif self._access.way.query is None:
-            yield RowBatch(finder.arrived())
+            yield RowBatch(finder.read_by_arrival())
         else:
             for events in finder.events(self._part, self._halo):
                 yield RowBatch(finder.complete(events).table)
@@ -180,11 +180,11 @@ def stream_roles(view: View) -> Schema:
     return replace(view.roles, columns=view.columns, order=())
 
 
-def index_query(view: View, questions: Questions) -> Asked | str:
+def index_query(view: View, questions: Questions) -> IndexQuery | str:
     """Return the index query of questions, or the reason why the index cannot help."""
     inner = [each.question if isinstance(each, KeptEvents) else each for each in questions.each]
     if isinstance(inner[0], RowClause):
-        return asked_rows(inner[0].bound, stream_roles(view), view.known)
+        return build_row_index_query(inner[0].bound, stream_roles(view), view.known)
     bounds = [each.bound for each in inner if isinstance(each, Sase)]
     if len(bounds) < len(inner):
         return "every event is asked about"

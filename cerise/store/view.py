@@ -22,7 +22,7 @@ from cerise.events import Path as Attribute
 from cerise.events import Schema, sort_by_time_and_number
 from cerise.files.folder import Folder
 from cerise.files.lake import Group, Lake, lake_of
-from cerise.files.reader import BITS, Reader, Reading
+from cerise.files.reader import BITS, GroupReader, Reading
 from cerise.plan.intervals import Ints
 from cerise.plan.slicing import GroupSpan
 from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
@@ -132,7 +132,7 @@ class View:
     def pool(self) -> Unindexed:
         """The events without an index."""
         plain = {i for i, each in enumerate(self.held.snapshot.files) if each.path in self.held.plain}
-        groups = [each for each in self.lake.wanted(self.roles, None) if each.file in plain]
+        groups = [each for each in self.lake.list_event_groups(self.roles, None) if each.file in plain]
         return Unindexed(self.reading(self.known), groups)
 
     def reading(self, reads: Sequence[str], late: Sequence[str] = ()) -> Reading:
@@ -184,10 +184,10 @@ class View:
         rows = self._rows(events.places)
         keep = np.ones(len(rows), bool)
         groups = {group.place: group for group in self._groups}
-        reader = Reader(self.reading((), self.known), list(groups.values()))
+        reader = GroupReader(self.reading((), self.known), list(groups.values()))
         for place in np.unique(rows >> BITS).tolist():
             at = np.flatnonzero(rows >> BITS == place)
-            kept = reader.kept_rows(groups[place]) if place in groups else pa.array(np.zeros(0, bool))
+            kept = reader.read_kept_rows(groups[place]) if place in groups else pa.array(np.zeros(0, bool))
             if kept is not None:
                 keep[at] = np.asarray(kept)[rows[at] & ROWS] if len(kept) else False
         return Events(events.times[keep], events.places[keep])
@@ -251,24 +251,24 @@ class View:
     def _fetched(self, rows: Ints, names: tuple[str, ...]) -> pa.Table:
         reading, groups = self.reading((), names), np.unique(rows >> BITS)
 
-        def reader() -> Reader:
-            return Reader(reading, self._groups, self.lake.tails)
+        def reader() -> GroupReader:
+            return GroupReader(reading, self._groups, self.lake.tails)
 
         count = min(os.cpu_count() or 1, len(groups) // WORTH_A_THREAD)
         alone = reader()
         if count <= 1 or alone.picks(rows):
-            return alone.fetched(rows)
+            return alone.fetch(rows)
         turn = np.searchsorted(groups, rows >> BITS) * count // len(groups)
         some = [np.flatnonzero(turn == i) for i in range(count)]
         with ThreadPoolExecutor(count) as pool:
-            tables = list(pool.map(lambda at: reader().fetched(rows[at]), some))
+            tables = list(pool.map(lambda at: reader().fetch(rows[at]), some))
         back = np.empty(len(rows), np.int64)
         back[np.concatenate(some)] = np.arange(len(rows))
         return pa.concat_tables(tables).take(pa.array(back))
 
     @cached_property
     def _groups(self) -> list[Group]:
-        return self.lake.every()
+        return self.lake.list_groups()
 
     def _rows(self, places: Ints) -> Ints:
         """Return where events lie in the data files: the place of the row group, and the row in it."""

@@ -12,7 +12,7 @@ import pytest
 
 from cerise.errors import DataError, StoreError
 from cerise.files.event_files import parquet_schema, read
-from cerise.files.text import Layout
+from cerise.files.text import TextLayout
 
 MAY_26 = dt.datetime(2023, 5, 26, 10, 55)
 
@@ -50,7 +50,7 @@ def test_the_delimiter_is_found_out(tmp_path: Path, delimiter: str) -> None:
 
 
 def test_the_delimiter_can_be_given(tmp_path: Path) -> None:
-    assert read(put(tmp_path / "a.csv", "a,b:c\n1,2:3\n"), layout=Layout(delimiter=":")).to_pydict() == {
+    assert read(put(tmp_path / "a.csv", "a,b:c\n1,2:3\n"), layout=TextLayout(delimiter=":")).to_pydict() == {
         "a,b": ["1,2"],
         "c": [3],
     }
@@ -58,8 +58,8 @@ def test_the_delimiter_can_be_given(tmp_path: Path) -> None:
 
 def test_a_file_without_header(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", "x,1\ny,2\n")
-    assert read(path, layout=Layout(header=False)).to_pydict() == {"f0": ["x", "y"], "f1": [1, 2]}
-    assert read(path, layout=Layout(columns=("k", "n"))).to_pydict() == {"k": ["x", "y"], "n": [1, 2]}
+    assert read(path, layout=TextLayout(header=False)).to_pydict() == {"f0": ["x", "y"], "f1": [1, 2]}
+    assert read(path, layout=TextLayout(columns=("k", "n"))).to_pydict() == {"k": ["x", "y"], "n": [1, 2]}
 
 
 def test_compressed_text(tmp_path: Path) -> None:

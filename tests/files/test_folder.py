@@ -25,8 +25,8 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_file_is_put_whole(tmp_path: Path) -> None:
     folder = Folder.of(tmp_path)
-    folder.put("sub/a", b"one")
-    folder.put("sub/a", b"three")
+    folder.write("sub/a", b"one")
+    folder.write("sub/a", b"three")
     assert folder.read("sub/a") == b"three"
     assert folder.sizes(["sub/a", "sub/b"]) == [5, None]
     assert names(tmp_path) == ["sub", "sub/a"]
@@ -34,19 +34,19 @@ def test_a_file_is_put_whole(tmp_path: Path) -> None:
 
 def test_a_file_that_must_be_new(tmp_path: Path) -> None:
     folder = Folder.of(tmp_path)
-    folder.put("a", b"one", new=True)
+    folder.write("a", b"one", new=True)
     with pytest.raises(FileExistsError):
-        folder.put("a", b"two", new=True)
+        folder.write("a", b"two", new=True)
     assert folder.read("a") == b"one"
     assert names(tmp_path) == ["a"]
 
 
 def test_somebody_who_comes_a_moment_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Folder.of(tmp_path)
-    folder.put("a", b"one")
+    folder.write("a", b"one")
     monkeypatch.setattr(Folder, "holds", lambda *_: False)
     with pytest.raises(FileExistsError):
-        folder.put("a", b"two", new=True)
+        folder.write("a", b"two", new=True)
     assert folder.read("a") == b"one"
     assert names(tmp_path) == ["a"]
 

@@ -25,7 +25,7 @@ def test_ties_over_the_border_of_row_groups(tmp_path: Path, ordered: bool, shuff
     pq.write_table(table, tmp_path / "events.parquet", row_group_size=7)
     lake = open_lake(tmp_path)
     schema = Schema(lake.columns, "t", order=("number",) if ordered else ())
-    groups = sorted(lake.wanted(schema, None), key=lambda each: (each.span.first, each.span.last))
+    groups = sorted(lake.list_event_groups(schema, None), key=lambda each: (each.span.first, each.span.last))
     reading = scan.Reading(lake.root, dict(enumerate(lake.files)), schema, ("t", "number"))
     batches = scan.Scan(reading, groups, Limits(scanned_events=1)).events(None, Halo())
     found = pa.concat_tables([batch.table.select(["t", "number"]) for batch in batches])

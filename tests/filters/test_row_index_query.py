@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from cerise.events import EventBatch, Schema
-from cerise.filters.index_query import Asked
-from cerise.filters.row_index_query import asked_rows
-from cerise.filters.two_phase import bucketized, kept
+from cerise.filters.index_query import IndexQuery
+from cerise.filters.row_index_query import build_row_index_query
+from cerise.filters.two_phase import filter_by_buckets, filter_events
 from cerise.lang.match_recognize import bind_rows, parse_statement
 from cerise.pattern.row_pattern import BoundRows
 from tests.filters.memory import InMemory
@@ -66,13 +66,13 @@ def test_what_is_kept_has_the_same_answer() -> None:
         if table.column("t").null_count:
             continue
         bound, schema = bound_of(text, table.schema), Schema(table.schema, "t", "s")
-        query = asked_rows(bound, schema, table.schema.names)
+        query = build_row_index_query(bound, schema, table.schema.names)
         if isinstance(query, str):
             seen[query] += 1
             continue
         source = InMemory(EventBatch.of(table, schema).table, schema)
         expected = answer(bound, source.table, "reference")
-        for keep in (kept, bucketized):
+        for keep in (filter_events, filter_by_buckets):
             rows = source.rows(keep(query, source))
             found = answer(bound, source.table.take(rows), "reference")
             assert found == expected, (
@@ -88,11 +88,11 @@ def test_what_is_kept_has_the_same_answer() -> None:
 COLUMNS = pa.schema({"t": pa.int64(), "s": pa.string(), "x": pa.int64()})
 
 
-def asked(pattern: str, define: str, rest: str = "") -> Asked | str:
+def asked(pattern: str, define: str, rest: str = "") -> IndexQuery | str:
     text = f"""SELECT * FROM events MATCH_RECOGNIZE (ORDER BY t MEASURES A.x AS n {rest}
         PATTERN ({pattern}) {"" if "WITHIN" in pattern else "WITHIN 5"} DEFINE {define})"""
     text = text.replace("WITHIN 0)", ")")
-    return asked_rows(bound_of(text, COLUMNS), Schema(COLUMNS, "t", "s"), ["x"])
+    return build_row_index_query(bound_of(text, COLUMNS), Schema(COLUMNS, "t", "s"), ["x"])
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def asked(pattern: str, define: str, rest: str = "") -> Asked | str:
         ("A B", "A AS MATCH_NUMBER() > 1", "", "MATCH_NUMBER"),
         ("^ A", "A AS x > 1", "", "ends of a partition"),
         ("A", "A AS x > 1", "ALL ROWS PER MATCH WITH UNMATCHED ROWS", "in no match"),
-        ("A*", "A AS x > 1", "", "no row that every match has"),
+        ("A*", "A AS x > 1", "", "the pattern requires no row"),
         ("A B", "B AS x > A.x", "", "no variable asks"),
     ],
 )
@@ -114,11 +114,11 @@ def test_where_an_index_cannot_help(pattern: str, define: str, rest: str, why: s
 
 def test_rows_that_are_skipped_over_go() -> None:
     found = asked("A Z* B", "A AS s = 'a', B AS s = 'b' AND x > A.x")
-    assert isinstance(found, Asked)
+    assert isinstance(found, IndexQuery)
     assert found.why_all is None
 
 
 def test_rows_between_others_stay() -> None:
     found = asked("A Z* B", "A AS s = 'a', B AS s = 'b', Z AS x > 0")
-    assert isinstance(found, Asked)
+    assert isinstance(found, IndexQuery)
     assert found.why_all == "the variable of the rows that are skipped over has a condition"

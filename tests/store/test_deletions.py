@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from cerise.errors import DataError, StoreError
 from cerise.events import Schema
-from cerise.files.delta import fitted, read
+from cerise.files.delta import pad_kept, read
 from cerise.files.lake import Lake, open_lake
 from cerise.files.reader import Reading
 from cerise.files.scan import Scan
@@ -114,7 +114,7 @@ def test_a_link_to_a_table(table: Path, tmp_path: Path, monkeypatch: pytest.Monk
 def lake_times(lake: Lake, **more: object) -> list[int]:
     schema = Schema(lake.columns, "t")
     reading = Reading(lake.root, dict(enumerate(lake.files)), schema, ("t",), **more)  # type: ignore[arg-type]
-    groups = sorted(lake.wanted(schema, None), key=lambda each: each.span.first)
+    groups = sorted(lake.list_event_groups(schema, None), key=lambda each: each.span.first)
     scan = Scan(pickle.loads(pickle.dumps(reading)), groups)
     found = [scan.complete(batch).table for batch in scan.events(None, Halo())]
     assert scan.counts.rows == lake.rows
@@ -128,12 +128,12 @@ def test_row_groups_count_what_is_left_of_them(table: Path) -> None:
     delete_times(table, 1, 2, *range(10, 20), 59)
     lake = open_lake(table)
     assert lake.rows == 60 - 13
-    wanted = lake.wanted(Schema(lake.columns, "t"), None)
+    wanted = lake.list_event_groups(Schema(lake.columns, "t"), None)
     assert sorted((each.span.first, each.span.rows) for each in wanted) == [
         (0, 8), (20, 10), (30, 10), (40, 10), (50, 9),
     ]  # fmt: skip
     assert lake.groups == 6  # the one of which nothing is left is not read
-    assert [each.place for each in lake.every()] == sorted(each.place for each in wanted)
+    assert [each.place for each in lake.list_groups()] == sorted(each.place for each in wanted)
 
 
 def test_columns_that_are_read_later_are_those_of_the_same_rows(table: Path) -> None:
@@ -160,9 +160,9 @@ def test_deleted_events_need_no_time(tmp_path: Path) -> None:
 
 def test_a_vector_that_fits(tmp_path: Path) -> None:
     some = pa.array([True, False])
-    assert fitted(some, 4, "x").to_pylist() == [True, False, True, True]
+    assert pad_kept(some, 4, "x").to_pylist() == [True, False, True, True]
     with pytest.raises(StoreError, match="about 2 rows, and the file has 1"):
-        fitted(some, 1, "x")
+        pad_kept(some, 1, "x")
 
 
 # ---- what is wrong

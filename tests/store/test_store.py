@@ -18,8 +18,8 @@ from cerise.engines.base import Options
 from cerise.engines.limits import Limits
 from cerise.errors import CeriseWarning
 from cerise.event_store import Store
-from cerise.filters.index_query import asked
-from cerise.filters.two_phase import Filtering, Trace, kept
+from cerise.filters.index_query import build_index_query
+from cerise.filters.two_phase import Filtering, Trace, filter_events
 from cerise.run.sase_search import Sase
 from cerise.sources import How, Roles, ask
 from tests.support.strategies.pairs import most_events
@@ -88,10 +88,10 @@ def test_the_running_example_has_the_intervals_of_the_paper(trades: Store) -> No
     view = trades.view_of(None)
     (question,) = ask(trades, Q_1, Roles(), How()).questions.each
     assert isinstance(question, Sase)
-    query = asked([question.bound], view.known)
+    query = build_index_query([question.bound], view.known)
     assert not isinstance(query, str)
     trace = Trace()
-    kept(query, view, trace=trace)
+    filter_events(query, view, trace=trace)
     assert trace.order[0] == ("v1", 2)
     assert trace.intervals[-1] == 1
 

@@ -72,7 +72,7 @@ def _lake(path: str | Path) -> Source:
     except NotDirect as error:
         raise StoreError(f"cannot read {path}: {error}", hint="append it as a Spark DataFrame") from error
     reading = Reading(lake.root, dict(enumerate(lake.files)), lake.columns, tuple(lake.columns.names))
-    groups = lake.every()
+    groups = lake.list_groups()
     tables = (table.drop_columns([ROW]) for table in Scan(reading, groups).rows())
     return Source(lake.columns, tables, sum(group.span.rows for group in groups))
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from cerise.errors import StoreError
 from cerise.files import delta_log as log
-from cerise.files.delta import LoggedFile, base_of, kept_rows, opened_table
+from cerise.files.delta import LoggedFile, base_of, open_table, read_kept_rows
 from cerise.files.delta_log import LOG
 from cerise.files.folder import Folder, cause_of
 from cerise.store.table.data_file import Written
@@ -84,7 +84,7 @@ def commit(root: str, change: Change, waits: Iterable[float]) -> int:
     for wait in (0.0, *waits):
         sleep(wait)
         tries += 1
-        table = opened_table(root, None)
+        table = open_table(root, None)
         _check_change(root, change, table)
         reached("about to commit")
         if _is_committed(root, change, table):
@@ -114,7 +114,7 @@ def _live(table: DeltaTable) -> set[str]:
 
 def _check_change(root: str, change: Change, table: DeltaTable) -> None:
     live = _live(table)
-    deleted = kept_rows(table, root) if change.remove else {}
+    deleted = read_kept_rows(table, root) if change.remove else {}
     for old in change.remove:
         if old.path not in live:
             raise Overtaken(f"{old.path} is no longer a file of {root}", hint="look at the table again")
@@ -149,7 +149,7 @@ def _is_committed(root: str, change: Change, table: DeltaTable) -> bool:
     try:
         table.create_write_transaction(actions, "append", table.schema(), commit_properties=how)
     except (DeltaError, OSError) as error:
-        newest = opened_table(root, None)
+        newest = open_table(root, None)
         if newest.version() == table.version():
             raise _not_committed(root, error) from error
         return bool(change.add) and {each.path for each in change.add} <= _live(newest)  # names are used once
@@ -184,5 +184,5 @@ def unused_files(root: str, hours: int) -> list[str]:
             hint="restore the entry from a copy first",
         )
     return list(
-        opened_table(root, None).vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+        open_table(root, None).vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
     )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from cerise.files.delta import LoggedFile
-from cerise.files.folder import attempting
+from cerise.files.folder import attempt
 from cerise.store.table.append_sources import regroup
 from cerise.store.table.appending import append_number, commit_pieces
 from cerise.store.table.commits import Crowded, Overtaken
@@ -124,7 +124,7 @@ def _mend(now: Snapshot) -> None:
     for file in now.sealed:
         if file.path in broken:
             groups = read_file(now.writing, file.path, file.size)
-            with attempting(f"write the index of {file.path} again", "it stays as it was, and is not used"):
+            with attempt(f"write the index of {file.path} again", "it stays as it was, and is not used"):
                 write_its_index(groups, now.writing, file)
 
     mend_synopsis(now)

@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 
 from cerise.errors import StoreError
 from cerise.events import EventBatch
-from cerise.files.checksums import Expected, Summing, opened_parquet, read_tail
+from cerise.files.checksums import Expected, Summing, open_parquet, read_tail
 from cerise.files.delta import LoggedFile
-from cerise.files.folder import Folder, attempting, milliseconds
+from cerise.files.folder import Folder, attempt, milliseconds
 from cerise.store.index.file import DataFile, write_index
 from cerise.store.index.layout import SEQUENCE
 from cerise.store.table.column_types import check, complete, fitted
@@ -193,7 +193,7 @@ def write_file(
         StoreError: it cannot be written.
     """
     try:
-        with attempting(f"write {name} in {writing.root}", "nothing of it is in the table"):
+        with attempt(f"write {name} in {writing.root}", "nothing of it is in the table"):
             file = write_data(groups, writing, name, new=new)
             index = None if again is None else write_its_index(again(), writing, file)
     except BaseException:
@@ -215,8 +215,8 @@ def read_file(writing: Writing, name: str, size: int | None = None) -> Iterator[
         StoreError: it cannot be read, or is another file.
     """
     try:
-        with Folder.of(writing.root).reading(name) as source:
-            file = opened_parquet(source, name, read_tail(source, name, Expected(size, name)))
+        with Folder.of(writing.root).open_input(name) as source:
+            file = open_parquet(source, name, read_tail(source, name, Expected(size, name)))
             for i in range(file.num_row_groups):
                 yield complete(file.read_row_group(i, use_threads=False), writing.columns)
     except (pa.ArrowException, OSError) as error:
@@ -233,7 +233,7 @@ def write_data(groups: Iterable[pa.Table], writing: Writing, name: str, *, new: 
     groups = iter(groups)
     first = next(groups, writing.columns.empty_table())
     packed = dict(_packed(first))
-    with folder.writing(name) as sink:
+    with folder.open_output(name) as sink:
         summing = Summing(sink, name)
         writer = pq.ParquetWriter(
             summing,
@@ -255,7 +255,7 @@ def write_data(groups: Iterable[pa.Table], writing: Writing, name: str, *, new: 
         summing.finish()
     folder.settle(name)
     reached("data written")
-    found = folder.found(name)
+    found = folder.stat(name)
     facts = statistics(described[0], writing.columns)
     return Written(name, found.size, milliseconds(found), facts, described[0].num_rows, new)
 

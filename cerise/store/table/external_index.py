@@ -20,7 +20,7 @@ from cerise.files import delta
 from cerise.files.checksums import read_tail
 from cerise.files.delta import LoggedFile
 from cerise.files.delta_log import LOG
-from cerise.files.folder import DRAFT, Folder, attempting, milliseconds
+from cerise.files.folder import DRAFT, Folder, attempt, milliseconds
 from cerise.files.lake import Group, NotDirect, open_lake
 from cerise.files.reader import Reading
 from cerise.files.scan import ROW, Scan
@@ -184,8 +184,8 @@ def _decide(decided: Settings, index: Folder) -> None:
         if before == decided:
             return
         _drop(index, set())
-    with attempting(f"write to {index.root}", "nothing was indexed"):
-        index.put(settings.FILE, decided.to_json().encode())
+    with attempt(f"write to {index.root}", "nothing was indexed"):
+        index.write(settings.FILE, decided.to_json().encode())
 
 
 def _build(file: LoggedFile, now: Snapshot, index: Folder) -> None:
@@ -193,7 +193,7 @@ def _build(file: LoggedFile, now: Snapshot, index: Folder) -> None:
     layout = now.writing.settings.layout(now.columns)
     rows = _footer(now, file).num_rows
     about = DataFile(file.path, file.size, file.modified, rows)
-    place = attempting(f"write the index of {file.path} in {index.root}", "what was indexed before stays")
+    place = attempt(f"write the index of {file.path} in {index.root}", "what was indexed before stays")
     try:
         with place, index.whole(file.index) as sink:
             write_index(read_groups(now, file, layout.columns.names), layout, about, sink)
@@ -215,7 +215,7 @@ def read_groups(now: Snapshot, file: LoggedFile, names: Sequence[str]) -> Iterat
 
 def _footer(now: Snapshot, file: LoggedFile) -> pq.FileMetaData:
     try:
-        with Folder.of(now.writing.root).reading(file.path) as source:
+        with Folder.of(now.writing.root).open_input(file.path) as source:
             return read_tail(source, file.path, file.expected).footer
     except (pa.ArrowException, OSError) as error:
         raise StoreError(f"cannot read {file.path}: {error}", hint="is it a whole Parquet file?") from error
@@ -229,7 +229,7 @@ def _drop(index: Folder, needed: set[str | None]) -> int:
     drafts = [name for name in held if name.endswith(DRAFT) and milliseconds(held[name]) < day_ago]
     old = [f"index/{name}" for name in (*gone, *drafts)]
     old += [f"{FOLDER}/{name}" for name in ([] if needed else saved(index))]
-    with attempting(f"remove old index files in {index.root}", "some of them are left, and are not used"):
+    with attempt(f"remove old index files in {index.root}", "some of them are left, and are not used"):
         for name in old:
             index.remove(name)
     return len(gone)

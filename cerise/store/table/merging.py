@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from cerise.errors import StoreError
 from cerise.events import Ints, read_times
-from cerise.files.checksums import opened_parquet, read_tail
+from cerise.files.checksums import open_parquet, read_tail
 from cerise.files.delta import LoggedFile
 from cerise.files.folder import Folder
 from cerise.store.table.appending import in_stream_order
@@ -25,9 +25,9 @@ class _Input:
     def __init__(self, file: LoggedFile, writing: Writing, rows: int) -> None:
         self._path, self._writing = file.path, writing
         with self._guarded():
-            self._source = Folder.of(writing.root).reading(file.path)
+            self._source = Folder.of(writing.root).open_input(file.path)
             tail = read_tail(self._source, file.path, file.expected)
-            held = opened_parquet(self._source, file.path, tail, buffer_size=1 << 16)
+            held = open_parquet(self._source, file.path, tail, buffer_size=1 << 16)
             self._batches = held.iter_batches(batch_size=rows)
 
     def next(self) -> tuple[pa.Table, Ints] | None:

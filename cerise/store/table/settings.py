@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from cerise.errors import StoreError
 from cerise.events import Schema
-from cerise.files.folder import Folder, attempting
+from cerise.files.folder import Folder, attempt
 from cerise.store.index.layout import SEQUENCE, Layout
 
 FORMAT = 1
@@ -82,9 +82,9 @@ def save(settings: Settings, folder: Folder) -> None:
     Raises:
         StoreError: other settings are there already, of a table whose creation was broken off.
     """
-    with attempting(f"write to {folder.root}", "nothing was created"):
+    with attempt(f"write to {folder.root}", "nothing was created"):
         try:
-            folder.put(FILE, settings.to_json().encode(), new=True)
+            folder.write(FILE, settings.to_json().encode(), new=True)
             return
         except FileExistsError:
             pass

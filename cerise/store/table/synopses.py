@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from cerise.errors import StoreError
 from cerise.files.delta import LoggedFile
-from cerise.files.folder import Folder, attempting
+from cerise.files.folder import Folder, attempt
 from cerise.store.index.file import DataFile, IndexFile
 from cerise.store.index.layout import Layout
 from cerise.store.index.synopsis import Synopsis
@@ -152,7 +152,7 @@ def read(folder: Folder, name: str) -> Synopsis:
         StoreError: it is damaged.
         OSError: it is gone.
     """
-    with folder.inside(FOLDER).reading(name) as source:
+    with folder.inside(FOLDER).open_input(name) as source:
         return _move(Synopsis.load(source), "", folder.path(""))
 
 
@@ -201,7 +201,7 @@ def save_if_due(now: Snapshot, uncovered: int = UNCOVERED) -> None:
 def mend_synopsis(now: Snapshot) -> None:
     """Remove saved synopses that cannot be read; where there was such a one, save the synopsis anew."""
     folder = Folder.of(now.writing.index_root)
-    with attempting(f"write the synopsis of {now.writing.root} again", "it stays damaged, and is not used"):
+    with attempt(f"write the synopsis of {now.writing.root} again", "it stays damaged, and is not used"):
         broken = [name for name in saved(folder) if not _is_sound(folder, name)]
         for name in broken:
             folder.inside(FOLDER).remove(name)
@@ -222,5 +222,5 @@ def save(now: Snapshot, folder: Folder) -> None:
     sink = pa.BufferOutputStream()
     _move(indexed(now).synopsis, folder.path(""), "").save(sink)
     reached("about to save the synopsis")
-    folder.inside(FOLDER).put(f"{now.version or 0:020d}", sink.getvalue().to_pybytes())
+    folder.inside(FOLDER).write(f"{now.version or 0:020d}", sink.getvalue().to_pybytes())
     reached("synopsis saved")
