@@ -29,7 +29,7 @@ from cerise.store.table.event_table import EventTable, Info, index_in_place
 from cerise.store.table.external_index import Built
 from cerise.store.table.settings import Settings
 from cerise.store.table.verification import Finding
-from cerise.store.view import Held, View
+from cerise.store.view import IndexedSnapshot, View
 
 Progress = Callable[[int, int], None]
 
@@ -150,9 +150,9 @@ class Store:
     def view_of(self, version: int | None) -> View:
         """Return the view of a version, which queries read. The newest version's view is kept."""
         if version is not None:
-            return View(Held.of(self._table.snapshot(version)))
-        if self._view is None or not self._table.is_newest(self._view.held.snapshot):
-            self._view = View(Held.of(self._table.snapshot()))
+            return View(IndexedSnapshot.of(self._table.snapshot(version)))
+        if self._view is None or not self._table.is_newest(self._view.indexed.snapshot):
+            self._view = View(IndexedSnapshot.of(self._table.snapshot()))
         return self._view
 
     def find(

@@ -400,7 +400,7 @@ def values_in(source: Source, column: str, names: Collection[str]) -> set[str]:
     if isinstance(source, FilesSource):
         return find_values(source.lake, column, names)
     if isinstance(source, StoreSource):
-        indexed = set(source.view.held.synopsis.types.to_pylist()) & set(names)
+        indexed = set(source.view.indexed.synopsis.types.to_pylist()) & set(names)
         return indexed or find_values(source.view.lake, column, names)
     from cerise.spark import frames
 

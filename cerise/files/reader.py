@@ -117,7 +117,7 @@ class GroupReader:
     _by_place: dict[int, Group] = field(default_factory=dict)
 
     def read(self, group: Group, names: Sequence[str], *, late: bool) -> pa.Table:
-        """Return columns of a row group: late ones with deleted rows, as rows have numbers; others without."""
+        """Return columns of a row group: if late, with deleted rows, as rows have numbers; else without."""
         file = self._file(group.file)
         held = [name for name in names if name in file.columns]
         kept = None if late else self.read_kept_rows(group)

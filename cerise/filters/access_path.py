@@ -62,7 +62,7 @@ def choose_access_path(
     """Choose between index and scan; a string in place of the query says why the index cannot help."""
     if isinstance(query, str):
         return AccessPath(None, query)
-    if view.rows and not view.held.synopsis.rows:
+    if view.rows and not view.indexed.synopsis.rows:
         return AccessPath(None, "no event is indexed yet")
     found = [rarest(branch, view) for branch in query.branches]
     expected = max(count for _, count in found)
@@ -80,11 +80,14 @@ def choose_access_path(
 
 def describe(view: View, way: AccessPath) -> dict[str, str]:
     """Return the facts that `explain` shows about a table and the access path of a query."""
-    held = view.held
-    fresh = view.rows - held.synopsis.rows
+    indexed = view.indexed
+    fresh = view.rows - indexed.synopsis.rows
     files, clusters = (
         f"{count:,} {what}{'' if count == 1 else 's'}"
-        for count, what in ((len(held.snapshot.files), "file"), (len(held.synopsis.clusters), "cluster"))
+        for count, what in (
+            (len(indexed.snapshot.files), "file"),
+            (len(indexed.synopsis.clusters), "cluster"),
+        )
     )
     facts = {"store": f"{view.rows:,} events in {files}, {clusters}"}
     if fresh > 0:

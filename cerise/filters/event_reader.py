@@ -87,8 +87,8 @@ class Finder:
     def read_by_arrival(self) -> pa.Table:
         """Return all events in the order of arrival."""
         names, last = self.wants.reads, len(self.wants.reads)
-        reading = self.view.reading((*names, *dict.fromkeys(path[0] for path in self.view.arrival)))
-        held = [pa.schema([self.view.held.snapshot.columns.field(n) for n in reading.reads]).empty_table()]
+        reading = self.view.build_reading((*names, *dict.fromkeys(path[0] for path in self.view.arrival)))
+        held = [pa.schema([self.view.indexed.snapshot.columns.field(n) for n in reading.reads]).empty_table()]
         held += [each.drop_columns([ROW]) for each in Scan(reading, self.view.lake.list_groups()).rows()]
         table = pa.concat_tables(held)
         if self.view.arrival and len(table):
@@ -124,7 +124,7 @@ class Finder:
                 events = self._read(found)
             except BrokenIndex as error:
                 _warn_of(error)
-                self.view = View(self.view.held.without(error.path))
+                self.view = View(self.view.indexed.without(error.path))
             else:
                 self.seen.kept += len(events)
                 return events
@@ -164,7 +164,7 @@ class Finder:
     def _scan_all(self, part: Slice | None, needs: Halo) -> Iterator[EventBatch]:
         view, wants = self.view, self.wants
         arrival = dict.fromkeys(path[0] for path in view.arrival)
-        reading = view.reading((*wants.reads, *arrival), wants.late)
+        reading = view.build_reading((*wants.reads, *arrival), wants.late)
         kinds = [field for field in view.roles.columns if field.name not in wants.schema.columns.names]
         roles = replace(wants.schema, columns=pa.schema([*wants.schema.columns, *kinds]))
         coded = view.lake.find_coded(wants.reads)

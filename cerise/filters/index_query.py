@@ -16,9 +16,9 @@ from cerise.pattern.bound import Bound, Branch
 from cerise.pattern.expr import Expr
 from cerise.pattern.query import Node, Unit
 from cerise.plan.pushdown import Comparison, Test, index_tests
-from cerise.store.index.lookup import Wanted
+from cerise.store.index.lookup import Criteria
 
-ANYTHING = Wanted(None, ())
+ANYTHING = Criteria(None, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class IndexQueryBranch:
     """
 
     pattern: Node
-    wants: Mapping[str, Wanted]
-    absent: tuple[Wanted, ...] = ()
+    wants: Mapping[str, Criteria]
+    absent: tuple[Criteria, ...] = ()
     reaches: bool = False
 
 
@@ -115,7 +115,7 @@ def _names_types(test: Comparison) -> bool:
     return test.op in ("=", "in") and test.kind is not Kind.FLOAT
 
 
-def select_tests(exprs: tuple[Expr, ...], schema: Schema, indexed: frozenset[str]) -> Wanted:
+def select_tests(exprs: tuple[Expr, ...], schema: Schema, indexed: frozenset[str]) -> Criteria:
     """Return the criteria that an index can test, of predicates on one event."""
     types: tuple[object, ...] | None = None
     tests: list[Test] = []
@@ -125,4 +125,4 @@ def select_tests(exprs: tuple[Expr, ...], schema: Schema, indexed: frozenset[str
             types = test.values if types is None else tuple(each for each in types if each in test.values)
         elif len(test.path) == 1 and name in indexed:
             tests.append(test)
-    return Wanted(types, tuple(tests))
+    return Criteria(types, tuple(tests))

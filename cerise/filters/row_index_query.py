@@ -27,7 +27,7 @@ from cerise.pattern.row_pattern import (
     walk_rows,
 )
 from cerise.plan.row_needs import row_filters, step_labels, why_no_skip
-from cerise.store.index.lookup import Wanted
+from cerise.store.index.lookup import Criteria
 
 MOST_REPEATED = 8  # rows of one repetition to look up, however many the pattern requires
 
@@ -45,7 +45,7 @@ def build_row_index_query(bound: BoundRows, schema: Schema, indexed: Iterable[st
     assert bound.within is not None
     known = frozenset(indexed)
     wants = {label: select_tests(exprs, schema, known) for label, exprs in row_filters(bound).items()}
-    named: dict[str, Wanted] = {}
+    named: dict[str, Criteria] = {}
     pattern = _require(bound.pattern, wants, named)
     if pattern is None:
         return "the pattern requires no row"
@@ -74,7 +74,7 @@ def _why_not(bound: BoundRows, schema: Schema) -> str | None:
     return None
 
 
-def _require(pattern: RowPattern, wants: Mapping[str, Wanted], named: dict[str, Wanted]) -> Node | None:
+def _require(pattern: RowPattern, wants: Mapping[str, Criteria], named: dict[str, Criteria]) -> Node | None:
     """Return the rows that every match has, as a pattern with a distinct name for each; None: no row."""
     match pattern:
         case Label(name):

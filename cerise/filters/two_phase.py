@@ -17,7 +17,7 @@ from cerise.filters.embedding import hulls, is_first, is_last
 from cerise.filters.index_query import ANYTHING, IndexQuery, IndexQueryBranch
 from cerise.plan.intervals import ALWAYS, NEVER, Intervals, Ints, shift_times, union, union_of
 from cerise.plan.slicing import MIN_TIME
-from cerise.store.index.lookup import Events, Wanted
+from cerise.store.index.lookup import Criteria, Events
 
 EDGE_COUNTS = 0.5  # the interval around a first or last variable is half as long [ACER24 Eq. 1]
 MOST_INTERVALS = 1 << 20
@@ -26,11 +26,11 @@ MOST_INTERVALS = 1 << 20
 class LookupSource(Protocol):
     """An index that answers look-ups."""
 
-    def estimate(self, wanted: Wanted) -> float:
+    def estimate(self, criteria: Criteria) -> float:
         """Return about how many events meet the criteria."""
         ...
 
-    def look_up(self, wanted: Wanted, within: tuple[Ints, Ints] | None = None) -> Events:
+    def look_up(self, criteria: Criteria, within: tuple[Ints, Ints] | None = None) -> Events:
         """Return the events that meet the criteria, in time order; if given, only inside the intervals."""
         ...
 
@@ -78,14 +78,14 @@ def filter_events(
         trace: receives the steps of the filter.
         limits: from how many events on intervals are not narrowed further.
     """
-    known = _Known(source, reach, limits)
+    known = _Lookups(source, reach, limits)
     found = [_branch(each, query, known, trace or Trace()) for each in query.branches]
     if query.why_all is None:
         return merge([several for _, several in found])
     return _all_in([intervals for intervals, _ in found], query, known)
 
 
-def _all_in(parts: list[Intervals], query: IndexQuery, known: _Known) -> Events:
+def _all_in(parts: list[Intervals], query: IndexQuery, known: _Lookups) -> Events:
     """Return all events in the intervals.
 
     No match spans two intervals that are further apart than a window: events between them do not matter.
@@ -100,25 +100,25 @@ def rarest(branch: IndexQueryBranch, source: LookupSource) -> tuple[str, float]:
     return order[0], source.estimate(branch.wants[order[0]])
 
 
-Fitting = tuple[Wanted, Events]  # criteria, and the events that meet them
+Fitting = tuple[Criteria, Events]  # criteria, and the events that meet them
 
 
 @dataclass(slots=True)
-class _Known:
+class _Lookups:
     """The index, the time to search, and a cache of look-ups over all that time, which branches share."""
 
     source: LookupSource
     reach: Intervals
     limits: Limits = DEFAULT
-    everywhere: dict[Wanted, Events] = field(default_factory=dict)
+    everywhere: dict[Criteria, Events] = field(default_factory=dict)
 
-    def look_up(self, wanted: Wanted, intervals: Intervals) -> Events:
+    def look_up(self, criteria: Criteria, intervals: Intervals) -> Events:
         if intervals is not self.reach:
-            return self.source.look_up(wanted, (intervals.starts, intervals.ends))
-        if wanted not in self.everywhere:
+            return self.source.look_up(criteria, (intervals.starts, intervals.ends))
+        if criteria not in self.everywhere:
             within = None if intervals is ALWAYS else (intervals.starts, intervals.ends)
-            self.everywhere[wanted] = self.source.look_up(wanted, within)
-        return self.everywhere[wanted]
+            self.everywhere[criteria] = self.source.look_up(criteria, within)
+        return self.everywhere[criteria]
 
     def clip(self, intervals: Intervals) -> Intervals:
         if self.reach is ALWAYS:
@@ -128,7 +128,7 @@ class _Known:
 
 
 def _branch(
-    branch: IndexQueryBranch, query: IndexQuery, known: _Known, trace: Trace
+    branch: IndexQueryBranch, query: IndexQuery, known: _Lookups, trace: Trace
 ) -> tuple[Intervals, list[Fitting]]:
     """Return the intervals of a branch, and the events in them that fit one of its variables."""
     intervals, found = _first_phase(branch, query.window, known, trace)
@@ -143,16 +143,16 @@ def _branch(
 
 
 def _first_phase(
-    branch: IndexQueryBranch, window: int | None, known: _Known, trace: Trace
+    branch: IndexQueryBranch, window: int | None, known: _Lookups, trace: Trace
 ) -> tuple[Intervals, dict[str, Events]]:
     intervals, found = known.reach, dict[str, Events]()
     anchor: str | None = None
     for name in _order_variables(branch, known.source):
-        wanted = branch.wants[name]
-        if wanted == ANYTHING:
+        criteria = branch.wants[name]
+        if criteria == ANYTHING:
             continue
-        alike = next((each for each in found if branch.wants[each] == wanted), None)
-        found[name] = found[alike] if alike is not None else known.look_up(wanted, intervals)
+        alike = next((each for each in found if branch.wants[each] == criteria), None)
+        found[name] = found[alike] if alike is not None else known.look_up(criteria, intervals)
         trace.order.append((name, len(found[name].times)))
         anchor = anchor or name
         if window is not None and (name == anchor or not _hopeless(found[anchor], intervals, known.limits)):
@@ -197,7 +197,7 @@ def merge(branches: Sequence[Sequence[Fitting]]) -> Events:
     places = np.concatenate([np.zeros(0, np.int64), *(events.places for _, events in wider)])
     order = np.argsort(times, kind="stable")  # merges the sorted stretches
     times, places = times[order], places[order]
-    return Events(times, places) if _apart([wanted for wanted, _ in wider]) else _once(times, places)
+    return Events(times, places) if _apart([criteria for criteria, _ in wider]) else _once(times, places)
 
 
 def _widest(branch: Sequence[Fitting]) -> list[Fitting]:
@@ -209,14 +209,14 @@ def _widest(branch: Sequence[Fitting]) -> list[Fitting]:
     return left
 
 
-def _covers(wide: Wanted, narrow: Wanted) -> bool:
+def _covers(wide: Criteria, narrow: Criteria) -> bool:
     types = wide.types is None or (narrow.types is not None and set(narrow.types) <= set(wide.types))
     return types and set(wide.tests) <= set(narrow.tests)
 
 
-def _apart(wants: Sequence[Wanted]) -> bool:
-    types = [each for wanted in wants for each in set(wanted.types or ())]
-    return all(wanted.types is not None for wanted in wants) and len(set(types)) == len(types)
+def _apart(wants: Sequence[Criteria]) -> bool:
+    types = [each for criteria in wants for each in set(criteria.types or ())]
+    return all(criteria.types is not None for criteria in wants) and len(set(types)) == len(types)
 
 
 def _once(times: Ints, places: Ints) -> Events:
@@ -240,7 +240,7 @@ def filter_by_buckets(query: IndexQuery, source: LookupSource, reach: Intervals 
     """
     if query.window is None:
         return filter_events(query, source, reach)
-    known = _Known(source, reach)
+    known = _Lookups(source, reach)
     parts, several = list[Intervals](), list[list[Fitting]]()
     for branch in query.branches:
         found = {each: known.look_up(each, reach) for each in branch.wants.values() if each != ANYTHING}

@@ -65,7 +65,7 @@ class StoreAccess:
 
     @property
     def known(self) -> dict[str, float]:
-        return {"events": self.view.rows, "events indexed": self.view.held.synopsis.rows}
+        return {"events": self.view.rows, "events indexed": self.view.indexed.synopsis.rows}
 
     @cached_property
     def wants(self) -> Wants:

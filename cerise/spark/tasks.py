@@ -33,7 +33,7 @@ from cerise.run.question import Note, Question, Questions, Work, add
 from cerise.run.report import ORDER_HINT, TIES, Report, say_ties
 from cerise.spark.exchange import Cutter, arrange, gather
 from cerise.spark.frames import quote_path
-from cerise.store.table.data_file import Part, Writing, Written, write_piece
+from cerise.store.table.data_file import AppendPart, Writing, Written, write_piece
 
 Batches = Iterable[pa.RecordBatch]
 FILES_PER_TASK = 100
@@ -214,7 +214,7 @@ class WriteTask:
                     f"one task was given more than {first:,} events to append",
                     hint="append them in parts, or set spark.sql.shuffle.partitions to more",
                 )
-            part = Part(self.append, FILES_PER_TASK * task + number, first, attempt)
+            part = AppendPart(self.append, FILES_PER_TASK * task + number, first, attempt)
             written: Written = write_piece(piece, self.writing, part)
             first += len(piece)
             yield pa.RecordBatch.from_pydict({"written": [pickle.dumps(written)]})

@@ -1,7 +1,7 @@
-"""A version of an event table as queries see it: events are looked up, put into stream order and read.
+"""A version of an event table for queries: looks events up, sorts them into stream order and reads them.
 
-What the index knows is decoded from it. Parquet is opened only for other columns, and only for the row groups
-that hold events which were kept. A view travels to tasks as a description; files are opened where it arrives.
+Indexed columns are decoded from the index. Parquet is opened only for other columns, and only for row groups
+with kept events. A view is pickled as a description; tasks open the files themselves.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from cerise.files.reader import BITS, GroupReader, Reading
 from cerise.plan.intervals import Ints
 from cerise.plan.slicing import GroupSpan
 from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
-from cerise.store.index.lookup import Events, Index, Wanted
+from cerise.store.index.lookup import Criteria, Events, Index
 from cerise.store.index.synopsis import Synopsis
 from cerise.store.table.snapshot import Snapshot, file_of
-from cerise.store.table.synopses import indexed
+from cerise.store.table.synopses import load_index
 from cerise.store.unindexed import Unindexed
 
 ROWS = (1 << BITS) - 1
-ESTIMATES = 10_000  # that are remembered
-WORTH_A_THREAD = 3  # row groups
+ESTIMATES = 10_000  # size of the cache of estimates
+WORTH_A_THREAD = 3  # row groups: a thread for fewer costs more than it saves
 ARRIVAL: tuple[Attribute, ...] = tuple((SEQUENCE, name) for name in SEQUENCE_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What is known of a version before anything is read.
+class IndexedSnapshot:
+    """A version and its index.
 
     Attributes:
-        snapshot: its files.
-        synopsis: of the index files that can be used.
-        plain: the files without one, by path in the table.
+        snapshot: the version: its files.
+        synopsis: the synopsis of its usable index files.
+        plain: the paths of files without a usable index.
     """
 
     snapshot: Snapshot
@@ -53,138 +53,140 @@ class Held:
     plain: frozenset[str]
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> Held:
-        """Return what is known of a snapshot; an index that cannot be used is told of."""
-        found = indexed(snapshot)
-        if found.broken:
-            (path, problem), *more = found.broken.items()
+    def of(cls, snapshot: Snapshot) -> IndexedSnapshot:
+        """Return a snapshot with its index; warn of an index that cannot be used."""
+        loaded = load_index(snapshot)
+        if loaded.broken:
+            (path, problem), *more = loaded.broken.items()
             others = f", nor that of {len(more):,} other file{'s' * (len(more) > 1)}" if more else ""
             warn(f"the index of {path} is not used: {problem}{others}")
-        return cls(snapshot, found.synopsis, frozenset(each.path for each in found.plain))
+        return cls(snapshot, loaded.synopsis, frozenset(each.path for each in loaded.plain))
 
-    def without(self, index_path: str) -> Held:
+    def without(self, index_path: str) -> IndexedSnapshot:
         bad = {each.about.path for each in self.synopsis.files if each.path == index_path}
-        return Held(self.snapshot, self.synopsis, self.plain | bad)  # places stay what they are
+        return IndexedSnapshot(self.snapshot, self.synopsis, self.plain | bad)  # places do not change
 
 
 def warn(problem: str, advice: str = "index the table again, or compact it") -> None:
-    """Tell that an index cannot be used, and what to do about it."""
+    """Warn that an index cannot be used, with advice."""
     warnings.warn(f"{problem} (the data is read instead; {advice})", CeriseWarning, stacklevel=2)
 
 
 class View:
-    """A version that answers look-ups, and reads the events that are found.
+    """A version that answers look-ups and reads events by their places.
 
-    The place of an event says where it is: the cluster of the index and the position in it, or, for events
-    without an index, a number beyond all clusters and the row.
+    The place of an event is the number of its cluster and its position there; for an event without an index,
+    a number beyond all clusters and its row.
     """
 
-    def __init__(self, held: Held) -> None:
-        self.held = held
-        self._clusters = len(held.synopsis.clusters)
-        self._estimates: dict[Wanted, float] = {}
+    def __init__(self, indexed: IndexedSnapshot) -> None:
+        self.indexed = indexed
+        self._clusters = len(indexed.synopsis.clusters)
+        self._estimates: dict[Criteria, float] = {}
 
-    def __reduce__(self) -> tuple[type[View], tuple[Held]]:
-        return View, (self.held,)
+    def __reduce__(self) -> tuple[type[View], tuple[IndexedSnapshot]]:
+        return View, (self.indexed,)
 
-    # ---- what there is
+    # ---- the version
 
     @property
     def rows(self) -> int:
-        return self.held.snapshot.rows
+        return self.indexed.snapshot.rows
 
     @property
     def columns(self) -> pa.Schema:
         """The columns of the events, without their sequence."""
-        every = self.held.snapshot.columns
+        every = self.indexed.snapshot.columns
         return pa.schema([field for field in every if field.name != SEQUENCE])
 
     @property
     def known(self) -> tuple[str, ...]:
-        """The columns whose values the index knows."""
-        layout = self.held.synopsis.layout
+        """The columns that the index holds."""
+        layout = self.indexed.synopsis.layout
         return tuple(name for name in (layout.time, layout.type, *layout.attributes) if name is not None)
 
     @property
     def roles(self) -> Schema:
-        """Which column plays which part, the sequence among the columns."""
-        return self.held.snapshot.writing.settings.roles(self.held.snapshot.columns)
+        """The columns, with the sequence, and the parts that they play."""
+        return self.indexed.snapshot.writing.settings.roles(self.indexed.snapshot.columns)
 
     @property
     def arrival(self) -> tuple[Attribute, ...]:
-        """The attributes that tell the order of arrival; none: it is that of the rows."""
-        return ARRIVAL if self.held.synopsis.layout.sequence else ()
+        """The attributes that give the order of arrival; empty: it is the order of rows."""
+        return ARRIVAL if self.indexed.synopsis.layout.sequence else ()
 
     @cached_property
     def index(self) -> Index:
-        """The index, whose files are opened when they are needed."""
-        synopsis, root = self.held.synopsis, self.held.snapshot.writing.index_root
+        """The index, which opens its files on demand."""
+        synopsis, root = self.indexed.synopsis, self.indexed.snapshot.writing.index_root
         return Index(synopsis, synopsis.layout, Folder.of(root).system)
 
     @cached_property
     def lake(self) -> Lake:
-        root = self.held.snapshot.writing.root
+        root = self.indexed.snapshot.writing.root
         inside = Folder.of(root)
-        files = [file_of(each, inside) for each in self.held.snapshot.files]
-        return lake_of(root, files, self.held.snapshot.columns)
+        files = [file_of(each, inside) for each in self.indexed.snapshot.files]
+        return lake_of(root, files, self.indexed.snapshot.columns)
 
     @cached_property
     def pool(self) -> Unindexed:
         """The events without an index."""
-        plain = {i for i, each in enumerate(self.held.snapshot.files) if each.path in self.held.plain}
+        plain = {i for i, each in enumerate(self.indexed.snapshot.files) if each.path in self.indexed.plain}
         groups = [each for each in self.lake.list_event_groups(self.roles, None) if each.file in plain]
-        return Unindexed(self.reading(self.known), groups)
+        return Unindexed(self.build_reading(self.known), groups)
 
-    def reading(self, reads: Sequence[str], late: Sequence[str] = ()) -> Reading:
-        root, files = self.held.snapshot.writing.root, dict(enumerate(self.lake.files))
+    def build_reading(self, reads: Sequence[str], late: Sequence[str] = ()) -> Reading:
+        root, files = self.indexed.snapshot.writing.root, dict(enumerate(self.lake.files))
         return Reading(root, files, self.roles, tuple(reads), tuple(late), arrival=self.arrival)
 
     def spans(self) -> list[GroupSpan]:
         groups = self.index.groups
         known = zip(groups.first.tolist(), groups.last.tolist(), groups.rows.tolist(), strict=True)
         found = [GroupSpan(*each) for each in known if each[2]]
-        return found + ([each.span for each in self.pool.groups] if self.held.plain else [])
+        return found + ([each.span for each in self.pool.groups] if self.indexed.plain else [])
 
     # ---- which events
 
     @cached_property
     def _sound(self) -> Ints | None:
-        """The row groups whose index can be used; None: all of the index."""
-        bad = np.array([each.about.path in self.held.plain for each in self.held.synopsis.files], bool)
+        """The row groups whose index can be used; None: all."""
+        bad = np.array([each.about.path in self.indexed.plain for each in self.indexed.synopsis.files], bool)
         return np.flatnonzero(~bad[self.index.groups.file]) if bad.any() else None
 
-    def estimate(self, wanted: Wanted) -> float:
-        """Return how many events are expected to be wanted."""
-        if wanted not in self._estimates:
+    def estimate(self, criteria: Criteria) -> float:
+        """Return about how many events meet the criteria."""
+        if criteria not in self._estimates:
             if len(self._estimates) >= ESTIMATES:
                 self._estimates.clear()
-            known = self.held.synopsis.rows
-            found = self.index.estimate(wanted) if known else 0.0
+            known = self.indexed.synopsis.rows
+            found = self.index.estimate(criteria) if known else 0.0
             share = found / known if known else 0.1
-            self._estimates[wanted] = found + share * (self.pool.rows if self.held.plain else 0)
-        return self._estimates[wanted]
+            self._estimates[criteria] = found + share * (self.pool.rows if self.indexed.plain else 0)
+        return self._estimates[criteria]
 
-    def look_up(self, wanted: Wanted, within: tuple[Ints, Ints] | None = None) -> Events:
-        """Return the events that are wanted, in the order of time.
+    def look_up(self, criteria: Criteria, within: tuple[Ints, Ints] | None = None) -> Events:
+        """Return the events that meet the criteria, in the order of time.
 
         Raises:
             BrokenIndex: an index file is damaged or missing.
         """
-        found = self._not_deleted(self.index.look_up(wanted, within, self._sound))
-        if not self.held.plain:
+        found = self._drop_deleted(self.index.look_up(criteria, within, self._sound))
+        if not self.indexed.plain:
             return found
         base = self._clusters << BITS
-        fresh = [Events(e.times, e.places + base) for e in self.pool.look_up(wanted, within) if len(e.times)]
-        return _merged([found, *fresh]) if fresh else found
+        fresh = [
+            Events(e.times, e.places + base) for e in self.pool.look_up(criteria, within) if len(e.times)
+        ]
+        return _merge([found, *fresh]) if fresh else found
 
-    def _not_deleted(self, events: Events) -> Events:
-        """Leave out rows that a deletion vector deletes."""
-        if all(each.kept is None for each in self.held.snapshot.files) or not len(events.times):
+    def _drop_deleted(self, events: Events) -> Events:
+        """Drop the events that a deletion vector deletes."""
+        if all(each.kept is None for each in self.indexed.snapshot.files) or not len(events.times):
             return events
         rows = self._rows(events.places)
         keep = np.ones(len(rows), bool)
         groups = {group.place: group for group in self._groups}
-        reader = GroupReader(self.reading((), self.known), list(groups.values()))
+        reader = GroupReader(self.build_reading((), self.known), list(groups.values()))
         for place in np.unique(rows >> BITS).tolist():
             at = np.flatnonzero(rows >> BITS == place)
             kept = reader.read_kept_rows(groups[place]) if place in groups else pa.array(np.zeros(0, bool))
@@ -207,7 +209,7 @@ class View:
         return Events(events.times, places)
 
     def arrivals(self, places: Ints) -> tuple[Ints, Ints]:
-        """Return two numbers of each event, by which its arrival is compared with that of others."""
+        """Return two numbers for each event; compared in turn, they give the order of arrival."""
         if not self.arrival:
             rows = self._rows(places)
             return rows >> BITS, rows & ROWS
@@ -215,7 +217,7 @@ class View:
         fresh = self._is_fresh(places)
         major[~fresh], minor[~fresh] = self.index.sequence(places[~fresh])
         if fresh.any():
-            sequence = self._fetched(self._rows(places[fresh]), (SEQUENCE,)).column(0).combine_chunks()
+            sequence = self._fetch(self._rows(places[fresh]), (SEQUENCE,)).column(0).combine_chunks()
             major[fresh], minor[fresh] = (np.asarray(sequence.field(name)) for name in SEQUENCE_FIELDS)
         return major, minor
 
@@ -226,30 +228,33 @@ class View:
     # ---- their columns
 
     def table(self, places: Ints, names: Sequence[str]) -> pa.Table:
-        """Return columns of events, from the index where it knows them."""
+        """Return columns of events, from the index if it holds them, else from the data."""
         fresh = self._is_fresh(places)
         if not fresh.any():
-            return self._known(places, names)
-        parts = [self._known(places[~fresh], names), self._fetched(self._rows(places[fresh]), tuple(names))]
+            return self._read_columns(places, names)
+        parts = [
+            self._read_columns(places[~fresh], names),
+            self._fetch(self._rows(places[fresh]), tuple(names)),
+        ]
         back = np.empty(len(places), np.int64)
         back[np.concatenate([np.flatnonzero(~fresh), np.flatnonzero(fresh)])] = np.arange(len(places))
         return pa.concat_tables(parts).take(pa.array(back))
 
     def from_data(self, places: Ints, names: Sequence[str]) -> pa.Table:
-        return self._fetched(self._rows(places), tuple(names))
+        return self._fetch(self._rows(places), tuple(names))
 
-    def _known(self, places: Ints, names: Sequence[str]) -> pa.Table:
-        """Return columns of events that the index knows."""
+    def _read_columns(self, places: Ints, names: Sequence[str]) -> pa.Table:
+        """Return columns of indexed events, from the index if it holds them, else from the data."""
         held = {name: self.index.column(name, places) for name in names if name in self.known}
         rest = tuple(name for name in names if name not in held)
         if rest:
-            fetched = self._fetched(self._rows(places), rest)
+            fetched = self._fetch(self._rows(places), rest)
             held |= {name: fetched.column(name) for name in rest}
-        fields = [self.held.snapshot.columns.field(name) for name in names]
+        fields = [self.indexed.snapshot.columns.field(name) for name in names]
         return pa.table([held[name] for name in names], names=list(names)).cast(pa.schema(fields))
 
-    def _fetched(self, rows: Ints, names: tuple[str, ...]) -> pa.Table:
-        reading, groups = self.reading((), names), np.unique(rows >> BITS)
+    def _fetch(self, rows: Ints, names: tuple[str, ...]) -> pa.Table:
+        reading, groups = self.build_reading((), names), np.unique(rows >> BITS)
 
         def reader() -> GroupReader:
             return GroupReader(reading, self._groups, self.lake.tails)
@@ -271,7 +276,7 @@ class View:
         return self.lake.list_groups()
 
     def _rows(self, places: Ints) -> Ints:
-        """Return where events lie in the data files: the place of the row group, and the row in it."""
+        """Return the row numbers of events in the data files: the place of the row group, and the row."""
         fresh = self._is_fresh(places)
         rows = places - (self._clusters << BITS)
         groups, inside = self.index.rows(places[~fresh])
@@ -280,18 +285,18 @@ class View:
 
     @cached_property
     def _places(self) -> Ints:
-        """The places of the row groups of the index among those of all data files."""
+        """The place of each row group of the index among the row groups of all data files."""
         counts = [footer.num_row_groups for footer in self.lake.footers]
         firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        number = {each.path: i for i, each in enumerate(self.held.snapshot.files)}
-        files = np.array([number[each.about.path] for each in self.held.synopsis.files], np.int64)
+        number = {each.path: i for i, each in enumerate(self.indexed.snapshot.files)}
+        files = np.array([number[each.about.path] for each in self.indexed.synopsis.files], np.int64)
         self._check_groups(files)
         groups = self.index.groups
         found: Ints = firsts[files[groups.file]] + groups.row_group
         return found
 
     def _check_groups(self, files: Ints) -> None:
-        """Refuse data files that have other row groups than their index."""
+        """Refuse data files whose row groups differ from those of their index."""
         groups = self.index.groups
         rows = np.split(groups.rows, np.searchsorted(groups.file, np.arange(1, len(files))))
         for number, known in zip(files.tolist(), rows, strict=False):
@@ -304,7 +309,7 @@ class View:
                 )
 
 
-def _merged(several: Sequence[Events]) -> Events:
+def _merge(several: Sequence[Events]) -> Events:
     times = np.concatenate([each.times for each in several])
     places = np.concatenate([each.places for each in several])
     order = np.argsort(times, kind="stable")

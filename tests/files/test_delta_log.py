@@ -141,7 +141,7 @@ def test_a_disk_that_does_not_sync_is_told_of(table: EventTable, monkeypatch: py
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(log, "settle", failing)
-    with pytest.raises(StoreError, match=r"version 4 .* is there, and may be lost .*Input/output error"):
+    with pytest.raises(StoreError, match=r"version 4 .* is committed, but may be lost .*Input/output error"):
         table.append(events([3], 3))
     assert ids(table) == [0, 1, 2, 3]
 

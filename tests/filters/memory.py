@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from cerise.events import EventBatch, Schema
 from cerise.plan.intervals import Intervals, Ints
-from cerise.store.index.lookup import Events, Wanted
-from cerise.store.unindexed import judged
+from cerise.store.index.lookup import Criteria, Events
+from cerise.store.unindexed import test_events
 
 
 @dataclass
@@ -20,7 +20,7 @@ class InMemory:
 
     table: pa.Table
     schema: Schema
-    asked: list[Wanted] = field(default_factory=list)
+    asked: list[Criteria] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.times = EventBatch.in_order(self.table, self.schema).times
@@ -31,10 +31,10 @@ class InMemory:
         """Return the rows of events, in stream order."""
         return np.sort(np.argsort(self.places)[events.places])
 
-    def estimate(self, wanted: Wanted) -> float:
+    def estimate(self, wanted: Criteria) -> float:
         return float(len(self._rows(wanted)))
 
-    def look_up(self, wanted: Wanted, within: tuple[Ints, Ints] | None = None) -> Events:
+    def look_up(self, wanted: Criteria, within: tuple[Ints, Ints] | None = None) -> Events:
         self.asked.append(wanted)
         rows = self._rows(wanted)
         if within is not None:
@@ -42,5 +42,5 @@ class InMemory:
         rows = rows[np.lexsort((self.places[rows], self.times[rows]))]
         return Events(self.times[rows], self.places[rows])
 
-    def _rows(self, wanted: Wanted) -> Ints:
-        return np.flatnonzero(judged(wanted, self.table, self.times, self.schema))
+    def _rows(self, wanted: Criteria) -> Ints:
+        return np.flatnonzero(test_events(wanted, self.table, self.times, self.schema))

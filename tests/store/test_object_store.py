@@ -78,7 +78,7 @@ def test_only_what_is_touched_of_an_index_is_read(objects: Objects) -> None:
     size = sum(len(body) for key, body in objects.held.items() if key.endswith(".cix"))
     reader = Store(path)
     view = reader.view_of(None)
-    synopsis, folder = view.held.synopsis, Folder.of(view.held.snapshot.writing.index_root)
+    synopsis, folder = view.indexed.synopsis, Folder.of(view.indexed.snapshot.writing.index_root)
     view.index = Index(synopsis, synopsis.layout, folder.system, gap=0)
     later = query.replace("a.t < 900", "a.t > 11900")
     reader.find(later, options=BY_INDEX)  # reads what describes the table, too

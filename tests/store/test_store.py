@@ -329,7 +329,7 @@ def test_an_index_that_breaks_between_stretches(tmp_path: Path) -> None:
     for start in range(50, -1, -10):
         store.append(table.slice(start, 10))
     query = "PATTERN SEQ(A a, B b, C c) WHERE a.x >= 0 WITHIN 12 RETURN a.t AS t, a.note AS a, c.note AS c"
-    synopsis = store.view_of(None).held.synopsis
+    synopsis = store.view_of(None).indexed.synopsis
     expected = found_in(table, query)
     for cluster in range(0, len(synopsis.clusters), 6):
         path = Path(synopsis.files[synopsis.group("file")[synopsis.cluster("group")[cluster]]].path)

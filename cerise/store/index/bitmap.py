@@ -1,10 +1,10 @@
 """Range bitmaps: base-2 bit-sliced, range-encoded (000 §2.2, after [Chan98]).
 
 Slice i of n codes is n bits, in ceil(n / 8) bytes, the first event in the lowest bit: 1 where bit i of the
-code is 0. Where many events are in question, all are judged slice by slice, from the lowest up, as the paper
-has it: an OR or an AND for each, which compilers make wide. Where few are, 64 events at a time from the
+code is 0. If many events are in question, all are tested slice by slice, from the lowest up, as in the paper:
+one OR or AND per slice, which compilers vectorise. If few are, 64 events at a time are tested from the
 highest slice down: an event is decided as soon as its code leaves the path to both ends of the range, so that
-mostly the first few slices are touched.
+most tests touch only a few slices.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cerise.kernels.jit import Ints, Marks, kernel, void
 
 
 @kernel()
-def transposed(word: int) -> int:
+def transpose(word: int) -> int:
     """Return 8 × 8 bits with rows and columns exchanged [Delight §7-3]."""
     swap = (word ^ (word >> 7)) & 0x00AA00AA00AA00AA
     word = word ^ swap ^ (swap << 7)
@@ -27,15 +27,15 @@ def transposed(word: int) -> int:
 
 
 @kernel(void(Ints, Ints, Ints, Ints, Marks))
-def cut_slices(codes: Any, starts: Any, widths: Any, places: Any, out: Any) -> None:
+def write_slices(codes: Any, starts: Any, widths: Any, places: Any, out: Any) -> None:
     """Write the slices of the codes of many clusters, lowest first.
 
     Args:
-        codes: the codes of all clusters, from 0.
-        starts: where each cluster starts among them, and where the last ends.
+        codes: the codes of all clusters, minus the base of each.
+        starts: where each cluster starts in `codes`, and where the last ends.
         widths: how many slices each cluster has.
         places: at which byte of `out` its slices start.
-        out: room for all slices.
+        out: receives all slices.
     """
     for c in range(len(widths)):
         start, end, width, place = starts[c], starts[c + 1], widths[c], places[c]
@@ -48,7 +48,7 @@ def cut_slices(codes: Any, starts: Any, widths: Any, places: Any, out: Any) -> N
                 word = 0
                 for j in range(some):
                     word |= ((codes[first + j] >> low) & 255) << (8 * j)
-                word = transposed(word)
+                word = transpose(word)
                 for i in range(low, min(low + 8, width)):
                     out[place + i * stride + group] = ~word & kept
                     word >>= 8
@@ -56,14 +56,14 @@ def cut_slices(codes: Any, starts: Any, widths: Any, places: Any, out: Any) -> N
 
 @kernel()
 def at_most(slices: int, stride: int, width: int, most: int, state: Any, words: int) -> None:
-    """Find the events whose code is not above a threshold (000 §2.2).
+    """Find the events whose code is at most a threshold (000 §2.2).
 
     Args:
         slices: the address of the first word in the lowest slice.
         stride: how many bytes a slice has.
         width: how many slices there are.
-        most: the threshold, without sign.
-        state: room for the answer: a bit for each event.
+        most: the threshold, unsigned.
+        state: receives a bit for each event.
         words: how many words of events there are.
     """
     i = 0
@@ -88,15 +88,15 @@ def at_most(slices: int, stride: int, width: int, most: int, state: Any, words: 
 
 @kernel()
 def between(slices: int, stride: int, width: int, low: int, high: int, live: int) -> int:
-    """Return which of 64 events have a code from low to high, both without sign.
+    """Return which of 64 events have a code from low to high, both unsigned and inclusive.
 
     Args:
-        slices: the address of the word of these events in the lowest slice.
+        slices: the address of the events' word in the lowest slice.
         stride: how many bytes a slice has.
         width: how many slices there are.
         low: the least code.
         high: the greatest code.
-        live: the events in question; no others are found.
+        live: the events in question; other events never pass.
     """
     i = width - 1
     while i >= 0 and live != 0 and (low >> i) & 1 == (high >> i) & 1:  # on the path to both ends
@@ -128,7 +128,7 @@ def between(slices: int, stride: int, width: int, low: int, high: int, live: int
 
 @kernel()
 def code_at(slices: int, stride: int, width: int, i: int) -> int:
-    """Return the code of an event, from 0."""
+    """Return the code of an event, minus the base of its cluster."""
     code, byte, bit = 0, slices + (i >> 3), i & 7
     for k in range(width):
         one = (~peek(byte + k * stride) >> bit) & 1

@@ -1,7 +1,7 @@
-"""A row group as a block of the index: its events by type, each cluster with lists and range bitmaps.
+"""Builds a block of the index from a row group: clusters of one type, with lists and range bitmaps.
 
-A cluster is the events of one type in the order of time, then of rows (000 §3.1). Everything is done for all
-clusters of the block at once: blocks may have thousands of them.
+A cluster is the events of one type in the order of time, then of rows (000 §3.1). Every step handles all
+clusters of the block at once, as a block may have thousands.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from cerise.errors import DataError
 from cerise.events import Ints, Schema, raw_column, read_times
 from cerise.kernels.arrays import group
 from cerise.kinds import INT64_MAX, INT64_MIN, Kind, canonical
-from cerise.store.index.bitmap import cut_slices
-from cerise.store.index.cluster_layout import Parts, lists_of, parts_of
+from cerise.store.index.bitmap import write_slices
+from cerise.store.index.cluster_layout import ClusterParts, lists_of, parts_of
 from cerise.store.index.codes import Coded, encode
-from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS, Layout
-from cerise.store.index.packed import Frame, pack
+from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS, IndexLayout
+from cerise.store.index.packed import Packing, pack
 
-SOME = 1_000
+SOME = 1_000  # differences of times in one call of gcd
 FAR = 1 << 62
 Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block: its bytes, and what the directory says of it.
+    """A block: its bytes, and its entries in the directory.
 
     Attributes:
         data: the clusters, one after the other.
-        facts: what is known of each cluster, by column.
-        types: the type of each cluster; None where there are no types.
-        rows: how many events there are.
-        step: what all times of the block differ by, or a multiple of it.
+        facts: the directory's facts about each cluster, by column.
+        types: the type of each cluster; None: the table has no type column.
+        rows: how many events the block has.
+        step: a divisor of all differences of times.
         coded: the attributes as integers, by row.
     """
 
@@ -73,7 +73,7 @@ class _Clusters:
         return np.repeat(numbers, self.counts)
 
 
-def build(table: pa.Table, layout: Layout) -> Block:
+def build(table: pa.Table, layout: IndexLayout) -> Block:
     """Return the block of a row group.
 
     Raises:
@@ -92,12 +92,12 @@ def build(table: pa.Table, layout: Layout) -> Block:
     for i, (codes, valid) in enumerate(columns):
         facts |= _attribute_facts(codes, valid, clusters, i)
     parts = parts_of(facts, layout)
-    data = _written(lists, columns, parts, clusters)
+    data = _write(lists, columns, parts, clusters)
     return Block(data, facts | {"length": parts.length}, clusters.types, len(times), step, coded)
 
 
-def _as_laid_out(table: pa.Table, layout: Layout) -> pa.Table:
-    """Return the columns to index in the types of the layout: a data file may be older than these."""
+def _as_laid_out(table: pa.Table, layout: IndexLayout) -> pa.Table:
+    """Return the indexed columns in the types of the layout; an older data file may have other types."""
     for name in layout.names():
         if name not in table.column_names:
             raise DataError(
@@ -120,7 +120,7 @@ def _cast(column: pa.ChunkedArray, type_: pa.DataType, name: str) -> pa.ChunkedA
         ) from error
 
 
-def _cluster(table: pa.Table, layout: Layout, times: Ints) -> _Clusters:
+def _cluster(table: pa.Table, layout: IndexLayout, times: Ints) -> _Clusters:
     in_order = bool(np.all(times[1:] >= times[:-1]))
     order = np.arange(len(times)) if in_order else np.argsort(times, kind="stable")
     if layout.type is None:
@@ -137,7 +137,7 @@ def _cluster(table: pa.Table, layout: Layout, times: Ints) -> _Clusters:
 
 
 def _types(table: pa.Table, name: str, kind: Kind) -> tuple[Ints, pa.Array]:
-    """Return the types by number, the last of which is null."""
+    """Return the type of each row as a number, and the distinct types, null last."""
     column = raw_column(table, (name,))
     if pa.types.is_run_end_encoded(column.type):
         column = pc.run_end_decode(column)
@@ -147,7 +147,7 @@ def _types(table: pa.Table, name: str, kind: Kind) -> tuple[Ints, pa.Array]:
 
 
 def _step(times: Ints) -> int:
-    """Return the greatest number that divides all differences of times, at least 1."""
+    """Return the greatest common divisor of all differences of times, at least 1."""
     if not len(times) or int(times.max()) - int(times.min()) >= FAR:
         return 1
     gaps = np.diff(times)
@@ -157,7 +157,7 @@ def _step(times: Ints) -> int:
     return max(found, 1)
 
 
-def _lists(table: pa.Table, layout: Layout, times: Ints, clusters: _Clusters) -> dict[str, Ints]:
+def _lists(table: pa.Table, layout: IndexLayout, times: Ints, clusters: _Clusters) -> dict[str, Ints]:
     lists = {"times": times[clusters.order], "rows": clusters.order}
     if layout.sequence:
         append, row = _sequence(table)
@@ -198,7 +198,7 @@ def _attribute_facts(
     return {f"least.{i}": least, f"most.{i}": most, f"nulls.{i}": nulls}
 
 
-def _written(lists: dict[str, Ints], columns: list[Any], parts: Parts, clusters: _Clusters) -> Bytes:
+def _write(lists: dict[str, Ints], columns: list[Any], parts: ClusterParts, clusters: _Clusters) -> Bytes:
     ends = np.cumsum(parts.length)
     data = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint8)
     places = ends - parts.length
@@ -207,17 +207,17 @@ def _written(lists: dict[str, Ints], columns: list[Any], parts: Parts, clusters:
     for (codes, valid), slices in zip(columns, parts.slices, strict=True):
         at = places + slices.offset
         if valid is not None:
-            cut_slices((~valid).astype(np.int64), clusters.starts, slices.marked, at, data)
+            write_slices((~valid).astype(np.int64), clusters.starts, slices.marked, at, data)
         with np.errstate(over="ignore"):
             from_base = codes - clusters.each(slices.base)
         if valid is not None:
             from_base[~valid] = 0
         marks = ((clusters.counts + 7) >> 3) * slices.marked
-        cut_slices(from_base, clusters.starts, slices.width, at + marks, data)
+        write_slices(from_base, clusters.starts, slices.width, at + marks, data)
     return data
 
 
-def _frame(values: Ints, frame: Frame, clusters: _Clusters) -> Ints:
+def _frame(values: Ints, frame: Packing, clusters: _Clusters) -> Ints:
     with np.errstate(over="ignore"):
         from_base = values - clusters.each(frame.base)
     steps = frame.step[frame.step != 1]

@@ -1,6 +1,7 @@
-"""Whether the counts, lengths and offsets that a directory tells fit the bytes that are there.
+"""Checks that the counts, lengths and offsets in a directory stay within its file.
 
-Checksums say that a file is as it was written, not who wrote it: kernels read where these numbers lead.
+Kernels read raw memory at these numbers. Checksums only show that a file is unchanged, not that its writer
+was right.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from cerise.events import Ints
-from cerise.store.index.cluster_layout import Parts
+from cerise.store.index.cluster_layout import ClusterParts
 from cerise.store.index.file import BrokenIndex
 from cerise.store.index.synopsis import Synopsis
 
 
-def check_clusters(synopsis: Synopsis, parts: Parts) -> None:
-    """Raise BrokenIndex where a cluster is not as long as its numbers say, or lies outside its file."""
+def check_clusters(synopsis: Synopsis, parts: ClusterParts) -> None:
+    """Raise BrokenIndex if a cluster's length contradicts its facts, or it lies outside its file."""
     groups = synopsis.cluster("group")
     files, count, length = (
         synopsis.group("file")[groups],
@@ -27,22 +28,22 @@ def check_clusters(synopsis: Synopsis, parts: Parts) -> None:
 
 
 def check_places(synopsis: Synopsis, files: Ints, offsets: Ints, lengths: Ints) -> None:
-    """Raise BrokenIndex where bytes lie outside of their files."""
+    """Raise BrokenIndex if bytes lie outside their files."""
     _refuse(synopsis, files, _outside(synopsis, files, offsets, lengths))
 
 
 def check_words(data: memoryview, count: int, path: str) -> None:
-    """Raise BrokenIndex where a dictionary has not as many words as it should, or their ends are no ends."""
+    """Raise BrokenIndex if a dictionary has too few words, or their ends are not ascending."""
     starts = 4 * (count + 1)
     if count >= 0 and starts <= len(data):
         ends = np.frombuffer(data[:starts], "<i4")
         if ends[0] == 0 and np.all(ends[1:] >= ends[:-1]) and starts + int(ends[-1]) <= len(data):
             return
-    raise _forged(path)
+    raise _bounds_error(path)
 
 
 def check_codes(synopsis: Synopsis, files: Ints, codes: Ints, sizes: Ints) -> None:
-    """Raise BrokenIndex where a code stands for a word that its dictionary has not."""
+    """Raise BrokenIndex if a code is beyond its dictionary."""
     _refuse(synopsis, files, (codes < 0) | (codes >= sizes))
 
 
@@ -54,8 +55,8 @@ def _outside(synopsis: Synopsis, files: Ints, offsets: Ints, lengths: Ints) -> n
 
 def _refuse(synopsis: Synopsis, files: Ints, wrong: npt.NDArray[np.bool_]) -> None:
     if wrong.any():
-        raise _forged(synopsis.files[int(files[int(np.argmax(wrong))])].path)
+        raise _bounds_error(synopsis.files[int(files[int(np.argmax(wrong))])].path)
 
 
-def _forged(path: str) -> BrokenIndex:
-    return BrokenIndex(f"index file {path} tells of bytes that are not there", path=path)
+def _bounds_error(path: str) -> BrokenIndex:
+    return BrokenIndex(f"index file {path} points to bytes outside of it", path=path)

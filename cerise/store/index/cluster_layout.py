@@ -1,6 +1,6 @@
-"""Where the parts of a cluster lie: its lists, then its range bitmaps, one after the other without gaps.
+"""Offsets of the parts of a cluster: its lists, then its range bitmaps, without gaps.
 
-All of it follows from what the directory says of a cluster, so that nothing is written twice.
+All offsets follow from the facts in the directory, so that the file does not store them.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import numpy as np
 
 from cerise.events import Ints
 from cerise.kinds import INT64_MIN
-from cerise.store.index.layout import Layout
-from cerise.store.index.packed import Frame, bits, frames, sizes
+from cerise.store.index.layout import IndexLayout
+from cerise.store.index.packed import Packing, bits, frames, sizes
 
-Facts = Mapping[str, Ints]  # what the directory says, by column: a number for each cluster
+Facts = Mapping[str, Ints]  # facts of the directory by column: a number for each cluster
 
 
-class List(NamedTuple):
-    """A list of each cluster: how it is written, and at which byte of the cluster it starts."""
+class PackedList(NamedTuple):
+    """One list of every cluster: its packing, and at which byte of the cluster it starts."""
 
-    frame: Frame
+    frame: Packing
     offset: Ints
 
 
@@ -30,10 +30,10 @@ class Slices(NamedTuple):
     """The range bitmap of each cluster for one attribute.
 
     Attributes:
-        base: what is taken off the codes.
-        width: how many slices there are.
-        marked: 1 where a slice that says which events have a value comes first.
-        offset: at which byte of the cluster it starts.
+        base: the number subtracted from the codes.
+        width: how many slices the bitmap has.
+        marked: 1 if a slice of the events that have a value comes first.
+        offset: at which byte of the cluster the bitmap starts.
     """
 
     base: Ints
@@ -43,30 +43,30 @@ class Slices(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """Where the parts of some clusters lie.
+class ClusterParts:
+    """Offsets of the parts of clusters.
 
     Attributes:
-        lists: times, rows and, where rows carry their arrival, append and arrival.
+        lists: times, rows and, if rows carry their arrival, append and arrival.
         slices: a range bitmap for each attribute.
         length: how many bytes each cluster has.
     """
 
-    lists: dict[str, List]
+    lists: dict[str, PackedList]
     slices: tuple[Slices, ...]
     length: Ints
 
-    def of(self, clusters: Ints) -> Parts:
+    def of(self, clusters: Ints) -> ClusterParts:
         lists = {
-            name: List(Frame(*(each[clusters] for each in frame)), offset[clusters])
+            name: PackedList(Packing(*(each[clusters] for each in frame)), offset[clusters])
             for name, (frame, offset) in self.lists.items()
         }
         slices = tuple(Slices(*(each[clusters] for each in one)) for one in self.slices)
-        return Parts(lists, slices, self.length[clusters])
+        return ClusterParts(lists, slices, self.length[clusters])
 
 
-def lists_of(layout: Layout) -> Iterator[tuple[str, str, str]]:
-    """Yield the lists of a cluster, with the facts that tell their least and greatest numbers."""
+def lists_of(layout: IndexLayout) -> Iterator[tuple[str, str, str]]:
+    """Yield the name of each list of a cluster, and the facts with its least and greatest numbers."""
     yield "times", "first", "last"
     yield "rows", "row_least", "row_most"
     if layout.sequence:
@@ -74,20 +74,20 @@ def lists_of(layout: Layout) -> Iterator[tuple[str, str, str]]:
         yield "arrival", "arrival_least", "arrival_most"
 
 
-def parts_of(facts: Facts, layout: Layout) -> Parts:
-    """Return where the parts of clusters lie."""
+def parts_of(facts: Facts, layout: IndexLayout) -> ClusterParts:
+    """Compute the offsets of the parts of clusters."""
     counts = facts["count"]
     offset = np.zeros(len(counts), np.int64)
     lists, slices = {}, []
     for name, least, most in lists_of(layout):
         step = facts["step"] if name == "times" else 1
         frame = frames(facts[least], facts[most], step, compress=layout.compress)
-        lists[name] = List(frame, offset)
+        lists[name] = PackedList(frame, offset)
         offset = offset + sizes(counts, frame.width)
     for i in range(len(layout.attributes)):
         slices.append(_slices(facts, i, offset, compress=layout.compress))
         offset = offset + ((counts + 7) >> 3) * (slices[-1].width + slices[-1].marked)
-    return Parts(lists, tuple(slices), offset)
+    return ClusterParts(lists, tuple(slices), offset)
 
 
 def _slices(facts: Facts, i: int, offset: Ints, *, compress: bool) -> Slices:

@@ -1,8 +1,8 @@
-"""Values as integers that keep their order and lose nothing, and the values that such integers stand for.
+"""Encodes values as integers that keep their order, and decodes them without loss.
 
-How a column becomes integers is chosen for each block: as it is stored (WHOLE), doubles with few decimals
-as whole numbers of 10^-s (DECIMAL + s), other doubles by their bits (BITS), strings by their place in the
-block's ordered dictionary (WORDS).
+Each block chooses the encoding of a column: WHOLE, the integer as stored; DECIMAL + s, doubles with few
+decimals as multiples of 10^-s; BITS, the bits of other doubles; WORDS, the position of a string in the
+block's sorted dictionary.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Coded:
     """A column as integers.
 
     Attributes:
-        codes: one for each row; 0 where there is no value.
-        valid: where there are values; None: everywhere.
-        encoding: what the codes are.
-        words: the distinct strings in the order of their bytes, where codes are places in it.
+        codes: a code for each row; 0 for null.
+        valid: a mask of the rows with a value; None: all.
+        encoding: the encoding of the codes.
+        words: the distinct strings, sorted by their bytes, if the encoding is WORDS.
     """
 
     codes: Ints
@@ -64,7 +64,7 @@ def encode(column: pa.Array, name: str) -> Coded:
 
 
 def decode(codes: Ints, valid: Flags | None, encoding: int, type_: pa.DataType) -> pa.Array:
-    """Return the values of a type that codes stand for; not for WORDS."""
+    """Return the values of a type that codes encode; not for WORDS."""
     if pa.types.is_dictionary(type_):
         return in_dictionary(decode(codes, valid, encoding, type_.value_type), type_)
     mask = None if valid is None else ~valid
@@ -81,7 +81,7 @@ def decode(codes: Ints, valid: Flags | None, encoding: int, type_: pa.DataType) 
 
 
 def in_dictionary(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Return values as a dictionary of the given type, or with wider indices where there are too many."""
+    """Return values as a dictionary of the given type; with wider indices if there are too many values."""
     found = values.dictionary_encode()
     fits = len(found.dictionary) <= np.iinfo(type_.index_type.to_pandas_dtype()).max
     indices = found.indices.cast(type_.index_type) if fits else found.indices
@@ -91,7 +91,7 @@ def in_dictionary(values: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def numbers(codes: Ints, encoding: int, type_: pa.DataType) -> Any:
-    """Return the doubles, or the narrower numbers, that codes stand for."""
+    """Return the doubles, or 32-bit floats, that codes encode."""
     narrow = is_narrow(type_)
     if encoding == BITS:
         bits = np.where(codes < 0, codes ^ (np.int64(2**31 - 1) if narrow else MAGNITUDE), codes)
@@ -101,7 +101,7 @@ def numbers(codes: Ints, encoding: int, type_: pa.DataType) -> Any:
 
 
 def is_narrow(type_: pa.DataType) -> bool:
-    """Whether numbers of a type have 32 bits or fewer."""
+    """Tell whether a floating type has 32 bits or fewer."""
     return type_ in (pa.float32(), pa.float16())
 
 
@@ -115,7 +115,7 @@ def _number_codes(column: pa.Array) -> tuple[Ints, int]:
 
 
 def _bits(values: npt.NDArray[Any]) -> Ints:
-    """Return the bits of numbers, as integers in the same order: -0.0 below 0.0, NaN above all."""
+    """Return the bits of floats as integers in the same order: -0.0 below 0.0, NaN above all."""
     values[np.isnan(values)] = np.nan
     bits = values.view(np.int32 if values.dtype == np.float32 else np.int64).astype(np.int64)
     magnitude = np.int64(2**31 - 1) if values.dtype == np.float32 else MAGNITUDE
@@ -154,7 +154,7 @@ def _whole(column: pa.Array, name: str) -> Ints:
 
 
 def _unscale(column: pa.Array) -> Ints:
-    """Return the digits of decimals, which fit into 64 bits."""
+    """Return decimals as integers without their scale; these fit into 64 bits."""
     size = column.type.byte_width
     data = np.frombuffer(column.buffers()[1], np.uint8)
     rows = data[column.offset * size : (column.offset + len(column)) * size].reshape(len(column), size)

@@ -1,4 +1,4 @@
-"""Doubles that have few decimals, as whole numbers."""
+"""Encodes doubles with few decimals as whole numbers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 
 from cerise.kernels.jit import Floats, Ints, boolean, int64, kernel
 
-EXACT = 9007199254740992.0  # 2^53: up to here doubles hold every whole number
+EXACT = 9007199254740992.0  # 2^53: up to here doubles are exact for whole numbers
 MOST = 6
 
 
 @kernel()
 def stands_for(whole: float, power: float, value: float, narrow: bool) -> bool:
-    """Whether a whole number over a power of ten is the value."""
+    """Tell whether a whole number over a power of ten equals the value."""
     if narrow:
         return bool(np.float32(whole / power) == np.float32(value))
     return whole / power == value
@@ -23,15 +23,15 @@ def stands_for(whole: float, power: float, value: float, narrow: bool) -> bool:
 
 @kernel(int64(Floats, boolean, Ints))
 def as_decimals(values: Any, narrow: bool, codes: Any) -> int:
-    """Write values as whole numbers of 10^-s, for the smallest s that loses nothing.
+    """Write values as multiples of 10^-s, for the smallest s that loses nothing.
 
     Args:
         values: the numbers.
-        narrow: they come from 32 bits, and go back there.
-        codes: room for the answer.
+        narrow: whether they are 32-bit floats, and will be decoded as such.
+        codes: receives the multiples.
 
     Returns:
-        s; -1 where there is none up to 6.
+        s; -1 if no s up to 6 is lossless.
     """
     scale, power = 0, 1.0
     for i in range(len(values)):

@@ -1,10 +1,10 @@
-"""What an index file says of its blocks and clusters: two Arrow tables, with the file's own facts beside.
+"""The directory of an index file: Arrow tables of its blocks and clusters, and metadata of the file.
 
 blocks     one row per row group: row_group, rows, first, last, step; per attribute its encoding and,
-           for strings, where their dictionary lies
+           for strings, where their dictionary is
 clusters   one row per type and block: block, type, count, offset, length, checksum, first, last, …
 
-A sample of the events, drawn evenly, tells how selective tests are.
+A uniform sample of the events serves to estimate how selective tests are.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ import xxhash
 
 from cerise.kinds import STORED, Kind, plain_table
 from cerise.store.index.cluster_layout import lists_of
-from cerise.store.index.layout import Layout
+from cerise.store.index.layout import IndexLayout
 
 VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A data file as its table names it.
+    """The identity of a data file.
 
     Attributes:
-        path: where it is, relative to the table or absolute.
+        path: its path, relative to the table or absolute.
         size: how many bytes it has.
         modified: when it was written, in milliseconds.
         rows: how many events it holds.
@@ -44,18 +44,18 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """What an index file holds.
+    """The content of a directory.
 
     Attributes:
         about: the data file.
         layout: which columns are indexed.
         blocks: one row per row group.
-        clusters: one row per cluster, by block.
-        sample: some events: their type and attributes.
+        clusters: one row per cluster, sorted by block.
+        sample: a sample of the events: their type and attributes.
     """
 
     about: DataFile
-    layout: Layout
+    layout: IndexLayout
     blocks: pa.Table
     clusters: pa.Table
     sample: pa.Table
@@ -84,14 +84,14 @@ class Directory:
             table.validate(full=True)
         numbers = clusters.column("block").to_numpy()
         if len(numbers) and not (numbers.min() >= 0 and numbers.max() < len(blocks)):
-            raise ValueError("a cluster is of a block that is not there")
+            raise ValueError("a cluster names a block that does not exist")
         facts = json.loads(blocks.schema.metadata[b"cerise"])
-        layout = Layout.from_json(facts["layout"])
+        layout = IndexLayout.from_json(facts["layout"])
         return cls(DataFile(**facts["data"]), layout, blocks.replace_schema_metadata(), clusters, sample)
 
 
-def block_schema(layout: Layout) -> pa.Schema:
-    """Return the columns of the table of blocks."""
+def block_schema(layout: IndexLayout) -> pa.Schema:
+    """Return the schema of the table of blocks."""
     fields: list[tuple[str, pa.DataType]] = [
         ("row_group", pa.int32()), ("rows", pa.int64()), ("first", pa.int64()), ("last", pa.int64()),
         ("step", pa.int64()),
@@ -104,8 +104,8 @@ def block_schema(layout: Layout) -> pa.Schema:
     return pa.schema(fields)
 
 
-def cluster_schema(layout: Layout) -> pa.Schema:
-    """Return the columns of the table of clusters."""
+def cluster_schema(layout: IndexLayout) -> pa.Schema:
+    """Return the schema of the table of clusters."""
     type_ = pa.null() if layout.type is None else STORED[layout.kind(layout.type)]
     fields: list[tuple[str, pa.DataType]] = [
         ("block", pa.int32()), ("type", type_), ("count", pa.int32()), ("offset", pa.int64()),
@@ -119,7 +119,7 @@ def cluster_schema(layout: Layout) -> pa.Schema:
 
 
 def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Return a table of mappings from its columns to arrays."""
+    """Return a table whose batches are mappings from column names to arrays."""
     batches = [
         pa.record_batch(
             [pa.array(row[name], schema.field(name).type) for name in schema.names], schema=schema
@@ -132,8 +132,8 @@ def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
 SAMPLE_SIZE = 1_024
 
 
-def sample_schema(layout: Layout) -> pa.Schema:
-    """Return the columns of a sample: type and attributes, without dictionaries."""
+def sample_schema(layout: IndexLayout) -> pa.Schema:
+    """Return the schema of a sample: type and attributes, not dictionary-encoded."""
     names = [*([] if layout.type is None else [layout.type]), *layout.attributes]
     types = [layout.type_of(name) for name in names]
     values = [each.value_type if pa.types.is_dictionary(each) else each for each in types]
@@ -141,20 +141,20 @@ def sample_schema(layout: Layout) -> pa.Schema:
 
 
 class Reservoir:
-    """Draws events evenly from row groups, of which each is seen once.
+    """Draws a uniform sample of events in one pass over row groups.
 
-    Every event gets a random number; those with the smallest stay, in the order of these numbers, so that
-    the first few are a sample too.
+    Every event gets a random number. The events with the smallest numbers stay, sorted by number, so that
+    every prefix of the sample is a sample too.
     """
 
-    def __init__(self, layout: Layout, seed: str) -> None:
+    def __init__(self, layout: IndexLayout, seed: str) -> None:
         self._schema = sample_schema(layout)
         self._rng = np.random.default_rng(xxhash.xxh64_intdigest(seed.encode()))
         self._keys = np.empty(0)
         self._rows = self._schema.empty_table()
 
     def add(self, table: pa.Table) -> None:
-        """Draw from some more events."""
+        """Draw from the events of a row group."""
         keys = self._rng.random(len(table))
         limit = self._keys[-1] if len(self._keys) == SAMPLE_SIZE else 1.0
         fresh = np.flatnonzero(keys < limit)

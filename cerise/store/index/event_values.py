@@ -1,4 +1,4 @@
-"""The values of events, read from the index at their places."""
+"""Reads the values of events from the index, at their places."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pyarrow as pa
 from cerise.events import Ints
 from cerise.kinds import Kind, restore_as
 from cerise.store.index.bounds import check_clusters, check_codes
-from cerise.store.index.cluster_layout import Parts, parts_of
+from cerise.store.index.cluster_layout import ClusterParts, parts_of
 from cerise.store.index.codes import decode, in_dictionary
-from cerise.store.index.file_cache import Held, OpenFiles
+from cerise.store.index.file_cache import HeldFiles, OpenFiles
 from cerise.store.index.ranges import Threshold
 from cerise.store.index.search import (
     R_WORDS,
@@ -28,20 +28,20 @@ from cerise.store.index.search import (
 from cerise.store.index.synopsis import Synopsis
 
 Marks = npt.NDArray[np.uint8]
-PLACE = 32  # a place is the number of the cluster and, in this many bits, the position in it
+PLACE = 32  # bits of a place for the position in the cluster; the number of the cluster is above them
 
 
-class Touched(NamedTuple):
-    """Events whose files are in memory together.
+class ResidentEvents(NamedTuple):
+    """Events whose index files are in memory together.
 
     Attributes:
-        some: which of the places asked for.
-        places: these.
-        rows: which row of the following each cluster of the table has.
-        clusters: their clusters.
-        address: where each lies in memory.
-        parts: where its parts are.
-        held: what keeps it there.
+        some: the positions of the events among all requested places.
+        places: their places.
+        rows: for each cluster of the table, its row in `clusters`, `address` and `parts`.
+        clusters: the clusters of the events.
+        address: the address of each cluster.
+        parts: the offsets of the parts of each cluster.
+        held: keeps the files in memory.
     """
 
     some: Ints | slice
@@ -49,27 +49,27 @@ class Touched(NamedTuple):
     rows: Ints
     clusters: Ints
     address: Ints
-    parts: Parts
-    held: Held
+    parts: ClusterParts
+    held: HeldFiles
 
 
-class Values:
-    """Reads lists, codes and words of a table's index files."""
+class EventValues:
+    """Reads lists, codes and words from the index files of a table."""
 
     def __init__(self, synopsis: Synopsis, files: OpenFiles) -> None:
         self._synopsis = synopsis
         self._layout = synopsis.layout
         self._files = files
-        self._last: tuple[Ints, list[Touched]] = np.empty(0, np.int64), []
+        self._last: tuple[Ints, list[ResidentEvents]] = np.empty(0, np.int64), []
 
     @cached_property
-    def _parts(self) -> Parts:
-        """Where the parts of all clusters lie."""
+    def _parts(self) -> ClusterParts:
+        """The offsets of the parts of all clusters."""
         found = parts_of(self.facts(np.arange(len(self._synopsis.clusters))), self._layout)
         check_clusters(self._synopsis, found)
         return found
 
-    def parts(self, clusters: Ints) -> Parts:
+    def parts(self, clusters: Ints) -> ClusterParts:
         return self._parts.of(clusters)
 
     def facts(self, clusters: Ints) -> dict[str, Ints]:
@@ -82,15 +82,15 @@ class Values:
         return self._synopsis.group("file")[self._synopsis.cluster("group")[clusters]]
 
     def batches(self, files: Ints) -> Iterator[Ints]:
-        """Yield different files, no more at once than may be in memory."""
+        """Yield the distinct files in batches that fit into memory."""
         return self._files.batches(files)
 
     # ---- lists and codes
 
     def numbers(self, name: str, places: Ints) -> Ints:
-        """Return the numbers of a list at places: times, rows, append or arrival."""
+        """Return the numbers of a list (times, rows, append or arrival) at places."""
         out = np.zeros(len(places), np.int64)
-        for here in self._touched(places):
+        for here in self._resident(places):
             frame, offset = here.parts.lists[name]
             lists = _table(here.address + offset, frame.base, frame.step, frame.width)
             found = np.zeros(len(here.places), np.int64)
@@ -117,7 +117,7 @@ class Values:
 
     def _codes(self, i: int, places: Ints) -> tuple[Ints, Marks]:
         out, valid = np.zeros(len(places), np.int64), np.zeros(len(places), np.uint8)
-        for here in self._touched(places):
+        for here in self._resident(places):
             slices = here.parts.slices[i]
             count = self._synopsis.cluster("count")[here.clusters]
             empty = count == self._synopsis.cluster(f"nulls.{i}")[here.clusters]
@@ -128,15 +128,15 @@ class Values:
             out[here.some], valid[here.some] = codes, known
         return out, valid
 
-    def _touched(self, places: Ints) -> list[Touched]:
-        """Return the places by files that are in memory together; the last answer serves the next column."""
+    def _resident(self, places: Ints) -> list[ResidentEvents]:
+        """Return the events by batches of files that fit into memory; cached for the next column."""
         known, found = self._last
         if known is not places or not found:
-            found = list(self._touch(places))
+            found = list(self._load(places))
             self._last = places, found if len(found) == 1 else []
         return found
 
-    def _touch(self, places: Ints) -> Iterator[Touched]:
+    def _load(self, places: Ints) -> Iterator[ResidentEvents]:
         numbers = places >> PLACE
         marks = np.zeros(len(self._synopsis.clusters), np.bool_)
         marks[numbers] = True
@@ -151,7 +151,7 @@ class Values:
             address = held.addresses[self.file_of(clusters)] + self._synopsis.cluster("offset")[clusters]
             whole = len(clusters) == len(touched)
             some = slice(None) if whole else np.flatnonzero(np.isin(self.file_of(numbers), batch))
-            yield Touched(some, places[some], rows, clusters, address, self.parts(clusters), held)
+            yield ResidentEvents(some, places[some], rows, clusters, address, self.parts(clusters), held)
 
     # ---- words
 
@@ -179,7 +179,7 @@ class Values:
         return in_dictionary(found, type_) if pa.types.is_dictionary(type_) else found.cast(type_)
 
     def thresholds(self, groups: Ints, i: int, constants: tuple[str, ...]) -> Threshold:
-        """Return where in the dictionaries of groups words start that are at least, and above, constants."""
+        """Return the first word at least, and the first above, each constant, by dictionary."""
         texts = [constant.encode() for constant in constants]
         ends = np.append(0, np.cumsum([len(text) for text in texts], dtype=np.int64)).astype(np.int64)
         text = np.frombuffer(b"".join(texts) + bytes(8), np.uint8)
@@ -191,8 +191,8 @@ class Values:
             least[some], above[some] = found
         return Threshold(least, above)
 
-    def _dictionaries(self, i: int, groups: Ints) -> Iterator[tuple[Ints, Ints, Held]]:
-        """Yield which groups lie in files that are in memory together, and where their dictionaries are."""
+    def _dictionaries(self, i: int, groups: Ints) -> Iterator[tuple[Ints, Ints, HeldFiles]]:
+        """Yield batches of groups whose files are in memory, and the addresses of their dictionaries."""
         files = self._synopsis.group("file")[groups]
         for batch in self.batches(files):
             some = np.flatnonzero(np.isin(files, batch))
@@ -201,7 +201,7 @@ class Values:
             offset = self._synopsis.group(f"words_offset.{i}")[groups[some]]
             yield some, held.addresses[files[some]] + offset, held
 
-    # ---- what is no list of codes
+    # ---- types
 
     def types(self, places: Ints) -> pa.Array:
         name = str(self._layout.type)

@@ -1,8 +1,8 @@
-"""The index of one data file, written while its row groups pass and read in parts.
+"""The index of one data file: written one row group at a time, read in parts.
 
     magic · clusters and dictionaries, block by block · directory · trailer
 
-Every byte is under a checksum or known beforehand; `docs/store-format.md` has the details.
+Every byte is covered by a checksum or is constant; `docs/store-format.md` has the details.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from cerise.store.index.directory import (
     cluster_schema,
     table_of,
 )
-from cerise.store.index.layout import Layout
+from cerise.store.index.layout import IndexLayout
 
 __all__ = ["BrokenIndex", "DataFile", "IndexFile", "check", "local_path", "write_index"]
 
 MAGIC = b"CERISEIX"
 TRAILER = struct.Struct("<QQQQ8s")  # directory: offset, length, checksum; format version; magic
 UNREADABLE = (pa.ArrowException, CeriseError, KeyError, TypeError, ValueError, MemoryError, OSError)
-AGAIN = "the events are read from the data instead; index the table again to be quick"
+AGAIN = "the events are read from the data instead; to be quick again, index the table again"
 
 
 class BrokenIndex(StoreError):
-    """An index file is damaged, missing or of another format: what it indexes must be read from the data.
+    """An index file is damaged, missing or of another format; its events must be read from the data.
 
     Attributes:
-        path: the index file.
-        block: which block of it is damaged; None: all.
+        path: the path of the index file.
+        block: the number of the damaged block; None: all.
     """
 
     def __init__(self, problem: str, *, path: str = "", block: int | None = None, **rest: Any) -> None:
@@ -61,7 +61,9 @@ def _broken(problem: str, path: str, block: int | None) -> BrokenIndex:
 # ---- writing
 
 
-def write_index(row_groups: Iterable[pa.Table], layout: Layout, about: DataFile, sink: pa.NativeFile) -> None:
+def write_index(
+    row_groups: Iterable[pa.Table], layout: IndexLayout, about: DataFile, sink: pa.NativeFile
+) -> None:
     """Write the index of a data file; one row group is in memory at a time.
 
     Args:
@@ -81,14 +83,14 @@ def write_index(row_groups: Iterable[pa.Table], layout: Layout, about: DataFile,
         sample.add(table)
     if writer.rows != about.rows:
         raise StoreError(
-            f"{about.path} has {about.rows} rows, and {writer.rows} came to be indexed",
-            hint="give all row groups of the file, and how many rows they have",
+            f"{about.path} has {about.rows} rows, but {writer.rows} were given to be indexed",
+            hint="give all row groups of the file, and their number of rows",
         )
     writer.finish(about, sample.events)
 
 
 class _Writer:
-    def __init__(self, layout: Layout, sink: pa.NativeFile) -> None:
+    def __init__(self, layout: IndexLayout, sink: pa.NativeFile) -> None:
         self._layout = layout
         self._sink = sink
         self._offset = 0
@@ -144,7 +146,7 @@ class _Writer:
 
 
 def _dictionary(words: pa.Array) -> bytes:
-    """Return strings as Arrow has them: where each starts, and the last ends, in 32 bits; then the bytes."""
+    """Return strings in the layout of Arrow: 32-bit offsets of starts and of the last end, then the bytes."""
     if not len(words):
         return bytes(4)
     _, offsets, data = words.buffers()
@@ -157,11 +159,11 @@ def _dictionary(words: pa.Array) -> bytes:
 
 
 class IndexFile:
-    """An index file: its directory, and its bytes where they are asked for.
+    """An index file, of which only the directory is in memory.
 
     Args:
-        filesystem: where it is.
-        path: its name there.
+        filesystem: its file system.
+        path: its path there.
 
     Raises:
         BrokenIndex: it is damaged, missing or of another format.
@@ -182,7 +184,7 @@ class IndexFile:
         return self.directory.about
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> IndexLayout:
         return self.directory.layout
 
     @property
@@ -197,7 +199,7 @@ class IndexFile:
         """Check every byte.
 
         Raises:
-            BrokenIndex: some are not what was written.
+            BrokenIndex: a byte is damaged.
         """
         try:
             with self._filesystem.open_input_file(self.path) as file:
@@ -209,7 +211,7 @@ class IndexFile:
                 f"index file {self.path} has {len(data)} bytes, not {self.size}", path=self.path
             )
         if bytes(data[: len(MAGIC)]) != MAGIC:
-            raise BrokenIndex(f"{self.path} is no index file", path=self.path)
+            raise BrokenIndex(f"{self.path} is not an index file", path=self.path)
         pieces = ("block", "offset", "length", "checksum")
         columns = [self.clusters.column(name).to_pylist() for name in pieces]
         for block, offset, length, checksum in zip(*columns, strict=True):
@@ -223,13 +225,13 @@ class IndexFile:
 
 
 def check(data: memoryview, checksum: int, path: str, block: int) -> None:
-    """Raise if bytes of a block are not what was written."""
+    """Raise BrokenIndex if the checksum of bytes of a block differs."""
     if xxhash.xxh64_intdigest(data) != checksum:
         raise BrokenIndex(f"block {block} of index file {path} is damaged", path=path, block=block)
 
 
 def local_path(filesystem: pafs.FileSystem, path: str) -> str | None:
-    """Return where a file is on this machine; None where it is elsewhere."""
+    """Return the local path of a file; None if it is not on a local file system."""
     if isinstance(filesystem, pafs.SubTreeFileSystem):
         return local_path(filesystem.base_fs, f"{filesystem.base_path.rstrip('/')}/{path}")
     return path if isinstance(filesystem, pafs.LocalFileSystem) else None
@@ -242,7 +244,7 @@ def _read_directory(file: pa.NativeFile, path: str) -> Directory:
         file.read_at(TRAILER.size, file.size() - TRAILER.size)
     )
     if magic != MAGIC or file.read_at(len(MAGIC), 0) != MAGIC:
-        raise BrokenIndex(f"{path} is no index file, or cut off", path=path)
+        raise BrokenIndex(f"{path} is not an index file, or cut off", path=path)
     if version != VERSION:
         raise BrokenIndex(
             f"index file {path} has format {version}, and this is the reader of format {VERSION}",

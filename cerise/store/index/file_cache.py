@@ -1,6 +1,6 @@
-"""The index files of a table in memory: a bounded number at once, and of each only the parts that are used.
+"""A cache of index files in memory: bounded in number and bytes, with only the used parts of each file.
 
-Files are not mapped: a mapped file that another process cuts ends the process that touches it.
+Files are not mapped: touching a mapped file that another process has cut kills the process.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from cerise.store.index.synopsis import Synopsis
 MOST_BYTES = 1 << 29  # of index files in memory at once
 
 
-class Held:
-    """Some files in memory; they stay there as long as this lives.
+class HeldFiles:
+    """Files in memory, which stay there as long as this object lives.
 
     Attributes:
-        files: the files by their numbers; of each, what was verified is there.
-        addresses: where each file of the table lies in memory, 0 for those that are not here.
-        tickets: the number under which each was brought.
+        files: the files by number; only their verified parts are loaded.
+        addresses: the address of each file of the table; 0: not in memory.
+        tickets: the ticket of each file.
     """
 
-    def __init__(self, files: dict[int, Brought], count: int) -> None:
+    def __init__(self, files: dict[int, CachedFile], count: int) -> None:
         self.files = files
         self.addresses, self.tickets = np.zeros((2, count), np.int64)
         for number, each in files.items():
@@ -40,20 +40,22 @@ class Held:
 
 
 class OpenFiles:
-    """Brings index files to memory, and checks what is touched for the first time."""
+    """Loads parts of index files into memory, and verifies each part once."""
 
     def __init__(self, synopsis: Synopsis, filesystem: pafs.FileSystem, most: int, gap: int) -> None:
         self._synopsis = synopsis
         self._filesystem = filesystem
         self.most, self._gap = most, gap
-        self._here: OrderedDict[int, Brought] = OrderedDict()
-        self._bytes = 0  # of these, if all of them were read
+        self._here: OrderedDict[int, CachedFile] = OrderedDict()
+        self._bytes = 0  # their total size, whether loaded or not
         self._lock = threading.Lock()
         self._tickets = count(1)
-        self._checked: dict[str, Ints] = {}  # of each part, the ticket of the file in which it was checked
+        self._checked: dict[
+            str, Ints
+        ] = {}  # for each part, the ticket of the file when the part was verified
 
     def batches(self, files: Ints) -> Iterator[Ints]:
-        """Yield different files, no more at once than may be in memory."""
+        """Yield the distinct files in batches that fit into memory."""
         different = np.unique(files)
         held = np.cumsum([self._synopsis.files[number].size for number in different.tolist()])
         start = 0
@@ -64,39 +66,39 @@ class OpenFiles:
             yield different[start:stop]
             start = stop
 
-    def hold(self, files: Ints) -> Held:
-        """Return some files; what is used of them must be verified first, which brings it."""
+    def hold(self, files: Ints) -> HeldFiles:
+        """Return files; verify a part before using it, which loads it."""
         with self._lock:
             found = {number: self._file(number) for number in files.tolist()}
             while len(self._here) > max(1, self.most) or (self._bytes > MOST_BYTES and len(self._here) > 1):
                 self._bytes -= self._here.popitem(last=False)[1].size
-        return Held(found, len(self._synopsis.files))
+        return HeldFiles(found, len(self._synopsis.files))
 
     def close(self) -> None:
         with self._lock:
             self._here.clear()
             self._bytes = 0
 
-    def _file(self, number: int) -> Brought:
+    def _file(self, number: int) -> CachedFile:
         if number not in self._here:
             file = self._synopsis.files[number]
             ticket = next(self._tickets)
-            self._here[number] = Brought(self._filesystem, file.path, file.size, ticket, self._gap)
+            self._here[number] = CachedFile(self._filesystem, file.path, file.size, ticket, self._gap)
             self._bytes += file.size
         self._here.move_to_end(number)
         return self._here[number]
 
-    def verify_clusters(self, numbers: Ints, held: Held) -> int:
-        """Check clusters that have not been checked yet; return how many bytes they have."""
+    def verify_clusters(self, numbers: Ints, held: HeldFiles) -> int:
+        """Load and check clusters that have not been checked yet; return how many bytes they have."""
         files = self._synopsis.group("file")[self._synopsis.cluster("group")[numbers]]
         return self._verify("clusters", "", numbers, files, held)
 
-    def verify_words(self, groups: Ints, attribute: int, held: Held) -> int:
-        """Check dictionaries that have not been checked yet; return how many bytes they have."""
+    def verify_words(self, groups: Ints, attribute: int, held: HeldFiles) -> int:
+        """Load and check dictionaries that have not been checked yet; return how many bytes they have."""
         files = self._synopsis.group("file")[groups]
         return self._verify("groups", f".{attribute}", groups, files, held)
 
-    def _verify(self, what: str, attribute: str, numbers: Ints, files: Ints, held: Held) -> int:
+    def _verify(self, what: str, attribute: str, numbers: Ints, files: Ints, held: HeldFiles) -> int:
         table = self._synopsis.clusters if what == "clusters" else self._synopsis.groups
         prefix = "" if what == "clusters" else "words_"
         names = tuple(f"{prefix}{each}{attribute}" for each in ("offset", "length", "checksum"))
@@ -109,7 +111,7 @@ class OpenFiles:
         offsets, lengths = (get(name)[numbers] for name in names[:2])
         check_places(self._synopsis, files, offsets, lengths)
         for number in np.unique(files).tolist():
-            held.files[number].bring(offsets[files == number], lengths[files == number])
+            held.files[number].load(offsets[files == number], lengths[files == number])
         checksums = table.column(names[2]).take(pa.array(numbers)).to_pylist()
         groups = self._synopsis.cluster("group")[numbers] if what == "clusters" else numbers
         blocks = self._synopsis.group("row_group")[groups].tolist()
@@ -132,30 +134,30 @@ class OpenFiles:
         return int(lengths.sum())
 
 
-class Brought:
-    """An index file; memory is taken by what has been read, not by its size.
+class CachedFile:
+    """An index file in memory; pages without a loaded part take no memory.
 
     Attributes:
-        data: its bytes, anything where nothing has been read.
-        path: its name.
+        data: its bytes; undefined where no part is loaded.
+        path: its path.
         size: how many bytes it must have.
-        ticket: a number that no other has.
+        ticket: a number of its own, which tells it from an earlier copy of the same file.
     """
 
     def __init__(self, filesystem: pafs.FileSystem, path: str, size: int, ticket: int, gap: int) -> None:
         self.path, self.size, self.ticket, self._gap = path, size, ticket, gap
         self._filesystem = filesystem
         try:
-            self._room = np.empty(max(size, 8), np.uint8)  # pages of it are there once they are written
+            self._room = np.empty(max(size, 8), np.uint8)  # the system allocates a page when it is written
         except (MemoryError, ValueError) as error:
-            raise self._broken(f"cannot have {size} bytes") from error
+            raise self._broken(f"cannot be loaded: it has {size} bytes") from error
         self.data = pa.py_buffer(self._room)
-        self._read: set[tuple[int, int]] = set()  # offset and length of the parts that are here
+        self._read: set[tuple[int, int]] = set()  # offset and length of the loaded parts
         self._lock = threading.Lock()
-        self._file: pa.NativeFile | None = None  # of one that lies elsewhere; a local one is opened again
+        self._file: pa.NativeFile | None = None  # stays open if remote; a local file is opened again
 
-    def bring(self, offsets: Ints, lengths: Ints) -> None:
-        """Read the parts of the file that are not here yet.
+    def load(self, offsets: Ints, lengths: Ints) -> None:
+        """Load the parts of the file that are not loaded yet.
 
         Raises:
             BrokenIndex: the file cannot be read any more, or has another size.
@@ -165,12 +167,12 @@ class Brought:
             missing = np.array([part not in self._read for part in parts], bool)
             if missing.any():
                 try:
-                    self._bring(offsets[missing], lengths[missing])
+                    self._read_parts(offsets[missing], lengths[missing])
                 except OSError as error:
                     raise self._broken(f"cannot be read: {error}") from error
                 self._read.update(parts)
 
-    def _bring(self, offsets: Ints, lengths: Ints) -> None:
+    def _read_parts(self, offsets: Ints, lengths: Ints) -> None:
         file = self._file or self._filesystem.open_input_file(self.path)
         try:
             if (found := file.size()) != self.size:
@@ -180,17 +182,17 @@ class Brought:
             reach = np.maximum.accumulate(ends)
             cuts = [0, *(np.flatnonzero(starts[1:] - reach[:-1] > self._gap) + 1).tolist(), len(starts)]
             for first, last in pairwise(cuts):
-                self._put(file, starts[first:last], ends[first:last])
+                self._read_near(file, starts[first:last], ends[first:last])
         finally:
             if local_path(self._filesystem, self.path) is None:
                 self._file = file
             else:
                 file.close()
 
-    def _put(self, file: pa.NativeFile, starts: Ints, ends: Ints) -> None:
-        """Read parts that are near each other as one; what is here already is not written again."""
+    def _read_near(self, file: pa.NativeFile, starts: Ints, ends: Ints) -> None:
+        """Load neighbouring parts in one read; never overwrite loaded parts, which others may be reading."""
         low, high = int(starts[0]), int(ends.max())
-        if not self._read:  # nobody looks at any of it yet
+        if not self._read:  # no part is in use yet
             file.seek(low)
             size = file.readinto(self._room[low:high])
         else:

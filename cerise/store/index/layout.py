@@ -1,4 +1,4 @@
-"""Which columns of a table an index holds, and how."""
+"""Which columns of a table an index holds, and in which form."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ INDEXABLE = "integers, doubles, decimals of up to 15 digits, booleans, strings, 
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """What an index holds of each event.
+class IndexLayout:
+    """The indexed columns of a table, and options of the index.
 
     Args:
         columns: the columns of the table.
-        time: the column that says when an event happened.
-        type: the column that says what kind of event it is; None: all are of one kind.
+        time: the column of times.
+        type: the column of types; None: all events are of one type.
         attributes: the other indexed columns.
-        sequence: rows carry their arrival, the column `_seq`.
-        compress: times, rows and codes take as few bits as each cluster allows (000 §3.4); else 64.
+        sequence: whether rows carry their arrival, in the column `_seq`.
+        compress: whether times, rows and codes take as few bits as each cluster allows (000 §3.4); else 64.
     """
 
     columns: pa.Schema
@@ -51,12 +51,12 @@ class Layout:
             )
         self._check(self.time, TIMES, "a time is a timestamp, a date or an integer")
         for name in self.attributes:
-            self._check(name, COMPUTABLE, f"what can be: {INDEXABLE}")
+            self._check(name, COMPUTABLE, f"an index can hold {INDEXABLE}")
         if self.type is not None:
             self._check(self.type, TYPES, "types are strings or integers")
 
     def names(self) -> Iterator[str]:
-        """Yield the columns that an index is made of."""
+        """Yield the columns that the index is built from."""
         yield self.time
         yield from self.attributes
         if self.type is not None:
@@ -65,7 +65,7 @@ class Layout:
             yield SEQUENCE
 
     def type_of(self, name: str) -> pa.DataType:
-        """Return the Arrow type in which the index gives a column."""
+        """Return the Arrow type in which the index returns a column."""
         return plain(self.columns.field(name).type)
 
     def kind(self, name: str) -> Kind:
@@ -82,7 +82,7 @@ class Layout:
         )  # fmt: skip
 
     @classmethod
-    def from_json(cls, text: str) -> Layout:
+    def from_json(cls, text: str) -> IndexLayout:
         read = json.loads(text)
         columns = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(read.pop("columns"))))
         return cls(columns, **{**read, "attributes": tuple(read["attributes"])})

@@ -1,7 +1,7 @@
-"""Look-ups: which events of a table pass the tests of a variable, and their values, from the index alone.
+"""Look-ups: find the events of a table that meet criteria, and their values, from the index alone.
 
-This is 000's single variable query (Algorithm 1) over all index files of a version, with the intervals that
-window-aware filtering keeps (000 §3.3).
+This is 000's single variable query (Algorithm 1) over all index files of a version, limited to the intervals
+of window-aware filtering (000 §3.3).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import pyarrow.fs as pafs
 from cerise.errors import PlanError
 from cerise.events import Ints
 from cerise.kinds import Kind, restore_as
-from cerise.store.index.cluster_layout import Parts
-from cerise.store.index.event_values import PLACE, Values
+from cerise.store.index.cluster_layout import ClusterParts
+from cerise.store.index.event_values import PLACE, EventValues
 from cerise.store.index.file_cache import OpenFiles
-from cerise.store.index.layout import Layout
+from cerise.store.index.layout import IndexLayout
 from cerise.store.index.search import (
     J_COUNT,
     J_WORDS,
@@ -34,38 +34,38 @@ from cerise.store.index.search import (
     open_contexts,
 )
 from cerise.store.index.selection import (
+    Criteria,
     Given,
     Intervals,
     Samples,
     Selection,
-    Wanted,
+    apply_tests,
     attribute_tests,
-    in_question,
-    in_time,
-    intervals_asked,
-    judged_by,
+    find_intervals,
+    select_clusters,
+    select_in_time,
 )
 from cerise.store.index.synopsis import Synopsis
 
-__all__ = ["Counts", "Events", "Groups", "Index", "Wanted"]
+__all__ = ["Criteria", "Events", "Index", "LookupCounts", "RowGroups"]
 
-MAPPED = 4_096  # files at once
+MAPPED = 4_096  # index files in memory at once
 
 
 class Events(NamedTuple):
     """Events in the order of time, then of row groups.
 
     Attributes:
-        times: when they happened.
-        places: who they are: the number of the cluster and, in 32 bits, the position in it.
+        times: their times.
+        places: their identity: the number of the cluster and, in the low 32 bits, the position in it.
     """
 
     times: Ints
     places: Ints
 
 
-class Groups(NamedTuple):
-    """All row groups: file, number in the file, first and last time (last before first: empty), rows."""
+class RowGroups(NamedTuple):
+    """All row groups: file, number in the file, first and last time (empty: last < first), rows."""
 
     file: Ints
     row_group: Ints
@@ -75,8 +75,8 @@ class Groups(NamedTuple):
 
 
 @dataclass(slots=True)
-class Counts:
-    """What look-ups have touched: clusters of the right types, those that the synopsis ruled out, others."""
+class LookupCounts:
+    """How many clusters look-ups considered, pruned by the synopsis and read, and the bytes read."""
 
     considered: int = 0
     pruned: int = 0
@@ -88,17 +88,17 @@ class Index:
     """A version's synopsis with its index files opened on demand.
 
     Args:
-        synopsis: what is known of all clusters.
-        layout: which columns are indexed; that of the synopsis.
-        filesystem: where the index files are.
-        mapped: how many files may be open at once.
-        gap: how many bytes between two parts of a file it is quicker to read than to ask again.
+        synopsis: facts about all clusters.
+        layout: which columns are indexed; must equal that of the synopsis.
+        filesystem: the file system of the index files.
+        mapped: how many index files may be in memory at once.
+        gap: up to how many bytes between two parts of a file one read is quicker than two.
     """
 
     def __init__(
         self,
         synopsis: Synopsis,
-        layout: Layout,
+        layout: IndexLayout,
         filesystem: pafs.FileSystem,
         *,
         mapped: int = MAPPED,
@@ -107,66 +107,66 @@ class Index:
         if synopsis.layout != layout:
             raise PlanError("the index holds other columns than asked", hint="index the table again")
         self.synopsis = synopsis
-        self.counts = Counts()
+        self.counts = LookupCounts()
         self._layout = layout
         self._files = OpenFiles(synopsis, filesystem, mapped, gap)
-        self._values = Values(synopsis, self._files)
+        self._values = EventValues(synopsis, self._files)
         self._lock = threading.Lock()
         self._samples = Samples(synopsis)
 
     @property
-    def groups(self) -> Groups:
-        return Groups(*(self.synopsis.group(name) for name in Groups._fields))
+    def groups(self) -> RowGroups:
+        return RowGroups(*(self.synopsis.group(name) for name in RowGroups._fields))
 
     def close(self) -> None:
-        """Let go of the files; they are opened again when they are touched."""
+        """Release the files; later look-ups load them again."""
         self._files.close()
 
     # ---- which events
 
     def look_up(
         self,
-        wanted: Wanted,
+        criteria: Criteria,
         within: Given | None = None,
         groups: npt.ArrayLike | None = None,
     ) -> Events:
-        """Return the events that are wanted, in the order of time.
+        """Return the events that meet the criteria, in the order of time.
 
         Args:
-            wanted: what they must be.
-            within: starts and last moments of intervals, sorted and disjoint: only events inside.
-            groups: only events of these row groups.
+            criteria: the type and the tests.
+            within: starts and last moments of intervals, sorted and disjoint; events outside are dropped.
+            groups: the row groups to search; None: all.
 
         Raises:
             BrokenIndex: an index file is damaged or missing.
             PlanError: a test is on a column that the index does not hold.
         """
-        selection, intervals = self._select(wanted, within, groups)
+        selection, intervals = self._select(criteria, within, groups)
         found = []
         files = self._values.file_of(selection.clusters)
         for batch in self._values.batches(files):
-            some = selection if len(batch) == len(np.unique(files)) else selection.kept(np.isin(files, batch))
-            found.append(self._judged(some, intervals, batch))
+            some = selection if len(batch) == len(np.unique(files)) else selection.take(np.isin(files, batch))
+            found.append(self._search(some, intervals, batch))
         return _merge(found)
 
     def _select(
-        self, wanted: Wanted, within: Given | None, groups: npt.ArrayLike | None
+        self, criteria: Criteria, within: Given | None, groups: npt.ArrayLike | None
     ) -> tuple[Selection, Intervals]:
-        """Return the clusters that may hold what is wanted, in the order of their first times."""
-        clusters = in_question(self.synopsis, wanted, groups)
-        intervals = intervals_asked(self._layout, wanted, within)
-        selection = in_time(self.synopsis, clusters, intervals)
-        for tests in attribute_tests(self._layout, wanted):
-            selection = judged_by(selection, tests, self.synopsis, self._values.thresholds)
+        """Return the clusters that may hold such events, by first time, and the intervals to search."""
+        clusters = select_clusters(self.synopsis, criteria, groups)
+        intervals = find_intervals(self._layout, criteria, within)
+        selection = select_in_time(self.synopsis, clusters, intervals)
+        for tests in attribute_tests(self._layout, criteria):
+            selection = apply_tests(selection, tests, self.synopsis, self._values.thresholds)
         with self._lock:
             self.counts.considered += len(clusters)
             self.counts.pruned += len(clusters) - len(selection.clusters)
         first = self.synopsis.cluster("first")[selection.clusters]
         nothing = np.empty(0, np.int64)
-        return selection.kept(np.argsort(first, kind="stable")), intervals or (nothing, nothing)
+        return selection.take(np.argsort(first, kind="stable")), intervals or (nothing, nothing)
 
-    def _judged(self, selection: Selection, intervals: Intervals, files: Ints) -> Events:
-        """Return the events of clusters in some files that pass."""
+    def _search(self, selection: Selection, intervals: Intervals, files: Ints) -> Events:
+        """Return the events that pass, of selected clusters in a batch of files."""
         held = self._files.hold(files)
         self._files.verify_clusters(selection.clusters, held)
         facts = self._values.facts(selection.clusters)
@@ -187,7 +187,7 @@ class Index:
         self._count(selection, facts, parts)
         return _gather(jobs, context)
 
-    def _judge(self, selection: Selection, jobs: Ints, parts: Parts, context: Ints) -> None:
+    def _judge(self, selection: Selection, jobs: Ints, parts: ClusterParts, context: Ints) -> None:
         room = np.empty((3, (int(jobs[:, J_COUNT].max(initial=0)) + 63) >> 6), np.int64)
         for each in sorted(selection.judged, key=lambda each: each.share):
             slices = parts.slices[each.attribute]
@@ -199,7 +199,7 @@ class Index:
             lows[empty], highs[empty] = -1, 0
             judge(jobs, tests, lows, highs, each.nulls, context, room)
 
-    def _count(self, selection: Selection, facts: dict[str, Ints], parts: Parts) -> None:
+    def _count(self, selection: Selection, facts: dict[str, Ints], parts: ClusterParts) -> None:
         touched = (facts["count"] * parts.lists["times"].frame.width + 7) >> 3
         for each in selection.judged:
             slices = parts.slices[each.attribute]
@@ -208,24 +208,24 @@ class Index:
             self.counts.read += len(selection.clusters)
             self.counts.bytes += int(touched.sum())
 
-    def estimate(self, wanted: Wanted) -> float:
-        """Return about how many events are wanted: by the counts of types and the samples."""
-        clusters = in_question(self.synopsis, wanted)
-        in_reach = in_time(self.synopsis, clusters, intervals_asked(self._layout, wanted, None))
-        asked = attribute_tests(self._layout, wanted)
+    def estimate(self, criteria: Criteria) -> float:
+        """Estimate how many events meet the criteria, from the synopsis and its sample."""
+        clusters = select_clusters(self.synopsis, criteria)
+        in_reach = select_in_time(self.synopsis, clusters, find_intervals(self._layout, criteria, None))
+        asked = attribute_tests(self._layout, criteria)
         selection = in_reach
         for tests in asked:
             if self._layout.kind(tests[0].path[0]) is not Kind.STRING:  # no file is opened for an estimate
-                selection = judged_by(selection, tests, self.synopsis, self._values.thresholds)
+                selection = apply_tests(selection, tests, self.synopsis, self._values.thresholds)
         counts = self.synopsis.cluster("count")
-        share = self._samples.share(wanted) if asked else 1.0
+        share = self._samples.share(criteria) if asked else 1.0
         return float(min(counts[selection.clusters].sum(), counts[in_reach.clusters].sum() * share))
 
     # ---- their values
 
     def column(self, name: str, places: Ints) -> pa.Array:
-        """Return the values of an attribute, the type or the time of events, in the column's own type."""
-        places = np.require(places, np.int64, ["C", "W"])  # kernels take no others
+        """Return the values of an indexed column for events, in the column's own type."""
+        places = np.require(places, np.int64, ["C", "W"])  # as kernels require
         if name == self._layout.time:
             return restore_as(pa.array(self._values.numbers("times", places)), self._layout.type_of(name))
         if name == self._layout.type:
@@ -238,14 +238,14 @@ class Index:
         return self._values.column(self._layout.attributes.index(name), places)
 
     def rows(self, places: Ints) -> tuple[Ints, Ints]:
-        places = np.require(places, np.int64, ["C", "W"])  # kernels take no others
+        places = np.require(places, np.int64, ["C", "W"])  # as kernels require
         return self.synopsis.cluster("group")[places >> PLACE], self._values.numbers("rows", places)
 
     def sequence(self, places: Ints) -> tuple[Ints, Ints]:
-        """Return when each event arrived: append and row."""
+        """Return the arrival of each event: append and row."""
         if not self._layout.sequence:
             raise PlanError("rows carry no arrival sequence", hint="order events by row groups and rows")
-        places = np.require(places, np.int64, ["C", "W"])  # kernels take no others
+        places = np.require(places, np.int64, ["C", "W"])  # as kernels require
         arrival, rows = self._values.numbers("arrival", places), self._values.numbers("rows", places)
         return self._values.numbers("append", places), arrival + rows
 
@@ -259,7 +259,7 @@ def _gather(jobs: Ints, context: Ints) -> Events:
 
 
 def _merge(found: Sequence[Events]) -> Events:
-    """Return the events of all, by time and, where times are equal, by place."""
+    """Merge events by time and, on equal times, by place."""
     if not found:
         return Events(np.empty(0, np.int64), np.empty(0, np.int64))
     times = np.concatenate([each.times for each in found]) if len(found) > 1 else found[0].times
@@ -267,5 +267,5 @@ def _merge(found: Sequence[Events]) -> Events:
     later = times[1:] > times[:-1]
     if bool(np.all(later | ((times[1:] == times[:-1]) & (places[1:] > places[:-1])))):
         return Events(times, places)
-    order = np.lexsort((places, times))  # finds the runs that are in order, and merges them
+    order = np.lexsort((places, times))  # merges the sorted stretches
     return Events(times[order], places[order])

@@ -1,7 +1,7 @@
-"""Lists of integers in as few bits as they need, each to be read on its own.
+"""Bit-packed lists of integers with random access.
 
-A list is (value − base) / step in `width` bits each, lowest bit first; a list whose numbers would take more
-than 56 bits is written as it is, in 64. So a number and what it shares bytes with lie in one word of memory.
+A list stores (value − base) / step in `width` bits per number, lowest bit first. A list that would need more
+than 56 bits per number is written unpacked, in 64, so that one 64-bit load reads any number.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from cerise.kernels.jit import Ints, Marks, kernel, void
 WIDEST = 56
 
 
-class Frame(NamedTuple):
-    """How many lists are written: one number of each for each list."""
+class Packing(NamedTuple):
+    """The packing of many lists: base, step and bit width of each list."""
 
     base: IntArray
     step: IntArray
     width: IntArray
 
 
-def frames(least: IntArray, most: IntArray, step: IntArray | int, *, compress: bool) -> Frame:
-    """Return how lists with given least and greatest values are written."""
+def frames(least: IntArray, most: IntArray, step: IntArray | int, *, compress: bool) -> Packing:
+    """Choose the packing of lists with the given least and greatest values."""
     steps = np.broadcast_to(np.asarray(step, np.int64), least.shape)
     with np.errstate(over="ignore"):
         widths = bits(((most - least).view(np.uint64) // steps.view(np.uint64)).view(np.int64))
     raw = (widths > WIDEST) if compress else np.ones(least.shape, np.bool_)
-    return Frame(np.where(raw, 0, least), np.where(raw, 1, steps), np.where(raw, 64, widths))
+    return Packing(np.where(raw, 0, least), np.where(raw, 1, steps), np.where(raw, 64, widths))
 
 
 def sizes(counts: IntArray, width: IntArray) -> IntArray:
@@ -40,7 +40,7 @@ def sizes(counts: IntArray, width: IntArray) -> IntArray:
 
 
 def bits(numbers: IntArray) -> IntArray:
-    """Return how many bits numbers without sign have."""
+    """Return how many bits unsigned numbers have."""
     rest = np.ascontiguousarray(numbers).view(np.uint64).copy()
     found = np.zeros(rest.shape, np.int64)
     for shift in (32, 16, 8, 4, 2, 1):
@@ -52,7 +52,7 @@ def bits(numbers: IntArray) -> IntArray:
 
 @kernel()
 def at(address: int, width: int, i: int) -> int:
-    """Return the i-th number of a list, without base and step."""
+    """Return the i-th packed number of a list, before base and step are applied."""
     bit = i * width
     word = peek(address + (bit >> 3))
     return word if width == 64 else (word >> (bit & 7)) & ((1 << width) - 1)
@@ -60,14 +60,14 @@ def at(address: int, width: int, i: int) -> int:
 
 @kernel(void(Ints, Ints, Ints, Ints, Marks))
 def pack(values: Any, starts: Any, widths: Any, places: Any, out: Any) -> None:
-    """Write lists of numbers that have no base and step any more.
+    """Write packed lists.
 
     Args:
-        values: the numbers of all lists.
-        starts: where each list starts among them, and where the last ends.
-        widths: how many bits the numbers of each list take.
+        values: the numbers of all lists, with base and step removed.
+        starts: where each list starts in `values`, and where the last ends.
+        widths: how many bits a number of each list takes.
         places: at which byte of `out` each list starts.
-        out: room for all lists.
+        out: receives all lists.
     """
     address = out.ctypes.data
     for c in range(len(widths)):

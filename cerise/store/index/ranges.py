@@ -1,8 +1,8 @@
-"""Tests as ranges of codes, so that range bitmaps can judge them.
+"""Translates tests into ranges of codes, which range bitmaps can test.
 
-Codes keep the order of values, so the codes that are at least, or above, a constant start at some code, which
-is found by bisection over all codes: whatever a comparison does to a value (an integer as a double, a
-timestamp in seconds as microseconds), it keeps their order too.
+Codes keep the order of values, so the codes that are at least, or above, a constant start at a threshold. A
+bisection over all codes finds it. This works for every comparison, as conversions (an integer to a double, a
+timestamp from seconds to microseconds) keep the order too.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
 class Threshold(NamedTuple):
-    """Where codes start that are at least, and above, a constant."""
+    """The first code that is at least a constant, and the first above it."""
 
     least: Any
     above: Any
 
 
 def comparisons(test: Test) -> tuple[Comparison, ...]:
-    """Return the comparisons of which one must hold."""
+    """Return the comparisons of a test; one of them must hold."""
     return test.tests if isinstance(test, Either) else (test,)
 
 
 def passes_null(test: Test) -> bool:
-    """Whether an event without a value passes."""
+    """Tell whether null passes a test."""
     return any(each.op == "is null" for each in comparisons(test))
 
 
 def range_count(test: Test) -> int:
-    """Return how many ranges of codes a test asks for."""
+    """Return how many ranges of codes a test has."""
     return sum({"!=": 2, "in": len(each.values), "is null": 0}.get(each.op, 1) for each in comparisons(test))
 
 
 @functools.lru_cache(4_096)
 def ranges_of(test: Test, type_: pa.DataType, encoding: int) -> tuple[Range, ...]:
-    """Return the ranges of codes that pass a test, as many for every encoding; not for WORDS."""
+    """Return the ranges of codes that pass a test, equally many for every encoding; not for WORDS."""
     found: list[Range] = []
     for each in comparisons(test):
         ends = [_threshold(value, each.kind, type_, encoding) for value in each.values]
-        found += [_within(one) for one in ranges_between(each.op, ends)]
+        found += [_clamp(one) for one in ranges_between(each.op, ends)]
     return tuple(found)
 
 
@@ -81,12 +81,14 @@ def ranges_between(op: str, ends: Sequence[Threshold]) -> list[Range]:
 
 
 def holds(test: Test, coded: Coded, type_: pa.DataType) -> npt.NDArray[np.bool_]:
-    """Return for each value of a column whether it passes a test."""
+    """Return a mask of the values of a column that pass a test."""
     if coded.words is None:
         ranges = ranges_of(test, type_, coded.encoding)
     else:
         ranges = tuple(
-            one for each in comparisons(test) for one in ranges_between(each.op, _placed(each, coded.words))
+            one
+            for each in comparisons(test)
+            for one in ranges_between(each.op, _find_thresholds(each, coded.words))
         )
     found = np.zeros(len(coded.codes), np.bool_)
     for low, high in ranges:
@@ -97,7 +99,7 @@ def holds(test: Test, coded: Coded, type_: pa.DataType) -> npt.NDArray[np.bool_]
 
 
 def intervals_of(tests: Sequence[Test], type_: pa.DataType) -> tuple[Ints, Ints]:
-    """Return the intervals of times, in canonical form, that pass all tests of the time column."""
+    """Return the intervals of canonical times that pass all tests of the time column."""
     kept: list[Range] = [(INT64_MIN, INT64_MAX)]
     canonical_type = type_ if pa.types.is_integer(type_) else pa.timestamp("us")
     for test in tests:
@@ -105,14 +107,14 @@ def intervals_of(tests: Sequence[Test], type_: pa.DataType) -> tuple[Ints, Ints]
         kept = [
             (max(low, start), min(high, end))
             for low, high in kept
-            for start, end in _concat(ranges)
+            for start, end in _merge_overlapping(ranges)
             if max(low, start) <= min(high, end)
         ]
     return np.array([low for low, _ in kept], np.int64), np.array([high for _, high in kept], np.int64)
 
 
-def _concat(ranges: Sequence[Range]) -> list[Range]:
-    """Return sorted ranges with those that overlap made one."""
+def _merge_overlapping(ranges: Sequence[Range]) -> list[Range]:
+    """Merge overlapping ranges; the ranges are sorted."""
     found: list[Range] = []
     for low, high in ranges:
         if found and low <= found[-1][1]:
@@ -122,18 +124,18 @@ def _concat(ranges: Sequence[Range]) -> list[Range]:
     return found
 
 
-def _placed(test: Comparison, words: pa.Array) -> list[Threshold]:
+def _find_thresholds(test: Comparison, words: pa.Array) -> list[Threshold]:
     known = [word.encode() for word in words.to_pylist()]
     values = [str(value).encode() for value in test.values]
     return [Threshold(bisect_left(known, value), bisect_right(known, value)) for value in values]
 
 
-def _within(one: Range) -> Range:
-    """Return a range whose ends fit into 64 bits."""
+def _clamp(one: Range) -> Range:
+    """Return the range, or NOTHING if it is empty or exceeds 64 bits."""
     return one if INT64_MIN <= one[0] <= one[1] <= INT64_MAX else NOTHING
 
 
-# ---- constants among codes
+# ---- thresholds of constants
 
 
 def _threshold(value: Value, kind: Kind, type_: pa.DataType, encoding: int) -> Threshold:
@@ -146,7 +148,7 @@ def _threshold(value: Value, kind: Kind, type_: pa.DataType, encoding: int) -> T
 
 
 def _first(low: int, high: int, passes: Callable[[int], bool]) -> int:
-    """Return the first code that passes, as all after it do; the one after the last where none does."""
+    """Return the first code that passes, high + 1 if none does; all codes after a passing one must pass."""
     high += 1
     while low < high:
         middle = (low + high) // 2
@@ -157,7 +159,7 @@ def _first(low: int, high: int, passes: Callable[[int], bool]) -> int:
 def _measures(
     value: Value, kind: Kind, type_: pa.DataType, encoding: int
 ) -> tuple[Callable[[int], Any], Any]:
-    """Return what turns codes into something that compares with a constant, and the constant as such."""
+    """Return a function from codes to comparable numbers, and the constant as such a number."""
     if kind is Kind.FLOAT:
         return lambda code: _rank(_number(code, type_, encoding)), _rank(float(value or 0.0))
     if pa.types.is_timestamp(type_):
@@ -169,7 +171,7 @@ def _measures(
 
 
 def _rank(value: float) -> tuple[bool, float]:
-    """Return a double so that NaN is above all and equals itself."""
+    """Return a sort key for a double: NaN is above all and equals itself."""
     return (True, 0.0) if math.isnan(value) else (False, value)
 
 
@@ -182,7 +184,7 @@ def _number(code: int, type_: pa.DataType, encoding: int) -> float:
 
 
 def _domain(type_: pa.DataType, encoding: int) -> tuple[int, int]:
-    """Return the codes that bisection may ask about: below -∞ there are more NaNs."""
+    """Return the first and last code for the bisection; codes below -∞ would be NaNs."""
     if encoding != BITS:
         return INT64_MIN, INT64_MAX
     infinity = 0x7F80_0000 if is_narrow(type_) else 0x7FF0_0000_0000_0000

@@ -1,7 +1,7 @@
-"""The inner loops of a look-up: over many clusters in one call, wherever in memory they lie.
+"""The inner loops of a look-up: kernels over many clusters per call, anywhere in memory.
 
-A context is which events of a cluster are still in question: a bit for each, in words. A row of `jobs` is a
-cluster; of `tests`, what one test asks of it.
+A context has a bit for each event of a cluster that is still in question. A row of `jobs` describes a
+cluster; a row of `tests`, the range bitmap that one test needs in it.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from cerise.kernels.jit import Ints, Marks, Table, boolean, int64, kernel, void
 from cerise.store.index.bitmap import at_most, between, code_at
 from cerise.store.index.packed import at
 
-J_ADDRESS, J_COUNT, J_BASE, J_STEP, J_WIDTH = 0, 1, 2, 3, 4  # of its list of times
-J_SOONEST, J_LATEST = 5, 6  # the intervals that it touches: from, up to; from -1: all of it is asked for
-J_CONTEXT, J_FROM, J_TO = 7, 8, 9  # its context: where it starts, and which words may have ones
-J_NUMBER, J_LATE, J_WORDS = 10, 11, 12  # late: the times of its events are judged last
+J_ADDRESS, J_COUNT, J_BASE, J_STEP, J_WIDTH = 0, 1, 2, 3, 4  # the list of times
+J_SOONEST, J_LATEST = 5, 6  # the intervals that overlap the cluster: [soonest, latest); -1: it lies in one
+J_CONTEXT, J_FROM, J_TO = 7, 8, 9  # the start of its context, and the words of it that may have ones
+J_NUMBER, J_LATE, J_WORDS = 10, 11, 12  # late: intervals are tested after all other tests
 
 T_ADDRESS, T_WIDTH, T_MARKED, T_DONE, T_WORDS = 0, 1, 2, 3, 4  # done: all events of the cluster pass
 
-DENSE = 8  # where an interval has fewer events than this, on average, the times of all that pass are read
-SPARSE = 16  # where fewer than one of so many words have ones, words are judged one by one
+DENSE = 8  # intervals with fewer events, on average, are tested last, by the times of events that pass
+SPARSE = 16  # if fewer than one word in SPARSE has ones, words are tested one by one
 
 R_ADDRESS, R_BASE, R_STEP, R_WIDTH, R_COUNT, R_MARKED, R_EMPTY, R_WORDS = 0, 1, 2, 3, 4, 5, 6, 7
 
@@ -34,7 +34,7 @@ def time_at(jobs: Any, c: int, i: int) -> int:
 
 @kernel()
 def first_from(jobs: Any, c: int, low: int, time: int, strictly: bool) -> int:
-    """Return the first event from `low` on that is not before a time, or strictly after it."""
+    """Return the first event from `low` on at or after a time; only after it if `strictly`."""
     jump, count = 1, jobs[c, J_COUNT]
     high = low
     while high < count:
@@ -57,7 +57,7 @@ def first_from(jobs: Any, c: int, low: int, time: int, strictly: bool) -> int:
 
 @kernel()
 def fill(context: Any, start: int, low: int, high: int) -> None:
-    """Set the bits from low up to high."""
+    """Set the bits in [low, high)."""
     for word in range(low >> 6, (high + 63) >> 6):
         bits = -1
         if word == low >> 6:
@@ -69,15 +69,15 @@ def fill(context: Any, start: int, low: int, high: int) -> None:
 
 @kernel(void(Table, Ints, Ints, Ints))
 def open_contexts(jobs: Any, starts: Any, ends: Any, context: Any) -> None:
-    """Put the events of clusters into question that lie in intervals.
+    """Set the bits of events that lie in intervals.
 
-    Where intervals are many, all events are put there, for `close_contexts` to judge what other tests leave.
+    If there are many intervals, set all bits; `close_contexts` then tests the events that pass other tests.
 
     Args:
-        jobs: the clusters; which words of their contexts have ones is written there.
-        starts: when each interval starts.
+        jobs: the clusters; receives the words of their contexts that have ones.
+        starts: the start of each interval.
         ends: its last moment.
-        context: room for all contexts, now 0.
+        context: receives all contexts; must be 0.
     """
     for c in range(len(jobs)):
         start, count = jobs[c, J_CONTEXT], jobs[c, J_COUNT]
@@ -104,7 +104,7 @@ def open_contexts(jobs: Any, starts: Any, ends: Any, context: Any) -> None:
 
 @kernel(void(Table, Ints, Ints, Ints))
 def close_contexts(jobs: Any, starts: Any, ends: Any, context: Any) -> None:
-    """Take events out of question that lie in no interval, where that was left for later."""
+    """Clear the bits of events outside all intervals, for clusters that `open_contexts` left for later."""
     for c in range(len(jobs)):
         if not jobs[c, J_LATE]:
             continue
@@ -124,7 +124,7 @@ def close_contexts(jobs: Any, starts: Any, ends: Any, context: Any) -> None:
 
 @kernel()
 def judge_few(jobs: Any, tests: Any, c: int, lows: Any, highs: Any, nulls: bool, context: Any) -> None:
-    """Judge the events of a cluster that are in question, word by word."""
+    """Test the events in question of one cluster, word by word."""
     marked, stride = tests[c, T_MARKED], (jobs[c, J_COUNT] + 7) >> 3
     address, width, start = tests[c, T_ADDRESS], tests[c, T_WIDTH], jobs[c, J_CONTEXT]
     for word in range(jobs[c, J_FROM], jobs[c, J_TO]):
@@ -149,7 +149,7 @@ def judge_few(jobs: Any, tests: Any, c: int, lows: Any, highs: Any, nulls: bool,
 def judge_many(
     jobs: Any, tests: Any, c: int, lows: Any, highs: Any, nulls: bool, context: Any, room: Any
 ) -> None:
-    """Judge all events of a cluster, slice by slice."""
+    """Test all events of one cluster, slice by slice."""
     marked, stride = tests[c, T_MARKED], (jobs[c, J_COUNT] + 7) >> 3
     width, first = tests[c, T_WIDTH], jobs[c, J_FROM]
     words = jobs[c, J_TO] - first
@@ -182,16 +182,16 @@ def judge_many(
 
 @kernel(void(Table, Table, Table, Table, boolean, Ints, Table))
 def judge(jobs: Any, tests: Any, lows: Any, highs: Any, nulls: bool, context: Any, room: Any) -> None:
-    """Take events out of question that fail a test.
+    """Clear the bits of events that fail a test.
 
     Args:
         jobs: the clusters.
-        tests: the range bitmaps that judge it.
-        lows: the least code, from 0, of each range by cluster; -1 with a greatest of 0: an empty range.
-        highs: the greatest.
-        nulls: events without a value pass.
+        tests: the range bitmap of each cluster.
+        lows: the least code of each range by cluster, minus the base; -1, and 0 in `highs`: an empty range.
+        highs: the greatest code.
+        nulls: whether events without a value pass.
         context: the contexts.
-        room: three times the words of the largest context.
+        room: work space of three rows, each as long as the largest context.
     """
     for c in range(len(jobs)):
         if tests[c, T_DONE]:
@@ -209,7 +209,7 @@ def judge(jobs: Any, tests: Any, lows: Any, highs: Any, nulls: bool, context: An
 
 @kernel(void(Table, Ints, Ints))
 def count_events(jobs: Any, context: Any, counts: Any) -> None:
-    """Count the events of each cluster that are in question."""
+    """Count the set bits of each cluster."""
     for c in range(len(jobs)):
         total = 0
         for word in range(jobs[c, J_FROM], jobs[c, J_TO]):
@@ -219,7 +219,7 @@ def count_events(jobs: Any, context: Any, counts: Any) -> None:
 
 @kernel(void(Table, Ints, Ints, Ints))
 def gather(jobs: Any, context: Any, times: Any, places: Any) -> None:
-    """Write times and places of the events that are in question, cluster by cluster."""
+    """Write times and places of the events whose bits are set, cluster by cluster."""
     n = 0
     for c in range(len(jobs)):
         number, start = jobs[c, J_NUMBER] << 32, jobs[c, J_CONTEXT]
@@ -242,10 +242,10 @@ def read_list(lists: Any, rows: Any, places: Any, out: Any) -> None:
     """Read one number of a list for each place.
 
     Args:
-        lists: the lists of some clusters.
-        rows: which row of them each cluster has.
-        places: the events.
-        out: room for the numbers.
+        lists: address, base, step and width of the list in some clusters.
+        rows: for each cluster of the table, its row in `lists`.
+        places: the places of the events.
+        out: receives the numbers.
     """
     for n in range(len(places)):
         c = rows[places[n] >> 32]
@@ -255,7 +255,7 @@ def read_list(lists: Any, rows: Any, places: Any, out: Any) -> None:
 
 @kernel(void(Table, Ints, Ints, Ints, Marks))
 def read_codes(bitmaps: Any, rows: Any, places: Any, out: Any, valid: Any) -> None:
-    """Read the code of an attribute, and whether there is one, for each place; 0 where there is none."""
+    """Read the code of an attribute for each place, and whether it has one; 0 if not."""
     for n in range(len(places)):
         c, i = rows[places[n] >> 32], places[n] & 0xFFFFFFFF
         stride, marked = (bitmaps[c, R_COUNT] + 7) >> 3, bitmaps[c, R_MARKED]
@@ -269,7 +269,7 @@ def read_codes(bitmaps: Any, rows: Any, places: Any, out: Any, valid: Any) -> No
             out[n] = bitmaps[c, R_BASE] ^ code if bitmaps[c, R_WIDTH] == 64 else bitmaps[c, R_BASE] + code
 
 
-# ---- dictionaries: where each word starts, and the last ends, in 32 bits; then their bytes
+# ---- dictionaries: 32-bit offsets of the words and of the last end, then the bytes
 
 
 @kernel()
@@ -280,7 +280,7 @@ def word_start(dictionary: int, i: int) -> int:
 
 @kernel()
 def order(left: int, size: int, right: int, other: int) -> int:
-    """Compare two stretches of bytes: below 0, 0 or above."""
+    """Compare two byte strings; the result is below 0, 0 or above 0."""
     for i in range(min(size, other)):
         one, two = peek(left + i) & 255, peek(right + i) & 255
         if one != two:
@@ -290,15 +290,15 @@ def order(left: int, size: int, right: int, other: int) -> int:
 
 @kernel(void(Ints, Ints, int64, Ints, Table, Table))
 def place_words(dictionaries: Any, sizes: Any, text: int, ends: Any, least: Any, above: Any) -> None:
-    """Find where in each dictionary the words start that are at least, and above, each constant.
+    """Find in each dictionary the first word that is at least, and the first above, each constant.
 
     Args:
-        dictionaries: the address of each.
+        dictionaries: the address of each dictionary.
         sizes: how many words it has.
         text: the address of the constants' bytes.
-        ends: where each constant starts there, and the last ends.
-        least: room for the first word that is at least a constant, by dictionary and constant.
-        above: room for the first that is above it.
+        ends: the offset of each constant there, and the end of the last.
+        least: receives the first word that is at least a constant, by dictionary and constant.
+        above: receives the first word above it.
     """
     for d in range(len(dictionaries)):
         dictionary, words = dictionaries[d], dictionaries[d] + 4 * (sizes[d] + 1)
@@ -321,7 +321,7 @@ def place_words(dictionaries: Any, sizes: Any, text: int, ends: Any, least: Any,
 
 @kernel(void(Ints, Ints, Ints, Ints))
 def measure_words(dictionaries: Any, codes: Any, valid: Any, ends: Any) -> None:
-    """Write where the word of each code ends, if they are put one after the other."""
+    """Write the end of each code's word in the concatenation of all words."""
     total = 0
     ends[0] = 0
     for n in range(len(codes)):
@@ -332,7 +332,7 @@ def measure_words(dictionaries: Any, codes: Any, valid: Any, ends: Any) -> None:
 
 @kernel(void(Ints, Ints, Ints, Ints, Marks))
 def copy_words(dictionaries: Any, sizes: Any, codes: Any, ends: Any, out: Any) -> None:
-    """Put the words of codes one after the other."""
+    """Concatenate the words of codes."""
     for n in range(len(codes)):
         start = dictionaries[n] + 4 * (sizes[n] + 1) + word_start(dictionaries[n], codes[n])
         for i in range(ends[n + 1] - ends[n]):

@@ -1,7 +1,7 @@
-"""Which clusters a look-up must touch, as the synopsis tells (000 Algorithm 1, lines 1–3).
+"""Selects the clusters that a look-up must read, by the synopsis alone (000 Algorithm 1, lines 1–3).
 
-A cluster whose least and greatest codes lie outside what a test asks is never opened; one that lies wholly
-inside passes that test unseen.
+A cluster whose codes all lie outside the ranges of a test is never opened. A cluster whose codes all lie
+inside one range passes the test without being read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cerise.events import Ints
 from cerise.kinds import Kind
 from cerise.plan.pushdown import Test
 from cerise.store.index.codes import WHOLE, Coded, encode
-from cerise.store.index.layout import Layout
+from cerise.store.index.layout import IndexLayout
 from cerise.store.index.ranges import (
     Threshold,
     comparisons,
@@ -36,19 +36,19 @@ from cerise.store.index.ranges import (
 from cerise.store.index.synopsis import Synopsis
 
 Flags = npt.NDArray[np.bool_]
-MOST_RANGES = 16  # of one attribute, judged together
+MOST_RANGES = 16  # of one attribute, tested together
 Given = tuple[npt.ArrayLike, npt.ArrayLike]
 Intervals = tuple[Ints, Ints]
-Thresholds = Callable[[Ints, int, tuple[str, ...]], Threshold]  # of groups, an attribute and constants
+Thresholds = Callable[[Ints, int, tuple[str, ...]], Threshold]  # from groups, an attribute and constants
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a variable asks of an event on its own.
+class Criteria:
+    """The criteria of a variable that one event alone can meet.
 
     Attributes:
-        types: values of the type column, None among them for events without a type; None: any of these.
-        tests: what must hold, all of it.
+        types: the allowed types, with a None for events without a type; None: any type.
+        tests: the tests; all must hold.
     """
 
     types: tuple[Any, ...] | None
@@ -56,16 +56,16 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What the tests of one attribute ask of each selected cluster.
+class AttributeTest:
+    """The tests of one attribute as ranges of codes in each selected cluster.
 
     Attributes:
-        attribute: the number of its attribute.
+        attribute: the number of the attribute.
         lows: the least code of each range, by cluster.
-        highs: the greatest; below the least where the range is empty.
-        nulls: events without a value pass.
-        done: the clusters of which all events pass.
-        share: how many codes pass, of those that there could be.
+        highs: the greatest code; below the least if the range is empty.
+        nulls: whether events without a value pass.
+        done: a mask of the clusters whose events all pass.
+        share: the mean share of the codes between least and greatest that pass.
     """
 
     attribute: int
@@ -75,34 +75,34 @@ class Judged:
     done: Flags
     share: float
 
-    def kept(self, kept: Flags | Ints) -> Judged:
+    def take(self, kept: Flags | Ints) -> AttributeTest:
         return replace(self, lows=self.lows[kept], highs=self.highs[kept], done=self.done[kept])
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The clusters that may hold what is wanted.
+    """The clusters that may hold events which meet the criteria.
 
     Attributes:
         clusters: their numbers.
-        soonest: the first interval that each touches; -1: it lies wholly in one.
+        soonest: the first interval that overlaps each cluster; -1: the cluster lies in one interval.
         latest: the first interval after it.
-        judged: what each test asks of them.
+        judged: the tests, by attribute.
     """
 
     clusters: Ints
     soonest: Ints
     latest: Ints
-    judged: tuple[Judged, ...]
+    judged: tuple[AttributeTest, ...]
 
-    def kept(self, kept: Flags | Ints) -> Selection:
-        judged = tuple(each.kept(kept) for each in self.judged)
+    def take(self, kept: Flags | Ints) -> Selection:
+        judged = tuple(each.take(kept) for each in self.judged)
         return Selection(self.clusters[kept], self.soonest[kept], self.latest[kept], judged)
 
 
-def in_question(synopsis: Synopsis, wanted: Wanted, groups: npt.ArrayLike | None = None) -> Ints:
-    """Return the clusters of the types that are wanted, in some row groups or in all."""
-    clusters = np.flatnonzero(types_kept(synopsis, wanted)[synopsis.cluster("type")])
+def select_clusters(synopsis: Synopsis, criteria: Criteria, groups: npt.ArrayLike | None = None) -> Ints:
+    """Return the clusters of the right types, in the given row groups or in all."""
+    clusters = np.flatnonzero(select_types(synopsis, criteria)[synopsis.cluster("type")])
     if groups is None:
         return clusters
     kept = np.zeros(len(synopsis.groups), np.bool_)
@@ -110,29 +110,29 @@ def in_question(synopsis: Synopsis, wanted: Wanted, groups: npt.ArrayLike | None
     return clusters[kept[synopsis.cluster("group")[clusters]]]
 
 
-def types_kept(synopsis: Synopsis, wanted: Wanted) -> Flags:
-    """Return which types are wanted; the last is for events without a type."""
+def select_types(synopsis: Synopsis, criteria: Criteria) -> Flags:
+    """Return a mask of the types that meet the criteria; its last bit is for events without a type."""
     name, types = synopsis.layout.type, synopsis.types
-    if name is None and wanted.types is not None:
-        raise PlanError("the table has no type column", hint="ask for any type: Wanted(None, …)")
+    if name is None and criteria.types is not None:
+        raise PlanError("the table has no type column", hint="ask for any type: Criteria(None, …)")
     values = pa.concat_arrays([types, pa.nulls(1, types.type)])
     kept = np.ones(len(values), np.bool_)
-    if wanted.types is not None:
-        named = set(wanted.types)
+    if criteria.types is not None:
+        named = set(criteria.types)
         kept = np.array([value in named for value in values.to_pylist()], np.bool_)
-    for test in wanted.tests:
+    for test in criteria.tests:
         if test.path == (name,):
             kept &= holds(test, encode(values, str(name)), types.type)
     return kept
 
 
-def attribute_tests(layout: Layout, wanted: Wanted) -> list[list[Test]]:
-    """Return the tests of attributes, those of one attribute together, those of strings last.
+def attribute_tests(layout: IndexLayout, criteria: Criteria) -> list[list[Test]]:
+    """Return the tests of attributes, grouped by attribute, strings last.
 
     Raises:
-        PlanError: the index does not hold one of them.
+        PlanError: the index does not hold an attribute.
     """
-    tests = [test for test in wanted.tests if test.path not in ((layout.time,), (layout.type,))]
+    tests = [test for test in criteria.tests if test.path not in ((layout.time,), (layout.type,))]
     for test in tests:
         if len(test.path) > 1 or test.path[0] not in layout.attributes:
             raise PlanError(
@@ -150,11 +150,11 @@ def attribute_tests(layout: Layout, wanted: Wanted) -> list[list[Test]]:
     return groups
 
 
-def intervals_asked(layout: Layout, wanted: Wanted, within: Given | None) -> Intervals | None:
-    """Return the intervals in which events must lie: those given, as far as tests of the time allow."""
+def find_intervals(layout: IndexLayout, criteria: Criteria, within: Given | None) -> Intervals | None:
+    """Return the intervals to search: the given ones, cut down by tests of the time."""
     starts, ends = (None, None) if within is None else (np.array(each, np.int64) for each in within)
     given = None if starts is None or ends is None else (starts, ends)
-    timed = [test for test in wanted.tests if test.path == (layout.time,)]
+    timed = [test for test in criteria.tests if test.path == (layout.time,)]
     if not timed:
         return given
     allowed = intervals_of(timed, layout.type_of(layout.time))
@@ -162,7 +162,7 @@ def intervals_asked(layout: Layout, wanted: Wanted, within: Given | None) -> Int
 
 
 def _common(many: Intervals, few: Intervals) -> Intervals:
-    """Return where intervals overlap with a few others."""
+    """Return the intersection of many intervals with a few."""
     starts, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for low, high in zip(*(each.tolist() for each in few), strict=True):
         start, end = np.maximum(many[0], low), np.minimum(many[1], high)
@@ -171,8 +171,8 @@ def _common(many: Intervals, few: Intervals) -> Intervals:
     return np.concatenate(starts), np.concatenate(ends)
 
 
-def in_time(synopsis: Synopsis, clusters: Ints, within: Intervals | None) -> Selection:
-    """Return which of some clusters touch intervals."""
+def select_in_time(synopsis: Synopsis, clusters: Ints, within: Intervals | None) -> Selection:
+    """Return the clusters that overlap the intervals."""
     if within is None:
         return Selection(clusters, np.full(len(clusters), -1), np.zeros(len(clusters), np.int64), ())
     starts, ends = within
@@ -180,24 +180,24 @@ def in_time(synopsis: Synopsis, clusters: Ints, within: Intervals | None) -> Sel
     soonest = np.searchsorted(ends, first)
     latest = np.searchsorted(starts, last, side="right")
     touching = latest > soonest
-    found = Selection(clusters, soonest, latest, ()).kept(touching)
+    found = Selection(clusters, soonest, latest, ()).take(touching)
     at = found.soonest
     whole = (starts[at] <= first[touching]) & (ends[at] >= last[touching])
     return replace(found, soonest=np.where(whole, -1, at))
 
 
-def judged_by(
+def apply_tests(
     selection: Selection, tests: Sequence[Test], synopsis: Synopsis, words: Thresholds
 ) -> Selection:
-    """Return the clusters that may hold events which pass tests of one attribute, with what these ask."""
+    """Return the clusters that may hold events which pass tests of one attribute, with the tests added."""
     clusters = selection.clusters
     i = synopsis.layout.attributes.index(tests[0].path[0])
     least, most, nulls, count = (
         synopsis.cluster(name)[clusters] for name in (f"least.{i}", f"most.{i}", f"nulls.{i}", "count")
     )
-    lows, highs = _asked(clusters, tests[0], i, synopsis, words)
+    lows, highs = _find_ranges(clusters, tests[0], i, synopsis, words)
     for test in tests[1:]:
-        low, high = _asked(clusters, test, i, synopsis, words)
+        low, high = _find_ranges(clusters, test, i, synopsis, words)
         shape = (len(clusters), lows.shape[1] * low.shape[1])
         lows = np.maximum(lows[:, :, None], low[:, None, :]).reshape(shape)
         highs = np.minimum(highs[:, :, None], high[:, None, :]).reshape(shape)
@@ -210,16 +210,18 @@ def judged_by(
     lows[empty], highs[empty] = 0, -1
     part = np.where(empty, 0.0, highs.astype(np.float64) - lows + 1).sum(axis=1)
     share = float(np.mean(part / (most.astype(np.float64) - least + 1))) if len(clusters) else 0.0
-    judged = Judged(i, lows, highs, null_passes, done, share)
-    return replace(selection, judged=(*selection.judged, judged)).kept(alive)
+    judged = AttributeTest(i, lows, highs, null_passes, done, share)
+    return replace(selection, judged=(*selection.judged, judged)).take(alive)
 
 
-def _asked(clusters: Ints, test: Test, i: int, synopsis: Synopsis, words: Thresholds) -> tuple[Ints, Ints]:
-    """Return the least and the greatest code of each range that a test asks for, by cluster."""
+def _find_ranges(
+    clusters: Ints, test: Test, i: int, synopsis: Synopsis, words: Thresholds
+) -> tuple[Ints, Ints]:
+    """Return the least and the greatest code of each range of a test, by cluster."""
     name = synopsis.layout.attributes[i]
     groups = synopsis.cluster("group")[clusters]
     if synopsis.layout.kind(name) is Kind.STRING:
-        return _asked_words(groups, test, i, words)
+        return _find_word_ranges(groups, test, i, words)
     encodings = synopsis.group(f"encoding.{i}")[groups]
     type_ = synopsis.layout.type_of(name)
     width = len(ranges_of(test, type_, WHOLE))  # as many for every encoding
@@ -230,7 +232,7 @@ def _asked(clusters: Ints, test: Test, i: int, synopsis: Synopsis, words: Thresh
     return lows, highs
 
 
-def _asked_words(groups: Ints, test: Test, i: int, words: Thresholds) -> tuple[Ints, Ints]:
+def _find_word_ranges(groups: Ints, test: Test, i: int, words: Thresholds) -> tuple[Ints, Ints]:
     different, which = np.unique(groups, return_inverse=True)
     lows, highs = [], []
     for each in comparisons(test):
@@ -245,7 +247,7 @@ def _asked_words(groups: Ints, test: Test, i: int, words: Thresholds) -> tuple[I
 
 
 class Samples:
-    """The samples of all files, each event weighing as many as it stands for."""
+    """The samples of all files; each event weighs as much as the events that it represents."""
 
     def __init__(self, synopsis: Synopsis) -> None:
         self._synopsis = synopsis
@@ -255,11 +257,11 @@ class Samples:
         rows = np.asarray(synopsis.table_of_files.column("rows").combine_chunks(), np.float64)
         self._weights = (rows / np.maximum(drawn, 1))[synopsis.sampled]
 
-    def share(self, wanted: Wanted) -> float:
-        """Return which part of the events of the wanted types passes the tests of attributes; never 0."""
-        seen = self._of_types(wanted)
+    def share(self, criteria: Criteria) -> float:
+        """Estimate the share of events of the right types that pass the tests of attributes; never 0."""
+        seen = self._of_types(criteria)
         passed = seen.copy()
-        for test in chain.from_iterable(attribute_tests(self._synopsis.layout, wanted)):
+        for test in chain.from_iterable(attribute_tests(self._synopsis.layout, criteria)):
             passed &= self._holds(test.path[0], test)
         one = float(self._weights.mean()) if len(self._weights) else 1.0
         return float((self._weights[passed].sum() + one / 2) / (self._weights[seen].sum() + one))
@@ -269,9 +271,9 @@ class Samples:
             self._coded[name] = encode(self._synopsis.sample.column(name).combine_chunks(), name)
         return holds(test, self._coded[name], self._synopsis.layout.type_of(name))
 
-    def _of_types(self, wanted: Wanted) -> Flags:
+    def _of_types(self, criteria: Criteria) -> Flags:
         name = self._synopsis.layout.type
-        kept = types_kept(self._synopsis, wanted)
+        kept = select_types(self._synopsis, criteria)
         if name is None:
             return np.full(len(self._weights), bool(kept[-1]))
         if self._types is None:

@@ -1,7 +1,7 @@
-"""What is known of all clusters of a table: the directories of its index files as one.
+"""The synopsis of a table: the directories of all its index files in one.
 
-The tables are those of `directory`, with numbers that count over all files: a group is a block, that is a row
-group of a data file. Nothing is decoded when a saved synopsis is loaded; a mapped file is read where asked.
+Its tables are those of `directory`, numbered over all files. A group is a block, that is, a row group of a
+data file. Loading a saved synopsis decodes nothing: its columns stay in the buffer of the file.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from cerise.errors import StoreError
 from cerise.events import Ints
 from cerise.store.index.directory import VERSION, DataFile, block_schema, cluster_schema, sample_schema
 from cerise.store.index.file import UNREADABLE, BrokenIndex, IndexFile
-from cerise.store.index.layout import Layout
+from cerise.store.index.layout import IndexLayout
 
 MAGIC = b"CERISESY"
 TRAILER = struct.Struct("<QQ8s")  # checksum of all before, format version, magic
-SAMPLED = 65_536  # events, over all files
+SAMPLED = 65_536  # sampled events over all files, about
 FILES = pa.schema(
     [("index", pa.string()), ("index_size", pa.int64()), ("path", pa.string()), ("size", pa.int64()),
      ("modified", pa.int64()), ("rows", pa.int64())]
@@ -34,7 +34,7 @@ FILES = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class IndexedFile:
-    """A data file and its index file: where that is, and how many bytes it has."""
+    """The path and size of an index file, and its data file."""
 
     path: str
     size: int
@@ -43,20 +43,20 @@ class IndexedFile:
 
 @dataclass(frozen=True)
 class Synopsis:
-    """What is known of all clusters of a table.
+    """Facts about all clusters of a table.
 
     Attributes:
         layout: which columns are indexed.
         table_of_files: one row per data file.
-        groups: one row per row group, by file: as `directory` has it, with its file.
-        clusters: one row per cluster, by group: as `directory` has it, with its group, and its type as a
-            number in `types`, -1 for none.
-        types: the types that there are.
-        sample: some events of each file, their type and attributes.
-        sampled: the file of each of these.
+        groups: one row per row group, sorted by file: the columns of `directory`, and the file.
+        clusters: one row per cluster, sorted by group: the columns of `directory` with the group for the
+            block, and the type as a number in `types`, -1 for none.
+        types: the distinct types.
+        sample: a sample of each file: type and attributes of events.
+        sampled: the file of each event in the sample.
     """
 
-    layout: Layout
+    layout: IndexLayout
     table_of_files: pa.Table
     groups: pa.Table
     clusters: pa.Table
@@ -65,12 +65,12 @@ class Synopsis:
     sampled: Ints
 
     @classmethod
-    def of(cls, index_files: Iterable[IndexFile], layout: Layout | None = None) -> Synopsis:
-        """Return the synopsis of some index files; the layout is needed where there may be none."""
+    def of(cls, index_files: Iterable[IndexFile], layout: IndexLayout | None = None) -> Synopsis:
+        """Return the synopsis of index files; without any file, the layout must be given."""
         files = list(index_files)
         if layout is None and not files:
             raise StoreError("no index file, so no layout", hint="give the layout: Synopsis.of([], layout)")
-        return _empty(layout or files[0].layout).extended(files)
+        return _empty(layout or files[0].layout).extend(files)
 
     @cached_property
     def files(self) -> tuple[IndexedFile, ...]:
@@ -98,10 +98,10 @@ class Synopsis:
             self._arrays[key] = np.ascontiguousarray(np.asarray(found)).astype(np.int64, copy=False)
         return self._arrays[key]
 
-    # ---- other files
+    # ---- adding and removing files
 
-    def extended(self, index_files: Iterable[IndexFile]) -> Synopsis:
-        """Return the synopsis with further index files, which replace those of the same data files."""
+    def extend(self, index_files: Iterable[IndexFile]) -> Synopsis:
+        """Return a synopsis with further index files, which replace those of the same data files."""
         fresh = list(index_files)
         for each in fresh:
             if each.layout != self.layout:
@@ -139,7 +139,7 @@ class Synopsis:
 
     def _with(self, fresh: list[IndexFile]) -> Synopsis:
         first_file, first_group = len(self.table_of_files), len(self.groups)
-        files, groups, clusters = [self.table_of_files], [self.groups], [self._typed()]
+        files, groups, clusters = [self.table_of_files], [self.groups], [self._decode_types()]
         samples, sampled = [self.sample], [self.sampled]
         for file in fresh:
             groups.append(_number(file.blocks, 0, "file", first_file))
@@ -148,14 +148,14 @@ class Synopsis:
             sampled.append(np.full(len(file.directory.sample), first_file))
             files.append(_about(file))
             first_file, first_group = first_file + 1, first_group + len(file.blocks)
-        coded, types = _coded(pa.concat_tables(clusters))
+        coded, types = _encode_types(pa.concat_tables(clusters))
         rows, numbers = _thin(pa.concat_tables(samples), np.concatenate(sampled), first_file)
         return Synopsis(
             self.layout, pa.concat_tables(files).combine_chunks(), pa.concat_tables(groups).combine_chunks(),
             coded, types, rows, numbers,
         )  # fmt: skip
 
-    def _typed(self) -> pa.Table:
+    def _decode_types(self) -> pa.Table:
         codes = self.cluster("type")
         types = self.types.take(pa.array(codes, mask=codes < 0))
         return self.clusters.set_column(1, "type", types)
@@ -181,13 +181,13 @@ class Synopsis:
 
     @classmethod
     def load(cls, source: pa.NativeFile | pa.Buffer) -> Synopsis:
-        """Return the synopsis that `save` has written; from a mapped file without reading all of it.
+        """Return the synopsis that `save` has written.
 
         Raises:
             BrokenIndex: it is damaged or of another format.
         """
         data = source if isinstance(source, pa.Buffer) else source.read_buffer()
-        held = _check_columns(data)
+        held = _check_trailer(data)
         try:
             return cls._read(held)
         except UNREADABLE as error:
@@ -202,11 +202,11 @@ class Synopsis:
             with pa.ipc.open_stream(parts) as stream:
                 tables.append(stream.read_all())
         files, groups, clusters, types, sample = tables
-        for table in (files, types, sample):  # of the others no column is read by lengths that it tells
+        for table in (files, types, sample):  # the others have no columns of variable length
             table.validate(full=True)
         _check_numbers(clusters, "group", len(groups))
         _check_numbers(groups, "file", len(files))
-        layout = Layout.from_json(json.loads(files.schema.metadata[b"cerise"])["layout"])
+        layout = IndexLayout.from_json(json.loads(files.schema.metadata[b"cerise"])["layout"])
         last = sample.num_columns - 1
         return cls(
             layout, files.replace_schema_metadata(), groups, clusters, types.column(0).combine_chunks(),
@@ -221,14 +221,14 @@ def _check_numbers(table: pa.Table, name: str, count: int) -> None:
         raise ValueError(f"a {name} is not there")
 
 
-def _check_columns(data: pa.Buffer) -> pa.Buffer:
-    """Return what a saved synopsis holds before its trailer."""
+def _check_trailer(data: pa.Buffer) -> pa.Buffer:
+    """Check the trailer and the checksum of a saved synopsis; return the bytes before the trailer."""
     if data.size < len(MAGIC) + TRAILER.size:
         raise BrokenIndex("the synopsis is cut off")
     held = data.slice(0, data.size - TRAILER.size)
     checksum, version, magic = TRAILER.unpack(memoryview(data)[held.size :])
     if magic != MAGIC or bytes(memoryview(data)[: len(MAGIC)]) != MAGIC:
-        raise BrokenIndex("this is no synopsis, or it is cut off")
+        raise BrokenIndex("this is not a synopsis, or it is cut off")
     if version != VERSION:
         raise BrokenIndex(f"the synopsis has format {version}, and this is the reader of format {VERSION}")
     if xxhash.xxh64_intdigest(held) != checksum:
@@ -236,10 +236,10 @@ def _check_columns(data: pa.Buffer) -> pa.Buffer:
     return held
 
 
-def _empty(layout: Layout) -> Synopsis:
+def _empty(layout: IndexLayout) -> Synopsis:
     groups = block_schema(layout).insert(0, pa.field("file", pa.int32())).empty_table()
     clusters = _shift(cluster_schema(layout).empty_table(), 0)
-    coded, types = _coded(clusters)
+    coded, types = _encode_types(clusters)
     sample = sample_schema(layout).empty_table()
     return Synopsis(layout, FILES.empty_table(), groups, coded, types, sample, np.empty(0, np.int64))
 
@@ -259,8 +259,8 @@ def _shift(clusters: pa.Table, first: int) -> pa.Table:
     return clusters.set_column(0, "group", pa.array(numbers, pa.int32()))
 
 
-def _coded(clusters: pa.Table) -> tuple[pa.Table, pa.Array]:
-    """Return clusters with numbers instead of types, and the types."""
+def _encode_types(clusters: pa.Table) -> tuple[pa.Table, pa.Array]:
+    """Return clusters with their types as numbers, and the distinct types."""
     found = clusters.column("type").combine_chunks()
     if pa.types.is_null(found.type):
         codes, types = np.full(len(found), -1, np.int32), pa.nulls(0)
@@ -271,13 +271,13 @@ def _coded(clusters: pa.Table) -> tuple[pa.Table, pa.Array]:
 
 
 def _renumber(table: pa.Table, name: str, kept: npt.NDArray[np.bool_]) -> pa.Table:
-    """Return a table in which what is kept is counted anew."""
+    """Return a table whose references are renumbered after the removal of rows that are not kept."""
     numbers = (np.cumsum(kept) - 1)[np.asarray(table.column(name).combine_chunks())]
     return table.set_column(0, name, pa.array(numbers, pa.int32()))
 
 
 def _thin(sample: pa.Table, files: Ints, count: int) -> tuple[pa.Table, Ints]:
-    """Return no more than the first few events drawn from each file, where there are many files."""
+    """Cut the sample of each file to its first events, so that many files stay within `SAMPLED`."""
     most = max(SAMPLED // max(count, 1), 16)
     starts = np.searchsorted(files, np.arange(count))
     kept = np.arange(len(files)) - starts[files] < most if len(files) else np.zeros(0, np.bool_)

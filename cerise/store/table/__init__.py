@@ -1,1 +1,1 @@
-"""An event table: its settings, columns and data files, appends and commits, and what keeps it in shape."""
+"""An event table: settings, columns, data files, appends, commits, compaction, vacuum and verification."""

@@ -1,4 +1,4 @@
-"""What can be appended: an Arrow table, a stream of batches, or the path of lake files; in pieces."""
+"""Sources of an append: an Arrow table, a stream of batches, or the path of lake files."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ STEP = 1 << 16  # events between two reports of progress
 Progress = Callable[[int, int | None], None]
 
 
-class Source(NamedTuple):
-    """Events in the order of arrival, a table at a time, and how many, where that is known."""
+class AppendSource(NamedTuple):
+    """Events in the order of arrival, a table at a time, and their number; None: unknown."""
 
     columns: pa.Schema
     tables: Iterator[pa.Table]
     rows: int | None = None
 
 
-def source_of(events: Any) -> Source:
-    """Return events that are to be appended.
+def source_of(events: Any) -> AppendSource:
+    """Return the source of an append.
 
     Args:
-        events: whatever speaks Arrow (a table of pyarrow, pandas or Polars, a RecordBatchReader), or the path
-            of a Parquet file, a folder of them or a Delta table.
+        events: an object with Arrow's C stream interface (a table of pyarrow, pandas or Polars, a
+            RecordBatchReader), or the path of a Parquet file, a folder of them or a Delta table.
 
     Raises:
-        StoreError: it is neither, or cannot be read.
+        StoreError: `events` is neither, or cannot be read.
     """
     if isinstance(events, str | Path):
         return _lake(events)
     if isinstance(events, pa.RecordBatch):
         events = pa.Table.from_batches([events])
     if isinstance(events, pa.Table):
-        return Source(events.schema, iter([events]), len(events))
+        return AppendSource(events.schema, iter([events]), len(events))
     if hasattr(events, "__arrow_c_stream__"):
         reader = _read(lambda: pa.RecordBatchReader.from_stream(events))
-        return Source(reader.schema, _tables(reader))
+        return AppendSource(reader.schema, _tables(reader))
     raise StoreError(
         f"a {type(events).__name__} cannot be appended",
         hint="give an Arrow table, a RecordBatchReader, or the path of Parquet files or of a Delta table",
@@ -61,12 +61,12 @@ def _read(step: Callable[[], Any]) -> Any:
         return step()
     except (pa.ArrowException, OSError) as error:
         raise StoreError(
-            f"the events that are to be appended cannot be read: {cause_of(error)}; nothing was appended",
-            hint="see to what gives them, and append again",
+            f"the events to append cannot be read: {cause_of(error)}; nothing was appended",
+            hint="check their source, and append again",
         ) from error
 
 
-def _lake(path: str | Path) -> Source:
+def _lake(path: str | Path) -> AppendSource:
     try:
         lake = open_lake(path)
     except NotDirect as error:
@@ -74,11 +74,11 @@ def _lake(path: str | Path) -> Source:
     reading = Reading(lake.root, dict(enumerate(lake.files)), lake.columns, tuple(lake.columns.names))
     groups = lake.list_groups()
     tables = (table.drop_columns([ROW]) for table in Scan(reading, groups).rows())
-    return Source(lake.columns, tables, sum(group.span.rows for group in groups))
+    return AppendSource(lake.columns, tables, sum(group.span.rows for group in groups))
 
 
-def watched(source: Source, progress: Progress) -> Source:
-    """Return a source that tells how many of its events were read, of how many."""
+def report_progress(source: AppendSource, progress: Progress) -> AppendSource:
+    """Return a source that reports how many of its events were read, and their total."""
 
     def tables() -> Iterator[pa.Table]:
         done = 0
@@ -93,16 +93,16 @@ def watched(source: Source, progress: Progress) -> Source:
 
 
 def regroup(tables: Iterable[pa.Table], rows: int, size: int | None = None) -> Iterator[pa.Table]:
-    """Yield the same rows in tables of so many rows; the last may have fewer, none is empty.
+    """Yield the same rows in tables of equal length; the last may have fewer rows, but at least one.
 
     Args:
         tables: the rows.
-        rows: how many rows to put together.
-        size: from how many bytes on fewer are put together.
+        rows: how many rows a table has.
+        size: how many bytes end a table early; None: none.
     """
     waiting: list[pa.Table] = []
     held = 0
-    for table in (part for whole in tables for part in _cut(whole, size)):
+    for table in (part for whole in tables for part in _split(whole, size)):
         start = 0
         while len(table) - start >= rows - held:
             yield pa.concat_tables([*waiting, table.slice(start, rows - held)])
@@ -118,7 +118,7 @@ def regroup(tables: Iterable[pa.Table], rows: int, size: int | None = None) -> I
         yield pa.concat_tables(waiting)
 
 
-def _cut(table: pa.Table, size: int | None) -> Iterator[pa.Table]:
+def _split(table: pa.Table, size: int | None) -> Iterator[pa.Table]:
     rows = len(table) if size is None or table.nbytes <= size else len(table) * size // table.nbytes
     for start in range(0, len(table), max(1, rows)):
         yield table.slice(start, max(1, rows))

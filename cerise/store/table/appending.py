@@ -1,6 +1,6 @@
-"""Appending: large appends as files with an index, small ones as fresh files, which are sealed when many.
+"""Appends events: large appends as files with an index, small ones as fresh files, to be sealed together.
 
-An append is one commit, so it is there whole or not at all.
+An append is one commit, so it succeeds as a whole or has no effect.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import pyarrow as pa
 from cerise.events import EventBatch, Schema
 from cerise.files.delta import LoggedFile
 from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
-from cerise.store.table.append_sources import Source, regroup
+from cerise.store.table.append_sources import AppendSource, regroup
 from cerise.store.table.column_types import check
 from cerise.store.table.commits import Change, NotCommitted, Overtaken, commit
 from cerise.store.table.data_file import (
     NOISE,
-    Part,
+    AppendPart,
     Writing,
     Written,
     data_name,
@@ -40,34 +40,34 @@ from cerise.store.table.snapshot import Snapshot, own_snapshot
 
 TRIES = 12
 LONGEST_WAIT = 1.0
-WRITERS = 2  # files that are written at once
+WRITERS = 2  # files written at once
 
 
 def patience(rng: random.Random, tries: int = TRIES) -> list[float]:
-    """Return how long to wait before each further try to commit: longer and longer, never twice the same."""
+    """Return the waits between tries to commit, in seconds: exponential, with jitter."""
     return [min(LONGEST_WAIT, 0.01 * 2**i) * (0.5 + rng.random()) for i in range(tries)]
 
 
 class Appended(NamedTuple):
-    """The version in which events are there, and whether there are new index files."""
+    """The version with the events, and whether the append wrote index files."""
 
     version: int
     indexed: bool
 
 
 def append(
-    source: Source, writing: Writing, waits: Sequence[float], *, piece_bytes: int = 1 << 29
+    source: AppendSource, writing: Writing, waits: Sequence[float], *, piece_bytes: int = 1 << 29
 ) -> Appended:
     """Append events.
 
     Args:
         source: the events.
         writing: the table.
-        waits: how long to wait before each further try to commit.
-        piece_bytes: from how many bytes on a piece is large enough: Arrow cannot sort 2 GiB of text.
+        waits: the waits between tries to commit, in seconds.
+        piece_bytes: how many bytes end a piece early: Arrow cannot sort 2 GiB of text.
 
     Raises:
-        StoreError: their columns do not fit, or they cannot be written or committed.
+        StoreError: the columns differ from those of the table, or the events cannot be written or committed.
         DataError: an event has no time, or a value does not fit.
     """
     check(source.columns, writing.columns)
@@ -80,14 +80,14 @@ def append(
         assert now.version is not None
         return Appended(now.version, False)
     if len(first) == 1 and len(first[0]) < settings.pool_rows:
-        written = write_piece(first[0], writing, Part(number, 0, 0), fresh=True)
+        written = write_piece(first[0], writing, AppendPart(number, 0, 0), fresh=True)
         return _commit_small(written, now, number, waits)
-    every = _write_pieces(chain(_emptied(first), pieces), writing, number)
+    every = _write_pieces(chain(_drain(first), pieces), writing, number)
     return Appended(commit_pieces(every, writing, waits), True)
 
 
-def _emptied(pieces: deque[pa.Table]) -> Iterator[pa.Table]:
-    """Yield pieces, each of which is then held by nobody else."""
+def _drain(pieces: deque[pa.Table]) -> Iterator[pa.Table]:
+    """Yield pieces and drop the reference to each, so that its memory can be freed."""
     while pieces:
         yield pieces.popleft()
 
@@ -100,11 +100,11 @@ def append_number(now: Snapshot) -> int:
 def commit_pieces(
     written: Sequence[Written], writing: Writing, waits: Sequence[float], remove: Sequence[LoggedFile] = ()
 ) -> int:
-    """Commit files that were written; where that is impossible, remove them.
+    """Commit written files; if that fails, remove them.
 
     Raises:
-        Overtaken: a file to remove is there no longer.
-        NotCommitted: a written file is missing, or others were always quicker.
+        Overtaken: a file to remove is no longer in the table.
+        NotCommitted: a written file is missing, or other commits came first at every try.
     """
     try:
         return commit(writing.root, Change(written, remove), waits)
@@ -114,14 +114,14 @@ def commit_pieces(
 
 
 def _write_pieces(pieces: Iterable[pa.Table], writing: Writing, number: int) -> list[Written]:
-    """Write the pieces of an append, two at a time; where one fails, none is left."""
+    """Write the pieces of an append, two at a time; if one fails, remove all."""
     done: list[Written] = []
     waiting: deque[Future[Written]] = deque()
     try:
         with ThreadPoolExecutor(WRITERS) as pool:
             row = 0
             for i, piece in enumerate(pieces):
-                waiting.append(pool.submit(write_piece, piece, writing, Part(number, i, row)))
+                waiting.append(pool.submit(write_piece, piece, writing, AppendPart(number, i, row)))
                 row += len(piece)
                 if len(waiting) == WRITERS:
                     done.append(waiting.popleft().result())
@@ -137,7 +137,7 @@ def _write_pieces(pieces: Iterable[pa.Table], writing: Writing, number: int) -> 
 
 
 def _commit_small(written: Written, now: Snapshot, number: int, waits: Sequence[float]) -> Appended:
-    """Commit a small append; where the pool is full, its files are sealed in the same commit."""
+    """Commit a small append; if the pool is full, seal its files in the same commit."""
     writing = now.writing
     pool = [each for each in now.fresh if each.kept is None]
     if not pool or sum(each.rows for each in pool) + written.rows < writing.settings.pool_rows:
@@ -150,7 +150,7 @@ def _commit_small(written: Written, now: Snapshot, number: int, waits: Sequence[
     try:
         change = Change([written, sealed], pool)
         return Appended(commit(writing.root, change, waits), True)
-    except Overtaken:  # somebody else has sealed them
+    except Overtaken:  # another writer has sealed them
         discard([sealed], writing)
         return Appended(commit_pieces([written], writing, waits), False)
     except NotCommitted:
@@ -159,7 +159,7 @@ def _commit_small(written: Written, now: Snapshot, number: int, waits: Sequence[
 
 
 def seal(files: Sequence[LoggedFile], writing: Writing, made: int) -> Written:
-    """Write the events of fresh files as one file with an index; they keep their sequence."""
+    """Write the events of fresh files as one file with an index; the events keep their sequence."""
     tables = [table for each in files for table in read_file(writing, each.path, each.size)]
     ordered = in_stream_order(pa.concat_tables(tables), writing)
     name = data_name(newest_append(each.path for each in files), 0, made=made)
@@ -168,9 +168,9 @@ def seal(files: Sequence[LoggedFile], writing: Writing, made: int) -> Written:
 
 
 def in_stream_order(table: pa.Table, writing: Writing) -> pa.Table:
-    """Return events of a table in stream order: by time, order columns, sequence (S1.2).
+    """Return events in stream order: by time, order columns, sequence (S1.2).
 
-    The table itself is returned where it is in that order already.
+    A table that is in stream order already is returned itself.
     """
     settings = writing.settings
     roles = Schema(writing.columns, settings.time, order=settings.order, arrival=False)

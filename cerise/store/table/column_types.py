@@ -1,4 +1,4 @@
-"""In which types an event table keeps its columns, and how what is appended becomes them."""
+"""The types of the columns of an event table, and the conversion of appended events to them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from cerise.store.table.settings import SEQUENCE_FIELD
 DIGITS = 38  # of a decimal in a Delta table
 
 
-def stored_columns(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of a table for events of a schema, with their sequence.
+def to_delta_columns(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a table for events of a schema, with the sequence added.
 
     Raises:
-        StoreError: a column has a type that Delta tables do not have, or a name that is taken.
+        StoreError: a column has a type that Delta tables lack, or a reserved name.
     """
     if SEQUENCE_FIELD.name in schema.names:
         raise StoreError(
@@ -27,7 +27,7 @@ def stored_columns(schema: pa.Schema) -> pa.Schema:
             hint="rename the column",
         )
     columns = pa.schema(
-        [*(pa.field(each.name, stored_type(each.type, each.name)) for each in schema), SEQUENCE_FIELD]
+        [*(pa.field(each.name, to_delta_type(each.type, each.name)) for each in schema), SEQUENCE_FIELD]
     )
     joined = Counter(".".join(path) for path in leaf_paths(columns))
     for name, times in joined.items():
@@ -36,29 +36,29 @@ def stored_columns(schema: pa.Schema) -> pa.Schema:
     return columns
 
 
-def stored_type(kind: pa.DataType, name: str) -> pa.DataType:
-    """Return the type in which a Delta table keeps values; nothing that they hold is lost.
+def to_delta_type(kind: pa.DataType, name: str) -> pa.DataType:
+    """Return the type in which a Delta table stores values without loss.
 
     Raises:
-        StoreError: there is none.
+        StoreError: Delta tables lack such a type.
     """
     types = pa.types
     if isinstance(kind, pa.BaseExtensionType):
-        return stored_type(kind.storage_type, name)
+        return to_delta_type(kind.storage_type, name)
     if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
-        return stored_type(kind.value_type, name)
+        return to_delta_type(kind.value_type, name)
     if types.is_map(kind):
-        return pa.map_(stored_type(kind.key_type, name), stored_type(kind.item_type, name))
+        return pa.map_(to_delta_type(kind.key_type, name), to_delta_type(kind.item_type, name))
     if types.is_struct(kind):
-        return pa.struct([pa.field(each.name, stored_type(each.type, name)) for each in kind])
+        return pa.struct([pa.field(each.name, to_delta_type(each.type, name)) for each in kind])
     if any(test(kind) for test in _LISTS):
-        return pa.list_(pa.field("element", stored_type(kind.value_type, name)))
+        return pa.list_(pa.field("element", to_delta_type(kind.value_type, name)))
     if types.is_decimal(kind) and kind.precision <= DIGITS:
         return pa.decimal128(kind.precision, kind.scale)
     if any(test(kind) for test in _UNKNOWN):
         raise StoreError(
             f"column '{name}' has type {kind}, which Delta tables do not have",
-            hint="cast it first: durations and times of day to int64, columns of nulls to what they may hold",
+            hint="cast it first: durations and times of day to int64, columns of nulls to their later type",
         )
     return next((plain for test, plain in _PLAIN if test(kind)), None) or spark_type(kind)
 
@@ -79,10 +79,10 @@ _PLAIN = (
 
 
 def check(given: pa.Schema, columns: pa.Schema) -> None:
-    """Say what is wrong with events that are to be appended, if their columns do not fit.
+    """Refuse events whose columns do not fit the table.
 
     Raises:
-        StoreError: a column is missing, is new, is there twice, or has another type.
+        StoreError: a column is missing, is new, occurs twice, or has another type.
     """
     wanted = [name for name in columns.names if name != SEQUENCE_FIELD.name]
     for name in given.names:
@@ -101,7 +101,7 @@ def check(given: pa.Schema, columns: pa.Schema) -> None:
 
 
 def _check_type(name: str, given: pa.DataType, stored: pa.DataType) -> None:
-    kind = given if pa.types.is_null(given) else stored_type(given, name)
+    kind = given if pa.types.is_null(given) else to_delta_type(given, name)
     if wider(stored, kind) != stored:
         hint = f"cast it to {stored} first"
         if pa.types.is_floating(given) and pa.types.is_integer(stored):
@@ -109,14 +109,14 @@ def _check_type(name: str, given: pa.DataType, stored: pa.DataType) -> None:
         raise StoreError(f"column '{name}' has type {given}, and the table keeps {stored}", hint=hint)
 
 
-def fitted(table: pa.Table, columns: pa.Schema, time: str, first: int) -> pa.Table:
+def fit_columns(table: pa.Table, columns: pa.Schema, time: str, first: int) -> pa.Table:
     """Return events in the columns of the table, without their sequence.
 
     Args:
-        table: the events; `check` has found their schema right.
+        table: the events; `check` has accepted their schema.
         columns: the columns of the table.
-        time: the column that says when an event happened.
-        first: which row of all that are appended the first one is, for messages.
+        time: the column of times.
+        first: the number of the first row in its append, for messages.
 
     Raises:
         DataError: an event has no time, or a value does not fit.
@@ -135,7 +135,7 @@ def fitted(table: pa.Table, columns: pa.Schema, time: str, first: int) -> pa.Tab
 
 
 def complete(table: pa.Table, columns: pa.Schema) -> pa.Table:
-    """Return events of an older file in the columns of the table: those that others have added are null."""
+    """Return events of an older file in the columns of the table; columns added later are null."""
     for each in columns:
         if each.name not in table.column_names:
             table = table.append_column(each, pa.nulls(len(table), each.type))
@@ -146,9 +146,11 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if column.type == field.type:
         return column
     try:
-        return column.cast(kinds.plain(column.type)).cast(field.type)  # Arrow decodes no dictionary of views
+        return column.cast(kinds.plain(column.type)).cast(
+            field.type
+        )  # Arrow cannot cast a dictionary of views at once
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DataError(
-            f"column '{field.name}' of type {column.type} holds what {field.type} cannot: {error}",
-            hint="cast it yourself, and decide what becomes of such values",
+            f"column '{field.name}' of type {column.type} has values that {field.type} cannot hold: {error}",
+            hint="cast the column yourself, and decide what becomes of these values",
         ) from error

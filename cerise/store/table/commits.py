@@ -1,4 +1,4 @@
-"""Commits to Delta tables without Spark: files become one version, whatever others commit meanwhile."""
+"""Commits files to Delta tables as one version, without Spark and despite concurrent commits."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from cerise.files.delta import LoggedFile, base_of, open_table, read_kept_rows
 from cerise.files.delta_log import LOG
 from cerise.files.folder import Folder, cause_of
 from cerise.store.table.data_file import Written
-from cerise.store.table.failpoints import reached
+from cerise.store.table.failpoints import mark_step
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-# How often the log is summed up: deltalake's 100 commits make opening a table of small appends slow.
+# Commits between checkpoints: with deltalake's 100, opening a table of small appends is slow.
 CONFIGURATION = {"delta.checkpointInterval": "10"}
 
 
 class Change(NamedTuple):
-    """What a commit does."""
+    """The files that a commit adds and removes."""
 
     add: Sequence[Written]
     remove: Sequence[LoggedFile] = ()
@@ -39,14 +39,14 @@ class NotCommitted(StoreError):
 
 
 class Crowded(NotCommitted):
-    """Others were quicker each time."""
+    """Other commits came first at every try."""
 
 
 def create(root: str, columns: pa.Schema) -> None:
-    """Make a Delta table without rows.
+    """Create an empty Delta table.
 
     Raises:
-        StoreError: there is one already, or it cannot be written.
+        StoreError: the table exists already, or cannot be written.
     """
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
@@ -57,27 +57,27 @@ def create(root: str, columns: pa.Schema) -> None:
     except (DeltaError, OSError) as error:
         raise StoreError(
             f"cannot create a table at {root}: {cause_of(error)}",
-            hint="give the path of a folder of its own, which may be written",
+            hint="give the path of a new folder that can be written",
         ) from error
 
 
 def commit(root: str, change: Change, waits: Iterable[float]) -> int:
-    """Commit files as one version, whatever others commit meanwhile.
+    """Commit files as one version, despite concurrent commits.
 
-    deltalake itself would accept files that are missing, and remove files that are not there: so it may not
-    try again by itself, and each try of ours looks at the newest version first.
+    deltalake adds files that are missing, and removes files that are no longer in the table. So its own
+    retries are off, and each try here checks the newest version first.
 
     Args:
-        root: where the table is.
+        root: the path or URI of the table.
         change: the files to add and to remove.
         waits: how many seconds to wait before each further try.
 
     Returns:
-        A version in which the change is there.
+        A version that has the change.
 
     Raises:
-        Overtaken: a file to remove is no longer there.
-        NotCommitted: a file to add is missing or of another size, or others were always quicker.
+        Overtaken: a file to remove is no longer in the table.
+        NotCommitted: a file to add is missing or of another size, or other commits came first at every try.
         StoreError: the log cannot be written.
     """
     tries = 0
@@ -86,11 +86,11 @@ def commit(root: str, change: Change, waits: Iterable[float]) -> int:
         tries += 1
         table = open_table(root, None)
         _check_change(root, change, table)
-        reached("about to commit")
+        mark_step("about to commit")
         if _is_committed(root, change, table):
-            reached("entry written")
+            mark_step("entry written")
             _settle(root, table.version() + 1)
-            reached("committed")
+            mark_step("committed")
             return table.version() + 1
     raise Crowded(
         f"others have committed to {root} before each of {tries} tries",
@@ -103,7 +103,7 @@ def _settle(root: str, version: int) -> None:
         log.settle(root, version)
     except OSError as error:
         raise StoreError(
-            f"version {version} of {root} is there, and may be lost if the power is cut now: {error}",
+            f"version {version} of {root} is committed, but may be lost if the power is cut now: {error}",
             hint="is the disk sound?",
         ) from error
 
@@ -118,9 +118,8 @@ def _check_change(root: str, change: Change, table: DeltaTable) -> None:
     for old in change.remove:
         if old.path not in live:
             raise Overtaken(f"{old.path} is no longer a file of {root}", hint="look at the table again")
-        if (
-            f"{base_of(root)}/{old.path}" in deleted
-        ):  # deltalake cannot remove it, and its rows would come back
+        # deltalake cannot remove a file with deleted rows: the rows would come back.
+        if f"{base_of(root)}/{old.path}" in deleted:
             raise Overtaken(f"rows of {old.path} in {root} were deleted", hint="look at the table again")
     sizes = Folder.of(root).sizes([each.path for each in change.add])
     for each, size in zip(change.add, sizes, strict=True):
@@ -135,7 +134,7 @@ def _check_change(root: str, change: Change, table: DeltaTable) -> None:
 
 
 def _is_committed(root: str, change: Change, table: DeltaTable) -> bool:
-    """Write the version after the one that was opened; tell whether it is ours: another may be quicker."""
+    """Try to write the next version; return False if another commit came first."""
     from deltalake.exceptions import DeltaError
     from deltalake.transaction import AddAction, CommitProperties, RemoveAction
 
@@ -151,16 +150,18 @@ def _is_committed(root: str, change: Change, table: DeltaTable) -> bool:
     except (DeltaError, OSError) as error:
         newest = open_table(root, None)
         if newest.version() == table.version():
-            raise _not_committed(root, error) from error
-        return bool(change.add) and {each.path for each in change.add} <= _live(newest)  # names are used once
+            raise _commit_error(root, error) from error
+        return bool(change.add) and {each.path for each in change.add} <= _live(
+            newest
+        )  # file names are unique
     return True
 
 
-def _not_committed(root: str, error: Exception) -> StoreError:
-    """Return the error for a log that cannot be written; among objects the entry may still appear."""
-    kind, said = (StoreError, "") if "://" in root else (NotCommitted, "; the table is as it was")
+def _commit_error(root: str, error: Exception) -> StoreError:
+    """Return the error for a log that cannot be written; in an object store the entry may still appear."""
+    kind, state = (StoreError, "") if "://" in root else (NotCommitted, "; the table is as it was")
     return kind(
-        f"cannot commit to {root}: {cause_of(error)}{said}",
+        f"cannot commit to {root}: {cause_of(error)}{state}",
         hint=f"is there room, and may {root}/{LOG} be written?",
     )
 
@@ -172,11 +173,11 @@ def _signature(change: Change) -> str:
     return log.signature([*({"add": dict(zip(names, each, strict=True))} for each in adds), *removes])
 
 
-def unused_files(root: str, hours: int) -> list[str]:
-    """Return the files that no version has needed for some hours, or that are as old and in none.
+def find_unused_files(root: str, hours: int) -> list[str]:
+    """Return the files that left the table at least this many hours ago, or are as old and in no version.
 
     Raises:
-        StoreError: the log is not sound, so that nobody can tell.
+        StoreError: the log is damaged, so that the files of the table are unknown.
     """
     for fault in log.faults(root):
         raise StoreError(

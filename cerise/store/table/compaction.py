@@ -1,4 +1,4 @@
-"""Compaction: fresh, small and overlapping files become large ones in stream order; events stay the same."""
+"""Compaction: rewrites fresh, small and overlapping files as large ones in stream order."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from cerise.store.table.settings import BLOCKS_PER_FILE
 from cerise.store.table.snapshot import Snapshot, own_snapshot
 from cerise.store.table.synopses import mend_synopsis, unsound
 
-ROUNDS = 5  # times that a compaction starts over because another was quicker
+ROUNDS = 5  # tries of a compaction that loses files to concurrent commits
 Progress = Callable[[int, int], None]
 Run = list[LoggedFile]
 
 
 class Compacted(NamedTuple):
-    """What a compaction has done.
+    """The result of a compaction.
 
     Attributes:
-        version: the version in which it is done; the newest, where there was nothing to do.
+        version: the newest version after the compaction.
         files: how many files were rewritten.
-        left: the files that are worth it still, because others were quicker to change what is there.
+        left: the files that are still worth rewriting, because concurrent commits came first.
     """
 
     version: int
@@ -50,44 +50,44 @@ class Compacted(NamedTuple):
 
 
 def compact(writing: Writing, waits: Sequence[float], progress: Progress | None = None) -> Compacted:
-    """Rewrite what is worth it.
+    """Rewrite the files that are worth it.
 
-    Each run of files is one commit. A run of which somebody else has changed a file meanwhile is lost, and
-    the others go on. What was lost is tried again, `ROUNDS` times in all: without fresh files, which those
-    who append seal themselves.
+    Each run of files is one commit. If a concurrent commit changes a file of a run, the rewrite of that run
+    is lost, and the other runs go on. Lost runs are tried again, up to `ROUNDS` times in all, but without
+    fresh files, which appends seal themselves.
     """
     _mend(own_snapshot(writing))
     files, tries = 0, 0
     while tries < ROUNDS:
         now = own_snapshot(writing)
-        runs = worth_rewriting(now, fresh=not tries)
-        done = [_is_rewritten(run, now, waits) for run in watched(runs, progress)]
+        runs = find_runs(now, fresh=not tries)
+        done = [_is_rewritten(run, now, waits) for run in report_runs(runs, progress)]
         files += sum(len(run) for run, is_done in zip(runs, done, strict=True) if is_done)
         if all(done):
             break
         tries += 1
     now = own_snapshot(writing)
     assert now.version is not None
-    left = (each.path for run in worth_rewriting(now) for each in run) if tries else ()
+    left = (each.path for run in find_runs(now) for each in run) if tries else ()
     return Compacted(now.version, files, tuple(left))
 
 
-def watched(runs: Sequence[Run], progress: Progress | None) -> Iterator[Run]:
-    """Yield runs, and tell how many of how many are done."""
+def report_runs(runs: Sequence[Run], progress: Progress | None) -> Iterator[Run]:
+    """Yield runs, and report how many are done, and their total."""
     for done, run in enumerate(runs):
         yield run
         if progress is not None:
             progress(done + 1, len(runs))
 
 
-def worth_rewriting(now: Snapshot, *, fresh: bool = True) -> list[Run]:
-    """Return runs of files, next to each other in time, of which fewer and better ones can be made.
+def find_runs(now: Snapshot, *, fresh: bool = True) -> list[Run]:
+    """Return runs of files, adjacent in time, that fewer and larger files can replace.
 
-    Files that others have written, or of which rows are deleted, are left alone.
+    Files by other writers and files with deleted rows are not touched.
 
     Args:
         now: the version.
-        fresh: whether fresh files count.
+        fresh: whether to include fresh files.
     """
     able = (each for each in now.files if each.ours and each.kept is None)
     files = sorted((each for each in able if fresh or not is_fresh(each.path)), key=span)
@@ -103,7 +103,7 @@ def worth_rewriting(now: Snapshot, *, fresh: bool = True) -> list[Run]:
 
 
 def _overlaps(files: Sequence[LoggedFile]) -> list[bool]:
-    """Tell of each file, by first time, whether it shares time with another; touching is no sharing."""
+    """Tell for each file, sorted by first time, whether its time overlaps another's by more than an end."""
     found = [False] * len(files)
     last, reach = 0, -(1 << 63)
     for i, file in enumerate(files):
@@ -119,7 +119,7 @@ def _overlaps(files: Sequence[LoggedFile]) -> list[bool]:
 
 
 def _mend(now: Snapshot) -> None:
-    """Write again the index files that cannot be used, or are damaged, and a damaged synopsis."""
+    """Rewrite index files that are damaged or cannot be used, and a damaged synopsis."""
     broken = unsound(now)
     for file in now.sealed:
         if file.path in broken:
@@ -131,7 +131,7 @@ def _mend(now: Snapshot) -> None:
 
 
 def _is_rewritten(run: Run, now: Snapshot, waits: Sequence[float]) -> bool:
-    """Replace files by others with the same events; tell whether nobody was quicker."""
+    """Replace files by others with the same events; return False if a concurrent commit came first."""
     try:
         _rewrite(run, now, waits)
     except (Overtaken, Crowded):
@@ -147,7 +147,7 @@ def _rewrite(run: Sequence[LoggedFile], now: Snapshot, waits: Sequence[float]) -
     try:
         for groups in _files(merge(run, writing), writing):
             name = data_name(newest, len(written), made=made)
-            again = partial(read_file, writing, name)  # not all of it need be in memory
+            again = partial(read_file, writing, name)  # one row group in memory at a time
             written.append(write_file(groups, writing, name, again=again, new=False))
     except BaseException:
         discard(written, writing)
@@ -156,7 +156,7 @@ def _rewrite(run: Sequence[LoggedFile], now: Snapshot, waits: Sequence[float]) -
 
 
 def _files(events: Iterable[pa.Table], writing: Writing) -> Iterator[Iterator[pa.Table]]:
-    """Yield the row groups of each file that a stream of events becomes; each must be read to its end."""
+    """Yield the row groups of each new file; read each iterator to its end before the next."""
     groups = regroup(events, writing.settings.block_rows)
     while (first := next(groups, None)) is not None:
         yield chain([first], islice(groups, BLOCKS_PER_FILE - 1))

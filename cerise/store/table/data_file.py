@@ -1,6 +1,6 @@
-"""Files of an event table: some events in stream order as one Parquet file, with its index beside it.
+"""Writes and reads data files of an event table: Parquet files in stream order, each with an index file.
 
-Nothing here commits. What is written is described by `Written`, which may travel between processes.
+This module does not commit. `Written` describes a written file, and can be sent between processes.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from cerise.files.delta import LoggedFile
 from cerise.files.folder import Folder, attempt, milliseconds
 from cerise.store.index.file import DataFile, write_index
 from cerise.store.index.layout import SEQUENCE
-from cerise.store.table.column_types import check, complete, fitted
-from cerise.store.table.failpoints import reached
+from cerise.store.table.column_types import check, complete, fit_columns
+from cerise.store.table.failpoints import mark_step
 from cerise.store.table.settings import SEQUENCE_FIELD, Settings, index_name
 from cerise.store.table.statistics import statistics
 
 NAME = re.compile(r"^(?P<append>[0-9a-f]{16})-[0-9]{6}(-[0-9a-f]{16})?(?P<fresh>\.fresh)?\.parquet$")
-SAMPLED = 4_096  # rows that are looked at to tell how many values a column has
-MANY_VALUES = 0.125  # of the rows: where there are more, a dictionary costs more than it saves
+SAMPLED = 4_096  # rows of the sample that estimates how many distinct values a column has
+MANY_VALUES = 0.125  # share of rows: with more distinct values, a dictionary costs more than it saves
 NOISE = 10  # random bits of an append's number
-ROWS = f"{SEQUENCE}.row"  # rows of an append mostly follow one another: differences of them take no room
+ROWS = f"{SEQUENCE}.row"  # rows of an append are mostly consecutive: their packed differences are tiny
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """What a writer of files must know: a description, to be sent to where it runs.
+    """The description of a table that the driver sends to writers.
 
     Attributes:
-        root: where the table is.
-        index_root: where its index files are.
+        root: the path or URI of the table.
+        index_root: the folder of its index files.
         columns: its columns, with the sequence.
-        settings: what is decided once.
-        only: the one file in `root` that is the table; None: all of it.
+        settings: its settings.
+        only: the one file in `root` that is the table; None: all files.
     """
 
     root: str
@@ -56,14 +56,14 @@ class Writing:
     only: str | None = None
 
 
-class Part(NamedTuple):
-    """Where a piece stands in its append.
+class AppendPart(NamedTuple):
+    """The position of a piece in its append.
 
     Attributes:
         append: the number of the append.
-        number: which of its files the piece becomes.
-        first: which row of the append its first event is; rows of different pieces must differ.
-        attempt: tells files apart that two attempts at the same task write; None: there is only one.
+        number: the number of the piece's file in the append.
+        first: the row of its first event in the append; rows of different pieces must differ.
+        attempt: the number of the attempt, if Spark may run the task twice; None: only one attempt.
     """
 
     append: int
@@ -74,16 +74,16 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file that was written and not committed.
+    """A file that was written and not yet committed.
 
     Attributes:
-        path: where it is in the table.
+        path: its path in the table.
         size: how many bytes it has.
         modified: when it was written, in milliseconds since 1970.
         statistics: facts about its columns for Delta's log, as JSON.
         rows: how many events it has.
-        new: whether its events are new; else they are those of the files that the commit removes.
-        index: the name of its index file; None: it has none.
+        new: whether its events are new; else they come from files that the commit removes.
+        index: the name of its index file; None: it has no index.
     """
 
     path: str
@@ -95,14 +95,14 @@ class Written:
     index: str | None = None
 
 
-# ---- names: sorted, they give the order of appends
+# ---- names, which sort in the order of appends
 
 
 def data_name(append: int, number: int, *, made: int | None = None, fresh: bool = False) -> str:
     """Return the name of a data file.
 
     Args:
-        append: the newest append of which it holds events.
+        append: the newest append with events in it.
         number: its number among the files written together.
         made: the number of the compaction, or of the attempt at a task, that writes it; None: an append.
         fresh: whether it has no index.
@@ -112,28 +112,28 @@ def data_name(append: int, number: int, *, made: int | None = None, fresh: bool 
 
 
 def is_ours(name: str) -> bool:
-    """Tell whether Cerise has named a data file."""
+    """Tell whether the name of a data file is one that Cerise gives."""
     return NAME.match(name) is not None
 
 
 def is_fresh(name: str) -> bool:
-    """Tell whether a data file of ours is one without index."""
+    """Tell whether a data file is fresh: written by Cerise without an index."""
     found = NAME.match(name)
     return found is not None and found["fresh"] is not None
 
 
 def newest_append(names: Iterable[str]) -> int:
-    """Return the newest append of which files hold events; 0 where there is none."""
+    """Return the newest append with events in the files; 0: no file is by Cerise."""
     return max((int(found["append"], 16) for name in names if (found := NAME.match(name))), default=0)
 
 
 def next_append(newest: int, noise: int, clock: Callable[[], int] = time.time_ns) -> int:
-    """Return the number of a new append: it grows with the clock, and never falls behind earlier ones.
+    """Return the number of a new append, which grows with the clock and exceeds all earlier ones.
 
     Args:
         newest: the newest append that the table has.
-        noise: a random number of `NOISE` bits, which tells appends of one microsecond apart.
-        clock: the time in nanoseconds.
+        noise: a random number of `NOISE` bits, so that appends of one microsecond differ.
+        clock: returns the time in nanoseconds.
     """
     return max((clock() // 1000) << NOISE, newest + 1) + noise
 
@@ -141,21 +141,21 @@ def next_append(newest: int, noise: int, clock: Callable[[], int] = time.time_ns
 # ---- writing
 
 
-def write_piece(table: pa.Table, writing: Writing, part: Part, *, fresh: bool = False) -> Written:
-    """Write some events of an append as one file, in stream order.
+def write_piece(table: pa.Table, writing: Writing, part: AppendPart, *, fresh: bool = False) -> Written:
+    """Write a piece of an append as one file, in stream order.
 
     Args:
         table: the events, in the order of arrival.
-        writing: where and how.
-        part: where they stand in the append.
-        fresh: whether to write no index.
+        writing: the table to write to.
+        part: the position of the piece in the append.
+        fresh: whether to leave out the index.
 
     Raises:
-        StoreError: their columns are not those of the table.
+        StoreError: the columns differ from those of the table.
         DataError: an event has no time, or a value does not fit.
     """
     check(table.schema, writing.columns)
-    events = fitted(table, writing.columns, writing.settings.time, part.first)
+    events = fit_columns(table, writing.columns, writing.settings.time, part.first)
     rows = pa.array(np.arange(part.first, part.first + len(events)))
     appends = pa.array(np.full(len(events), part.append))
     sequence = pa.StructArray.from_arrays([appends, rows], fields=list(SEQUENCE_FIELD.type))
@@ -167,7 +167,7 @@ def write_piece(table: pa.Table, writing: Writing, part: Part, *, fresh: bool = 
 
 
 def row_groups(table: pa.Table, rows: int) -> Iterator[pa.Table]:
-    """Yield a table in pieces of some rows."""
+    """Yield slices of a table with the given number of rows."""
     for start in range(0, len(table), rows):
         yield table.slice(start, rows)
 
@@ -180,17 +180,17 @@ def write_file(
     again: Callable[[], Iterable[pa.Table]] | None,
     new: bool = True,
 ) -> Written:
-    """Write events that are in stream order as a file, and its index; where that fails, nothing is left.
+    """Write events in stream order as a file, with its index; if that fails, remove both.
 
     Args:
         groups: the row groups of the file.
-        writing: where and how.
+        writing: the table to write to.
         name: the name of the file.
-        again: returns the row groups once more, for the index; None: there is to be none.
+        again: returns the row groups once more, for the index; None: write no index.
         new: whether the events are new to the table.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: a file cannot be written.
     """
     try:
         with attempt(f"write {name} in {writing.root}", "nothing of it is in the table"):
@@ -204,15 +204,15 @@ def write_file(
 
 
 def read_file(writing: Writing, name: str, size: int | None = None) -> Iterator[pa.Table]:
-    """Yield the row groups of a file that Cerise has written; their checksums are looked at.
+    """Yield the row groups of a file that Cerise has written, and verify their checksums.
 
     Args:
-        writing: where it is.
-        name: its name.
-        size: how many bytes it must have, where that is known.
+        writing: the table.
+        name: the name of the file.
+        size: how many bytes it must have; None: any.
 
     Raises:
-        StoreError: it cannot be read, or is another file.
+        StoreError: the file cannot be read, or is another file.
     """
     try:
         with Folder.of(writing.root).open_input(name) as source:
@@ -221,7 +221,7 @@ def read_file(writing: Writing, name: str, size: int | None = None) -> Iterator[
                 yield complete(file.read_row_group(i, use_threads=False), writing.columns)
     except (pa.ArrowException, OSError) as error:
         raise StoreError(
-            f"cannot read {name} in {writing.root}: {error}", hint="verify() tells what else is damaged"
+            f"cannot read {name} in {writing.root}: {error}", hint="verify() lists all other damage"
         ) from error
 
 
@@ -232,7 +232,7 @@ def write_data(groups: Iterable[pa.Table], writing: Writing, name: str, *, new: 
     leaves = list(_leaves(writing.columns))
     groups = iter(groups)
     first = next(groups, writing.columns.empty_table())
-    packed = dict(_packed(first))
+    packed = dict(_choose_packed(first))
     with folder.open_output(name) as sink:
         summing = Summing(sink, name)
         writer = pq.ParquetWriter(
@@ -247,24 +247,25 @@ def write_data(groups: Iterable[pa.Table], writing: Writing, name: str, *, new: 
         try:
             for group in chain([first] if len(first) else [], groups):
                 writer.write_table(group.cast(writing.columns), row_group_size=max(1, len(group)))
-                reached("row group written")
+                mark_step("row group written")
             summing.end()
             writer.close()
         finally:
-            writer.is_open = False  # else it is closed again, which fails in other words
+            writer.is_open = False  # else it is closed again, which hides the first error
         summing.finish()
     folder.settle(name)
-    reached("data written")
+    mark_step("data written")
     found = folder.stat(name)
     facts = statistics(described[0], writing.columns)
     return Written(name, found.size, milliseconds(found), facts, described[0].num_rows, new)
 
 
-def _packed(events: pa.Table) -> Iterator[tuple[str, str]]:
-    """Yield the columns whose differences are packed, and how they are compressed then.
+def _choose_packed(events: pa.Table) -> Iterator[tuple[str, str]]:
+    """Yield the columns to encode as packed differences, and the compression of each.
 
-    These are integers and times that have many values: packed differences are read sooner. Where differences
-    are as many, nothing is left to compress, and single values can be read (`pages`).
+    These are integers and times with many distinct values, as packed differences decode faster. If the
+    differences have many distinct values too, compression would gain nothing; without it, `pages` can read
+    single values.
     """
     yield ROWS, "zstd"
     some = events.take(pa.array(np.arange(0, len(events), len(events) // SAMPLED + 1)))
@@ -273,7 +274,7 @@ def _packed(events: pa.Table) -> Iterator[tuple[str, str]]:
         whole = pa.types.is_integer(kind) or pa.types.is_temporal(kind)
         if whole and kind.bit_width >= 32 and _has_many(column):
             near = events.column(field.name)[:SAMPLED].drop_null().combine_chunks()
-            bits = near.view(pa.int32() if kind.bit_width == 32 else pa.int64())  # large ones have no sign
+            bits = near.view(pa.int32() if kind.bit_width == 32 else pa.int64())  # for unsigned types too
             yield field.name, "none" if _has_many(pc.subtract(bits[1:], bits[:-1])) else "zstd"
 
 
@@ -282,7 +283,7 @@ def _has_many(values: pa.Array | pa.ChunkedArray) -> bool:
 
 
 def _leaves(columns: Iterable[pa.Field], before: str = "") -> Iterator[str]:
-    """Yield the paths by which Parquet knows the columns that are in columns."""
+    """Yield the Parquet paths of all leaf columns."""
     for each in columns:
         path, kind = f"{before}{each.name}", each.type
         if pa.types.is_struct(kind):
@@ -303,7 +304,7 @@ def write_its_index(groups: Iterable[pa.Table], writing: Writing, file: Written 
     about = DataFile(file.path, file.size, file.modified, file.rows)
     with folder.whole(name) as sink:
         write_index(groups, writing.settings.layout(writing.columns), about, sink)
-    reached("index written")
+    mark_step("index written")
     return name
 
 

@@ -1,16 +1,16 @@
 """An event table: a Delta table of events in stream order, with index files beside it.
 
     table/
-      _delta_log/                            the versions: which data files there are
+      _delta_log/                            the versions: lists of data files
       <append>-<number>.parquet              events of one append, in stream order
-      <append>-<number>-<made>.parquet       of several appends up to this one: sealed or compacted
+      <append>-<number>-<made>.parquet       events of appends up to this one: sealed or compacted
       <append>-<number>.fresh.parquet        a small append, which has no index yet
-      _cerise/store.json                     what was decided when the table was created
+      _cerise/store.json                     the settings of the table
       _cerise/index/<data file>.cix          the index of a data file
       _cerise/synopsis/<version>             the synopsis of a version: a cache
 
-Numbers of appends are hexadecimal and grow with time. Events carry theirs, and their row in the append, in
-the column `_seq`. Other engines read the table as the Delta table that it is.
+Numbers of appends are hexadecimal and grow with time. Events carry the number of their append, and their row
+in it, in the column `_seq`. Other engines can read the table as a plain Delta table.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ from cerise.files import delta_log as log
 from cerise.files.folder import Folder
 from cerise.store.table import appending, commits, compaction, settings, vacuum, verification
 from cerise.store.table import external_index as in_place
-from cerise.store.table.append_sources import Progress, source_of, watched
-from cerise.store.table.column_types import stored_columns
+from cerise.store.table.append_sources import Progress, report_progress, source_of
+from cerise.store.table.column_types import to_delta_columns
 from cerise.store.table.compaction import Compacted
 from cerise.store.table.data_file import Writing, Written
-from cerise.store.table.failpoints import reached
+from cerise.store.table.failpoints import mark_step
 from cerise.store.table.settings import Settings
 from cerise.store.table.snapshot import Snapshot, own_snapshot
-from cerise.store.table.synopses import UNCOVERED, Indexed, indexed, save_if_due
+from cerise.store.table.synopses import UNCOVERED, Indexed, load_index, save_if_due
 
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What there is to know of a version of an event table.
+    """Facts about a version of an event table.
 
     Attributes:
-        path: where it is.
-        version: the number of the version.
+        path: the path of the table.
+        version: the number of the version; None: a table without versions.
         events: how many events it has.
-        files: how many data files.
-        fresh_files: how many of them wait to be sealed.
-        fresh_events: how many events these have.
-        data_bytes: how large the data files are.
-        index_bytes: how large their index files are.
-        first, last: the times of the first and the last event, as integers; None where that is not known.
-        broken: by data file, what is wrong with its index.
-        settings: what was decided when it was created.
+        files: how many data files it has.
+        fresh_files: how many files wait to be sealed.
+        fresh_events: how many events the fresh files have.
+        data_bytes: the total size of the data files.
+        index_bytes: the total size of the index files.
+        first, last: the times of the first and the last event, as integers; None: unknown.
+        broken: the problems of index files that cannot be used, by data file.
+        settings: the settings of the table.
     """
 
     path: str
@@ -77,9 +77,9 @@ class EventTable:
     """An event table.
 
     Attributes:
-        writing: where it is, its columns and settings.
-        rng: by which waits between tries to commit are drawn.
-        uncovered: how many index files may be missing in the last synopsis that was saved.
+        writing: its path, columns and settings.
+        rng: the random numbers for waits between tries to commit.
+        uncovered: how many index files the last saved synopsis may lack.
     """
 
     writing: Writing
@@ -101,29 +101,29 @@ class EventTable:
         pool_rows: int = 65_536,
         compress: bool = True,
     ) -> EventTable:
-        """Make an event table without events.
+        """Create an empty event table.
 
         Args:
-            path: a folder that is not there yet, or empty.
+            path: a new or empty folder.
             schema: the columns of the events.
-            time: the column that says when an event happened.
-            type: the column that says what kind of event it is.
+            time: the column of times.
+            type: the column of types.
             key: the columns that partition the events.
             order: the columns that break ties between events of equal time.
-            index: the columns that are indexed besides.
+            index: further columns to index.
             block_rows: how many events a block has.
             pool_rows: how many fresh events may wait before they are sealed.
-            compress: whether the index is compressed.
+            compress: whether to compress the index.
 
         Raises:
-            StoreError: there is something at the path, or a column cannot be stored.
-            BindError: a column is not there, or cannot play its part or be indexed.
+            StoreError: the path is not empty, or a column cannot be stored.
+            BindError: a column does not exist, or cannot play its part or be indexed.
         """
         decided = Settings(
             time, type, _names(key), _names(order), _names(index), block_rows, pool_rows, compress
         )
         log.check_place(str(path))
-        columns = stored_columns(schema)
+        columns = to_delta_columns(schema)
         decided.roles(pa.schema([each for each in columns if each.name in schema.names]))
         decided.layout(columns)
         folder = Folder.of(path)
@@ -135,7 +135,7 @@ class EventTable:
                 hint="give a path of its own; cerise.Store(path) opens a store that is there",
             )
         settings.save(decided, folder.inside(settings.FOLDER))
-        reached("settings written")
+        mark_step("settings written")
         commits.create(folder.root, columns)
         return cls.open(path)
 
@@ -144,17 +144,17 @@ class EventTable:
         """Open an event table, or a table that `index_in_place` has indexed.
 
         Args:
-            path: where it is.
-            index_dir: where its index is, if not beside the data.
+            path: the path of the table.
+            index_dir: the folder of its index, if not beside the data.
 
         Raises:
-            StoreError: there is none, or a newer Cerise has written it.
+            StoreError: the table does not exist, or a newer Cerise has written it.
         """
         folder = Folder.of(path)
         index = in_place.index_folder(folder, index_dir)
         decided = settings.load(index)
         if not decided.sequence:
-            return cls(in_place.opened(folder, index, decided))
+            return cls(in_place.open_external(folder, index, decided))
         if not _has_log(folder):
             raise StoreError(
                 f"there is no event table at {path}: its creation was broken off", hint="create it again"
@@ -175,7 +175,7 @@ class EventTable:
         """Return a version; the newest by default.
 
         Raises:
-            StoreError: there is no such version.
+            StoreError: the version does not exist.
         """
         if self.settings.sequence:
             return own_snapshot(self.writing, version)
@@ -186,14 +186,14 @@ class EventTable:
             return not Folder.of(self.writing.root).holds(f"{log.LOG}/{now.version + 1:020d}.json")
         return self.snapshot().files == now.files
 
-    def indexed(self, now: Snapshot | None = None) -> Indexed:
-        """Return what the index of a version can answer, and which files it does not cover."""
-        return indexed(now or self.snapshot())
+    def load_index(self, now: Snapshot | None = None) -> Indexed:
+        """Return the synopsis of a version, and the files without a usable index."""
+        return load_index(now or self.snapshot())
 
     def info(self, version: int | None = None) -> Info:
         now = self.snapshot(version)
         sizes = Folder.of(self.writing.index_root).sizes([each.index for each in now.sealed if each.index])
-        found = indexed(now)
+        found = load_index(now)
         first, last = _span(now, found)
         return Info(
             path=self.writing.root,
@@ -211,16 +211,16 @@ class EventTable:
         )
 
     def verify(self, progress: Callable[[int, int], None] | None = None) -> list[verification.Finding]:
-        """Compare everything with everything: files, checksums, order, sequence, index and synopsis.
+        """Check all files, checksums, order and sequence of events, index files and synopses.
 
         Args:
-            progress: told how many of how many files are done.
+            progress: called with the number of files done, and their total.
 
         Returns:
-            What is wrong; nothing where all is sound.
+            The problems found; empty if the table is sound.
         """
         faults = log.faults(self.writing.root)
-        if faults:  # which files there are is not known then
+        if faults:  # the files of the table are unknown then
             return [verification.Finding(each.name, f"it {each.what}") for each in faults]
         return verification.verify(self.snapshot(), progress)
 
@@ -230,25 +230,25 @@ class EventTable:
         """Append events, as one version.
 
         Args:
-            events: whatever speaks Arrow, or the path of a Parquet file, a folder of them or a Delta table.
-            progress: told how many events were read, of how many; None where that is not known.
+            events: Arrow data, or the path of a Parquet file, a folder of them or a Delta table.
+            progress: called with the number of events read, and their total; None: unknown.
 
         Returns:
-            The version in which they are there.
+            The version with the events.
 
         Raises:
-            StoreError: their columns are not those of the table, or they cannot be read or written.
+            StoreError: the columns differ from those of the table, or the events cannot be read or written.
             DataError: an event has no time, or a value does not fit.
         """
         self._own("append to it")
-        source = source_of(events) if progress is None else watched(source_of(events), progress)
+        source = source_of(events) if progress is None else report_progress(source_of(events), progress)
         appended = appending.append(source, self.writing, self._waits())
         if appended.indexed:
             save_if_due(own_snapshot(self.writing), self.uncovered)
         return appended.version
 
     def commit_pieces(self, written: Sequence[Written]) -> int:
-        """Commit files that `pieces.write_piece` has written, here or elsewhere, as one version."""
+        """Commit files that `data_file.write_piece` has written, in any process, as one version."""
         self._own("append to it")
         if not written:
             return own_snapshot(self.writing).version or 0
@@ -260,11 +260,11 @@ class EventTable:
         return appending.append_number(own_snapshot(self.writing))
 
     def compact(self, progress: Callable[[int, int], None] | None = None) -> Compacted:
-        """Make few large files in stream order of fresh, small and overlapping ones.
+        """Rewrite fresh, small and overlapping files as few large ones in stream order.
 
         Returns:
-            The version in which that is done, how many files were rewritten, and which ones were left
-            because others changed them meanwhile.
+            The new version, how many files were rewritten, and the files left over because concurrent
+            commits changed them.
         """
         self._own("compact it")
         done = compaction.compact(self.writing, self._waits(), progress)
@@ -274,7 +274,7 @@ class EventTable:
     def vacuum(self, retention_hours: float = vacuum.WEEK) -> list[str]:
         """Remove files that no version of the last hours has, and their index.
 
-        With 0 hours nobody may be writing, or reading an older version.
+        Only use 0 hours if no process is writing, or reading an older version.
 
         Returns:
             The names of the removed files.
@@ -298,7 +298,7 @@ def _has_log(folder: Folder) -> bool:
 
 
 def _span(now: Snapshot, found: Indexed) -> tuple[int | None, int | None]:
-    """Return the times of the first and the last event, as the log or, for all files, the index tells."""
+    """Return the times of the first and the last event, from the log or, if it lacks some, from the index."""
     firsts = [each.first for each in now.files if each.first is not None]
     lasts = [each.last for each in now.files if each.last is not None]
     if len(firsts) != len(now.files) and not found.plain:
@@ -321,25 +321,25 @@ def index_in_place(
     progress: Callable[[int, int], None] | None = None,
     uncovered: int = UNCOVERED,
 ) -> in_place.Built:
-    """Index a Delta table or Parquet files that others write, without touching them.
+    """Index a Delta table or Parquet files that other tools write, without touching them.
 
-    Called again, it indexes the files that are new, and drops the index of those that are gone or changed.
-    `EventTable.open` opens the table with its index.
+    A second call indexes new files, and drops the index of files that are gone or changed. `EventTable.open`
+    opens the table with its index.
 
     Args:
         path: a Delta table, a Parquet file or a folder of them.
-        time: the column that says when an event happened.
-        type: the column that says what kind of event it is.
-        on: the columns that are indexed besides.
-        index_dir: where the index goes, if not beside the data.
+        time: the column of times.
+        type: the column of types.
+        on: further columns to index.
+        index_dir: the folder of the index, if not beside the data.
         key: the columns that partition the events.
         order: the columns that break ties between events of equal time.
-        progress: told how many of how many files are done.
-        uncovered: how many index files may be missing in the last synopsis that was saved.
+        progress: called with the number of files done, and their total.
+        uncovered: how many index files the last saved synopsis may lack.
 
     Raises:
-        StoreError: there is nothing to index, or only Spark can read it.
-        BindError: a column is not there, or cannot play its part or be indexed.
+        StoreError: the path holds no table, or only Spark can read it.
+        BindError: a column does not exist, or cannot play its part or be indexed.
         DataError: an event has no time.
     """
     decided = Settings(time, type, _names(key), _names(order), _names(on), sequence=False)

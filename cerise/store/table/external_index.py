@@ -1,6 +1,7 @@
-"""Indexing in place: index files for a Delta table or Parquet files that others write; data is not touched.
+"""Indexes a Delta table or Parquet files in place: other tools write the data, which is not touched.
 
-An index file belongs to a data file of one path, size and time of writing: one that changes gets a new one.
+The name of an index file depends on path, size and modification time of its data file: a file that changes
+gets a new index file.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from cerise.plan.slicing import GroupSpan
 from cerise.store.index.file import DataFile, write_index
 from cerise.store.table import settings
 from cerise.store.table.data_file import Writing
-from cerise.store.table.failpoints import reached
+from cerise.store.table.failpoints import mark_step
 from cerise.store.table.settings import Settings
 from cerise.store.table.snapshot import Snapshot, file_of
-from cerise.store.table.synopses import FOLDER, UNCOVERED, save_if_due, saved, unsound
+from cerise.store.table.synopses import FOLDER, UNCOVERED, list_saved, save_if_due, unsound
 
 Progress = Callable[[int, int], None]
-DAY = 86_400_000  # in milliseconds: who began an index file longer ago is dead
+DAY = 86_400_000  # in milliseconds: the writer of an older draft must be dead
 
 
 class Built(NamedTuple):
-    """What indexing in place has done: how many index files were built, were there already, were dropped."""
+    """How many index files indexing in place has built, kept and dropped."""
 
     built: int
     kept: int
@@ -54,24 +55,24 @@ def index_in_place(
     *,
     uncovered: int = UNCOVERED,
 ) -> Built:
-    """Build the index files that a table of others lacks; called again, only those of files that are new.
+    """Build the missing index files of an external table, and drop those of files that are gone or changed.
 
     Args:
         path: a Delta table, a Parquet file or a folder of them.
-        decided: which columns play which part and are indexed.
-        index_dir: where the index goes, if not beside the data.
-        progress: told how many of how many files are done.
-        uncovered: how many index files may be missing in the last synopsis that was saved.
+        decided: the settings: the parts of columns, and which to index.
+        index_dir: the folder of the index, if not beside the data.
+        progress: called with the number of files done, and their total.
+        uncovered: how many index files the last saved synopsis may lack.
 
     Raises:
-        StoreError: there is nothing to index, or only Spark can read it.
-        BindError: a column is not there, or cannot play its part or be indexed.
+        StoreError: the path holds no table, or only Spark can read it.
+        BindError: a column does not exist, or cannot play its part or be indexed.
         DataError: an event has no time.
     """
     folder = Folder.of(path)
     index = index_folder(folder, index_dir)
     decided = replace(decided, sequence=False)
-    writing = opened(folder, index, decided)
+    writing = open_external(folder, index, decided)
     decided.roles(writing.columns)
     for name in decided.index:
         if name not in writing.columns.names:
@@ -93,7 +94,7 @@ def index_in_place(
 
 
 def index_folder(folder: Folder, index_dir: str | Path | None) -> Folder:
-    """Return where the index of a table is: in a folder of its own beside the data, or where it is said."""
+    """Return the folder of a table's index: `index_dir` if given, else a folder beside the data."""
     if index_dir is not None:
         return Folder.of(index_dir)
     if folder.is_file:
@@ -101,8 +102,8 @@ def index_folder(folder: Folder, index_dir: str | Path | None) -> Folder:
     return folder.inside(settings.FOLDER)
 
 
-def opened(folder: Folder, index: Folder, decided: Settings) -> Writing:
-    """Return a table of others as it is now: where it is and its columns."""
+def open_external(folder: Folder, index: Folder, decided: Settings) -> Writing:
+    """Return the description of an external table, with its present columns."""
     columns = _list_files(folder, None).columns
     if folder.is_file:
         return Writing(folder.parent.root, index.root, columns, decided, only=folder.name)
@@ -110,7 +111,7 @@ def opened(folder: Folder, index: Folder, decided: Settings) -> Writing:
 
 
 def snapshot(writing: Writing, version: int | None = None) -> Snapshot:
-    """Return the files of a table of others, in the order of arrival: by name."""
+    """Return the files of an external table, in the order of arrival: by name."""
     folder = Folder.of(writing.root)
     held = _list_files(folder if writing.only is None else folder.inside(writing.only), version)
     key = _key(writing)
@@ -121,13 +122,13 @@ def snapshot(writing: Writing, version: int | None = None) -> Snapshot:
 # ---- which files
 
 
-class _Held(NamedTuple):
+class _Listing(NamedTuple):
     number: int | None
     files: list[LoggedFile]
     columns: pa.Schema
 
 
-def _list_files(folder: Folder, version: int | None) -> _Held:
+def _list_files(folder: Folder, version: int | None) -> _Listing:
     try:
         is_delta = not folder.is_file and folder.holds(LOG)
         return _of_delta(folder, version) if is_delta else _of_parquet(folder, version)
@@ -135,14 +136,14 @@ def _list_files(folder: Folder, version: int | None) -> _Held:
         raise StoreError(f"{folder.root} cannot be indexed: {error}", hint="read it through Spark") from error
 
 
-def _of_delta(folder: Folder, version: int | None) -> _Held:
+def _of_delta(folder: Folder, version: int | None) -> _Listing:
     found = delta.version_of(folder.root, version)
     columns = pa.schema([pa.field(each.name, spark_type(each.type)) for each in found.columns])
     files = sorted(found.files, key=lambda each: each.path.rsplit("/", 1)[-1])
-    return _Held(found.number, files, columns)
+    return _Listing(found.number, files, columns)
 
 
-def _of_parquet(folder: Folder, version: int | None) -> _Held:
+def _of_parquet(folder: Folder, version: int | None) -> _Listing:
     lake = open_lake(folder.root, version)
     base = folder.parent.base if folder.is_file else folder.base
     found = folder.system.get_file_info([each.path for each in lake.files])
@@ -152,11 +153,11 @@ def _of_parquet(folder: Folder, version: int | None) -> _Held:
         )
         for each, info, footer in zip(lake.files, found, lake.footers, strict=True)
     ]
-    return _Held(None, files, lake.columns)
+    return _Listing(None, files, lake.columns)
 
 
 def _key(writing: Writing) -> str:
-    """Return what an index depends on besides its data file."""
+    """Return a key for all that an index file depends on besides its data file."""
     layout = writing.settings.layout(writing.columns)
     names = [layout.time, *([] if layout.type is None else [layout.type]), *layout.attributes]
     return repr(
@@ -173,13 +174,13 @@ def _index_name(held: LoggedFile, key: str) -> str:
 
 
 def _decide(decided: Settings, index: Folder) -> None:
-    """Keep the settings; where others were kept, what was indexed by them goes first."""
+    """Save the settings; if others were saved, first drop the index that was built with them."""
     if index.holds(settings.FILE):
         before = settings.load(index)
         if before.sequence:
             raise StoreError(
-                f"{index.root} is the index of an event table, which is indexed as it is written",
-                hint="nothing is to be done",
+                f"{index.root} is the index of an event table, which appends keep up to date",
+                hint="there is nothing to do",
             )
         if before == decided:
             return
@@ -193,17 +194,17 @@ def _build(file: LoggedFile, now: Snapshot, index: Folder) -> None:
     layout = now.writing.settings.layout(now.columns)
     rows = _footer(now, file).num_rows
     about = DataFile(file.path, file.size, file.modified, rows)
-    place = attempt(f"write the index of {file.path} in {index.root}", "what was indexed before stays")
+    place = attempt(f"write the index of {file.path} in {index.root}", "earlier index files stay")
     try:
         with place, index.whole(file.index) as sink:
             write_index(read_groups(now, file, layout.columns.names), layout, about, sink)
     except DataError as error:
         raise DataError(f"{file.path}: {error.problem}", hint=error.hint) from error
-    reached("index written")
+    mark_step("index written")
 
 
 def read_groups(now: Snapshot, file: LoggedFile, names: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield some columns of the row groups of a file, with all rows: those included that are deleted."""
+    """Yield columns of the row groups of a file, deleted rows included."""
     footer = _footer(now, file)
     rows = (footer.row_group(i).num_rows for i in range(footer.num_row_groups))
     groups = [Group(0, i, i, GroupSpan(0, 0, count)) for i, count in enumerate(rows)]
@@ -222,13 +223,13 @@ def _footer(now: Snapshot, file: LoggedFile) -> pq.FileMetaData:
 
 
 def _drop(index: Folder, needed: set[str | None]) -> int:
-    """Remove the index files that no data file needs, and synopses of other settings; return how many."""
+    """Remove index files that are not needed, old drafts and, if none is needed, synopses."""
     held = index.inside("index").files()
     gone = [name for name in held if name.endswith(".cix") and f"index/{name}" not in needed]
     day_ago = time.time_ns() // 1_000_000 - DAY
     drafts = [name for name in held if name.endswith(DRAFT) and milliseconds(held[name]) < day_ago]
     old = [f"index/{name}" for name in (*gone, *drafts)]
-    old += [f"{FOLDER}/{name}" for name in ([] if needed else saved(index))]
+    old += [f"{FOLDER}/{name}" for name in ([] if needed else list_saved(index))]
     with attempt(f"remove old index files in {index.root}", "some of them are left, and are not used"):
         for name in old:
             index.remove(name)

@@ -1,4 +1,4 @@
-"""The steps of writing, named: a test stops a writer at one of them; otherwise nothing happens there."""
+"""Failpoints: named steps at which a test can stop a writer. Without a hook they do nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 hook: Callable[[str], None] | None = None
 
 
-def reached(step: str) -> None:
-    """Say that a step has been reached."""
+def mark_step(step: str) -> None:
+    """Call the hook, if any, with the name of a step."""
     if hook is not None:
         hook(step)

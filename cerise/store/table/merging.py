@@ -1,4 +1,4 @@
-"""Files that overlap in time as one stream of events in stream order, a few rows of each in memory."""
+"""Merges files that overlap in time into one stream in stream order, with few rows of each file in memory."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from cerise.store.table.data_file import Writing
 
 
 class _Input:
-    """A file that is read from its start to its end."""
+    """A file, read from start to end."""
 
     def __init__(self, file: LoggedFile, writing: Writing, rows: int) -> None:
         self._path, self._writing = file.path, writing
-        with self._guarded():
+        with self._guard():
             self._source = Folder.of(writing.root).open_input(file.path)
             tail = read_tail(self._source, file.path, file.expected)
             held = open_parquet(self._source, file.path, tail, buffer_size=1 << 16)
@@ -32,7 +32,7 @@ class _Input:
 
     def next(self) -> tuple[pa.Table, Ints] | None:
         """Return the next events and their times; None after the last."""
-        with self._guarded():
+        with self._guard():
             batch = next(self._batches, None)
             if batch is None:
                 return None
@@ -40,12 +40,12 @@ class _Input:
         return table, read_times(table, self._writing.settings.roles(self._writing.columns))
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _guard(self) -> Iterator[None]:
         try:
             yield
         except (pa.ArrowException, OSError) as error:
             raise StoreError(
-                f"cannot read {self._path}: {error}", hint="verify() tells what else is damaged"
+                f"cannot read {self._path}: {error}", hint="verify() lists all other damage"
             ) from error
 
     def close(self) -> None:
@@ -55,20 +55,20 @@ class _Input:
 def merge(files: Sequence[LoggedFile], writing: Writing, *, least_rows: int = 1024) -> Iterator[pa.Table]:
     """Yield the events of files in stream order.
 
-    A file is open from when the stream reaches its first event to its last. Of each open file some rows are
-    in memory: about two blocks of all together, and events of equal time besides.
+    A file is open while the stream is between its first and last event. The open files together have about
+    two blocks of rows in memory, plus events of equal time.
 
     Args:
         files: the files.
-        writing: the table that they are of.
-        least_rows: how many rows of a file are read together at least.
+        writing: their table.
+        least_rows: how many rows of a file are read at once, at least.
 
     Raises:
-        StoreError: a file cannot be read, or is not in stream order itself.
+        StoreError: a file cannot be read, or is not in the order of time.
     """
     rows = max(least_rows, 2 * writing.settings.block_rows // max(1, _depth(files)))
     waits = [(span(each)[0], i) for i, each in enumerate(files)]
-    heapq.heapify(waits)  # of each file the time before which it has no further events
+    heapq.heapify(waits)  # for each file the earliest time of its unread events
     inputs: dict[int, _Input] = {}
     held: list[tuple[pa.Table, Ints]] = []
     try:
@@ -91,7 +91,7 @@ def merge(files: Sequence[LoggedFile], writing: Writing, *, least_rows: int = 10
 
 
 def span(file: LoggedFile) -> tuple[int, int]:
-    """Return the time of a file; the whole of time where the log does not know it."""
+    """Return the first and last time of a file; all of time if the log does not say."""
     if file.first is None or file.last is None:
         return -(1 << 63), (1 << 63) - 1
     return file.first, file.last
@@ -111,7 +111,7 @@ def _check(times: Ints, last: int, path: str) -> None:
 def _split(
     held: list[tuple[pa.Table, Ints]], border: int | None
 ) -> tuple[list[tuple[pa.Table, Ints]], list[pa.Table]]:
-    """Return what must wait for events from a time on, and what is before it; None: nothing waits."""
+    """Return the events from the border on, which must wait, and those before it; None: none waits."""
     after, ready = [], []
     for table, times in held:
         at = len(times) if border is None else int(np.searchsorted(times, border))

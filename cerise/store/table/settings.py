@@ -1,4 +1,4 @@
-"""What is decided once for an event table: the parts of columns, what is indexed, how large blocks are."""
+"""The settings of an event table, fixed at its creation: parts of columns, indexed columns, sizes."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ import pyarrow as pa
 from cerise.errors import StoreError
 from cerise.events import Schema
 from cerise.files.folder import Folder, attempt
-from cerise.store.index.layout import SEQUENCE, Layout
+from cerise.store.index.layout import SEQUENCE, IndexLayout
 
 FORMAT = 1
 FILE = "store.json"
-FOLDER = "_cerise"  # Delta leaves names that begin with _ alone
+FOLDER = "_cerise"  # Delta ignores names that begin with _
 BLOCKS_PER_FILE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is decided once.
+    """The settings of an event table.
 
     Attributes:
-        time: the column that says when an event happened.
-        type: the column that says what kind of event it is.
+        time: the column of times.
+        type: the column of types.
         key: the columns that partition the events.
         order: the columns that break ties between events of equal time.
-        index: the columns that are indexed besides.
+        index: further indexed columns.
         block_rows: how many events a block has: a row group and its part of the index.
         pool_rows: how many fresh events may wait, unindexed, before they are sealed.
         compress: whether the index is compressed.
-        sequence: whether events carry the sequence of their arrival; not in tables that others write.
+        sequence: whether events carry the sequence of their arrival; False for tables that other tools write.
     """
 
     time: str
@@ -60,27 +60,27 @@ class Settings:
         return BLOCKS_PER_FILE * self.block_rows
 
     def roles(self, columns: pa.Schema) -> Schema:
-        """Return which column of a table plays which part."""
+        """Return the columns of a table with the parts that they play."""
         return Schema(columns, self.time, self.type, self.key, self.order)
 
-    def layout(self, columns: pa.Schema) -> Layout:
-        """Return how the index of a table is laid out."""
+    def layout(self, columns: pa.Schema) -> IndexLayout:
+        """Return the layout of the index of a table."""
         named = dict.fromkeys((*self.index, *self.key, *self.order))
         attributes = tuple(name for name in named if name not in (self.time, self.type))
-        if not self.sequence:  # others may add columns, which need not concern the index
+        if not self.sequence:  # columns that other tools add later must not change the layout
             held = {self.time, self.type, *attributes}
             columns = pa.schema([each for each in columns if each.name in held])
-        return Layout(columns, self.time, self.type, attributes, self.sequence, self.compress)
+        return IndexLayout(columns, self.time, self.type, attributes, self.sequence, self.compress)
 
     def to_json(self) -> str:
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=2)
 
 
 def save(settings: Settings, folder: Folder) -> None:
-    """Write the settings, once.
+    """Write the settings of a new table.
 
     Raises:
-        StoreError: other settings are there already, of a table whose creation was broken off.
+        StoreError: an interrupted creation has left other settings behind.
     """
     with attempt(f"write to {folder.root}", "nothing was created"):
         try:
@@ -90,8 +90,8 @@ def save(settings: Settings, folder: Folder) -> None:
             pass
         if load(folder) != settings:
             raise StoreError(
-                f"{folder.root} holds the settings of another table, whose creation was broken off",
-                hint=f"remove {folder.root}, or create the table as it was meant",
+                f"{folder.root} holds the settings of another table, whose creation was interrupted",
+                hint=f"remove {folder.root}, or create the table with those settings",
             ) from None
 
 
@@ -99,7 +99,7 @@ def load(folder: Folder) -> Settings:
     """Read the settings.
 
     Raises:
-        StoreError: there are none, they are damaged, or a newer Cerise has written them.
+        StoreError: the settings are missing or damaged, or a newer Cerise has written them.
     """
     place = f"{folder.root}/{FILE}"
     if not folder.holds(FILE):
@@ -125,7 +125,7 @@ def load(folder: Folder) -> Settings:
 def _settings(held: dict[str, Any]) -> Settings:
     known = {field.name for field in fields(Settings)}
     if set(held) != known:
-        raise ValueError(f"it says {', '.join(sorted(set(held) ^ known))} or does not")
+        raise ValueError(f"unknown or missing: {', '.join(sorted(set(held) ^ known))}")
     plain: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in held.items()}
     return Settings(**plain)
 

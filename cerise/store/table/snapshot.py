@@ -1,4 +1,4 @@
-"""A version of an event table: its files in the order of arrival, and what is known of each."""
+"""A snapshot: one version of an event table, with its files in the order of arrival."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cerise.store.table.settings import index_name
 
 
 def file_of(file: LoggedFile, folder: Folder) -> File:
-    """Return how a data file of a table is read."""
+    """Return a data file in the form that `files.reader` reads."""
     return File(folder.path(file.path), file.values, file.kept, file.expected)
 
 
@@ -24,8 +24,8 @@ class Snapshot:
     """A version of an event table.
 
     Attributes:
-        writing: where it is, its columns and settings.
-        version: its number; None where there are no versions: Parquet files that others write.
+        writing: the table: its path, columns and settings.
+        version: its number; None: external Parquet files, which have no versions.
         files: its files in the order of arrival: by name.
     """
 

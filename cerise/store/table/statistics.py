@@ -1,6 +1,6 @@
-"""What Delta's log says of a file, so that other engines can skip it: rows, nulls, least and greatest values.
+"""Statistics of a file for Delta's log, so that other engines can skip it: rows, nulls, least and greatest.
 
-A value is left out rather than rounded: what the log says is always right.
+A value is left out rather than rounded, so that the log is always exact.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from cerise.files.types import leaf_paths
 
-LONGEST = 32  # characters of a text that the log may hold
+LONGEST = 32  # characters of a text in the log, at most
 EPOCH = dt.datetime(1970, 1, 1)
 Nested = dict[str, Any]
 
@@ -22,7 +22,7 @@ Nested = dict[str, Any]
 def statistics(footer: pq.FileMetaData, columns: pa.Schema) -> str:
     """Return the statistics of a file as Delta writes them.
 
-    Doubles are left out: Parquet's least and greatest do not see NaN, which Spark holds to be the greatest.
+    Doubles are left out: Parquet's least and greatest values ignore NaN, which Spark takes for the greatest.
     """
     found: dict[str, Nested] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
     for at, names in enumerate(leaf_paths(columns)):
@@ -30,16 +30,16 @@ def statistics(footer: pq.FileMetaData, columns: pa.Schema) -> str:
         held = [footer.row_group(i).column(at).statistics for i in range(footer.num_row_groups)]
         if kind is None or not held or any(each is None or not each.has_null_count for each in held):
             continue
-        _put(found["nullCount"], names, sum(each.null_count for each in held))
+        _set(found["nullCount"], names, sum(each.null_count for each in held))
         ends = _ends(held, kind)
         if ends is not None:
-            _put(found["minValues"], names, ends[0])
-            _put(found["maxValues"], names, ends[1])
+            _set(found["minValues"], names, ends[0])
+            _set(found["maxValues"], names, ends[1])
     return json.dumps({"numRecords": footer.num_rows, **found})
 
 
 def _simple_type(columns: pa.Schema, names: tuple[str, ...]) -> pa.DataType | None:
-    """Return the type of a column that is no list and no map, in structs too; None for others."""
+    """Return the type of a plain column, possibly inside structs; None for lists and maps."""
     kind = columns.field(names[0]).type
     for name in names[1:]:
         if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
@@ -56,7 +56,7 @@ def _ends(held: list[Any], kind: pa.DataType) -> tuple[Any, Any] | None:
     try:
         return show(min(each.min_raw for each in some)), show(max(each.max_raw for each in some))
     except (OverflowError, ValueError):
-        return None  # a year beyond 9999, a text that is long
+        return None  # a year beyond 9999, or a long text
 
 
 def _moment(microseconds: int) -> str:
@@ -87,7 +87,7 @@ _SHOWN: tuple[tuple[Any, Any], ...] = (
 )
 
 
-def _put(into: Nested, names: tuple[str, ...], value: Any) -> None:
+def _set(into: Nested, names: tuple[str, ...], value: Any) -> None:
     *outer, last = names
     for name in outer:
         into = into.setdefault(name, {})

@@ -1,7 +1,6 @@
-"""Which files of a version have an index that can be used, and the synopsis of all of them.
+"""Loads the synopsis of a version, finds files without a usable index, and saves synopses.
 
-A synopsis is saved now and then, under the version that it was made for. It is a cache: where it is missing
-or damaged, the index files are asked.
+A saved synopsis is named by its version. It is a cache: without it, the index files are read.
 """
 
 from __future__ import annotations
@@ -18,25 +17,25 @@ from cerise.errors import StoreError
 from cerise.files.delta import LoggedFile
 from cerise.files.folder import Folder, attempt
 from cerise.store.index.file import DataFile, IndexFile
-from cerise.store.index.layout import Layout
+from cerise.store.index.layout import IndexLayout
 from cerise.store.index.synopsis import Synopsis
-from cerise.store.table.failpoints import reached
+from cerise.store.table.failpoints import mark_step
 from cerise.store.table.snapshot import Snapshot
 
 FOLDER = "synopsis"
-PLACE = "index"  # of the index files
+PLACE = "index"  # the folder of the index files
 NAME = re.compile(r"^[0-9]{20}$")
-UNCOVERED = 16  # index files that may be missing in the last synopsis
+UNCOVERED = 16  # index files that the last saved synopsis may lack
 log = logging.getLogger("cerise")
 
 
 class Indexed(NamedTuple):
-    """What a version's index can answer.
+    """The index of a version.
 
     Attributes:
-        synopsis: of all index files that can be used.
-        plain: the files without index that can be used; their events must be read.
-        broken: of those that ought to have one, by path, what is wrong with it.
+        synopsis: the synopsis of all usable index files.
+        plain: the files without a usable index; their events must be read.
+        broken: the problems of index files that cannot be used, by path of the data file.
     """
 
     synopsis: Synopsis
@@ -44,29 +43,29 @@ class Indexed(NamedTuple):
     broken: dict[str, str]
 
 
-def indexed(now: Snapshot) -> Indexed:
-    """Return the synopsis of a version, and which files it does not cover."""
+def load_index(now: Snapshot) -> Indexed:
+    """Return the synopsis of a version, and the files that it does not cover."""
     folder = Folder.of(now.writing.index_root)
-    there = {f"{PLACE}/{name}": found.size for name, found in folder.inside(PLACE).files().items()}
-    broken = {each.path: "it is missing" for each in now.sealed if each.index not in there}
+    sizes = {f"{PLACE}/{name}": found.size for name, found in folder.inside(PLACE).files().items()}
+    broken = {each.path: "it is missing" for each in now.sealed if each.index not in sizes}
     usable = {folder.path(str(each.index)): each for each in now.sealed if each.path not in broken}
-    synopsis = _covering(now, folder, usable, there)
+    synopsis = _load_covering(now, folder, usable, sizes)
     covered = {each.path for each in synopsis.files}
     opened = _open_indexes(
         (each for path, each in usable.items() if path not in covered), now, folder, broken
     )
-    synopsis = synopsis.extended(opened)
+    synopsis = synopsis.extend(opened)
     if not _in_order(synopsis, now):
         rest = (usable[each.path] for each in synopsis.files)
-        synopsis = _empty(now).extended(_open_indexes(sorted(rest, key=now.files.index), now, folder, broken))
+        synopsis = _empty(now).extend(_open_indexes(sorted(rest, key=now.files.index), now, folder, broken))
     plain = tuple(each for each in now.files if each.index is None or each.path in broken)
     return Indexed(synopsis, plain, broken)
 
 
-def _covering(
-    now: Snapshot, folder: Folder, usable: dict[str, LoggedFile], there: dict[str, int]
+def _load_covering(
+    now: Snapshot, folder: Folder, usable: dict[str, LoggedFile], sizes: dict[str, int]
 ) -> Synopsis:
-    """Return what the last saved synopsis says of the index files of a version, as they are now."""
+    """Return the part of the last saved synopsis that still fits the index files of a version."""
     last = _last(folder, now)
     if last is None:
         return _empty(now)
@@ -75,18 +74,18 @@ def _covering(
         for each in last.files
         if each.path in usable
         and _is_of(each.about, usable[each.path])
-        and each.size == there[str(usable[each.path].index)]
+        and each.size == sizes[str(usable[each.path].index)]
     ]
     return last.only(covered)
 
 
 def unsound(now: Snapshot) -> dict[str, str]:
-    """Return the files of a version whose index cannot be used, or has bytes that are not what was written.
+    """Return the problems of index files that are damaged or cannot be used, by path of the data file.
 
-    All bytes are read for it. By path, what is wrong.
+    Reads all bytes of all index files.
     """
     folder = Folder.of(now.writing.index_root)
-    found = dict(indexed(now).broken)
+    found = dict(load_index(now).broken)
     for each in now.sealed:
         if each.path not in found:
             try:
@@ -99,7 +98,7 @@ def unsound(now: Snapshot) -> dict[str, str]:
 def _open_indexes(
     files: Iterable[LoggedFile], now: Snapshot, folder: Folder, broken: dict[str, str]
 ) -> list[IndexFile]:
-    """Return index files; those that cannot be used become broken."""
+    """Open the index files of data files; add the problems of unusable ones to `broken`."""
     found = []
     for each in files:
         try:
@@ -116,7 +115,7 @@ def _open_indexes(
     return found
 
 
-def _layout(now: Snapshot) -> Layout:
+def _layout(now: Snapshot) -> IndexLayout:
     return now.writing.settings.layout(now.columns)
 
 
@@ -129,7 +128,7 @@ def _is_of(about: DataFile, file: LoggedFile) -> bool:
 
 
 def _in_order(synopsis: Synopsis, now: Snapshot) -> bool:
-    """Tell whether files come in the order of arrival, where nothing else says in which order events came."""
+    """Tell whether the files are in the order of arrival; always true if events carry a sequence."""
     if now.writing.settings.sequence:
         return True
     covered = [each.about.path for each in synopsis.files]
@@ -137,10 +136,10 @@ def _in_order(synopsis: Synopsis, now: Snapshot) -> bool:
     return covered == [each.path for each in now.files if each.path in known]
 
 
-# ---- saved ones
+# ---- saved synopses
 
 
-def saved(folder: Folder) -> list[str]:
+def list_saved(folder: Folder) -> list[str]:
     """Return the names of the saved synopses, the newest first."""
     return sorted((name for name in folder.inside(FOLDER).files() if NAME.match(name)), reverse=True)
 
@@ -150,14 +149,14 @@ def read(folder: Folder, name: str) -> Synopsis:
 
     Raises:
         StoreError: it is damaged.
-        OSError: it is gone.
+        OSError: it cannot be read.
     """
     with folder.inside(FOLDER).open_input(name) as source:
         return _move(Synopsis.load(source), "", folder.path(""))
 
 
 def _move(synopsis: Synopsis, old: str, new: str) -> Synopsis:
-    """Return a synopsis whose index files are in another folder: saved, it knows no folder but its own."""
+    """Return a synopsis with another prefix of its paths; a saved one has paths relative to its folder."""
     files = synopsis.table_of_files
     paths = [f"{new}{path[len(old) :]}" for path in files.column("index").to_pylist()]
     at = files.schema.get_field_index("index")
@@ -165,8 +164,8 @@ def _move(synopsis: Synopsis, old: str, new: str) -> Synopsis:
 
 
 def _last(folder: Folder, now: Snapshot) -> Synopsis | None:
-    """Return the newest saved synopsis that can be read and is laid out as the index of a version is."""
-    for name in saved(folder):
+    """Return the newest saved synopsis that can be read and has the layout of the version."""
+    for name in list_saved(folder):
         try:
             found = read(folder, name)
         except (StoreError, OSError) as error:
@@ -178,13 +177,13 @@ def _last(folder: Folder, now: Snapshot) -> Synopsis | None:
 
 
 def save_if_due(now: Snapshot, uncovered: int = UNCOVERED) -> None:
-    """Save the synopsis of a version, where many of its index files are not in the last one.
+    """Save the synopsis of a version, if the last saved one lacks many of its index files.
 
-    What fails here costs only time later: it is logged.
+    A failure only costs time later, so it is logged and not raised.
 
     Args:
         now: the version.
-        uncovered: how many index files may be missing in the last synopsis.
+        uncovered: how many index files the last saved synopsis may lack.
     """
     folder = Folder.of(now.writing.index_root)
     if len(now.sealed) <= uncovered:
@@ -199,10 +198,10 @@ def save_if_due(now: Snapshot, uncovered: int = UNCOVERED) -> None:
 
 
 def mend_synopsis(now: Snapshot) -> None:
-    """Remove saved synopses that cannot be read; where there was such a one, save the synopsis anew."""
+    """Remove saved synopses that cannot be read; if there were any, save the synopsis anew."""
     folder = Folder.of(now.writing.index_root)
     with attempt(f"write the synopsis of {now.writing.root} again", "it stays damaged, and is not used"):
-        broken = [name for name in saved(folder) if not _is_sound(folder, name)]
+        broken = [name for name in list_saved(folder) if not _is_sound(folder, name)]
         for name in broken:
             folder.inside(FOLDER).remove(name)
         if broken:
@@ -220,7 +219,7 @@ def _is_sound(folder: Folder, name: str) -> bool:
 def save(now: Snapshot, folder: Folder) -> None:
     """Save the synopsis of a version."""
     sink = pa.BufferOutputStream()
-    _move(indexed(now).synopsis, folder.path(""), "").save(sink)
-    reached("about to save the synopsis")
+    _move(load_index(now).synopsis, folder.path(""), "").save(sink)
+    mark_step("about to save the synopsis")
     folder.inside(FOLDER).write(f"{now.version or 0:020d}", sink.getvalue().to_pybytes())
-    reached("synopsis saved")
+    mark_step("synopsis saved")

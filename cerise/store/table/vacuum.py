@@ -1,4 +1,4 @@
-"""Vacuum: what no version within retention needs any more is removed, with its index."""
+"""Vacuum: removes files that no version within retention needs, and their index files."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Container
 
 from cerise.errors import StoreError
 from cerise.files.folder import DRAFT, Folder, cause_of, milliseconds
-from cerise.store.table.commits import unused_files
+from cerise.store.table.commits import find_unused_files
 from cerise.store.table.data_file import Writing, is_ours
-from cerise.store.table.failpoints import reached
+from cerise.store.table.failpoints import mark_step
 from cerise.store.table.settings import index_name
-from cerise.store.table.synopses import FOLDER, saved
+from cerise.store.table.synopses import FOLDER, list_saved
 
-WEEK = 168  # hours for which Delta's log remembers what was removed
+WEEK = 168  # hours for which Delta's log remembers removed files
 
 
 def vacuum(writing: Writing, hours: float, now_ms: int) -> list[str]:
-    """Remove files that no version of the last hours has, or that are as old and in none.
+    """Remove files that left the table at least this many hours ago, or are as old and in no version.
 
-    Readers of a version that is younger go on. Files that others have put into the folder stay.
+    Readers of younger versions are not disturbed. Files by other tools in the folder stay.
 
     Args:
         writing: the table.
-        hours: how long files are kept that the newest version has no more.
+        hours: how long to keep files that are no longer in the newest version.
         now_ms: the time, in milliseconds since 1970.
 
     Returns:
@@ -35,16 +35,16 @@ def vacuum(writing: Writing, hours: float, now_ms: int) -> list[str]:
             hint=f"give 0 to {WEEK}: the log forgets after a week",
         )
     data, index = Folder.of(writing.root), Folder.of(writing.index_root)
-    there = data.files()  # the log remembers what was removed
-    unused = sorted(name for name in unused_files(writing.root, math.ceil(hours)) if name in there)
+    present = data.files()  # the log also lists files that are removed already
+    unused = sorted(name for name in find_unused_files(writing.root, math.ceil(hours)) if name in present)
     removed: list[str] = []
     try:
         for name in filter(is_ours, unused):
             data.remove(name)
             removed.append(name)
-            reached("data removed")
+            mark_step("data removed")
             index.remove(index_name(name))
-            reached("index removed")
+            mark_step("index removed")
         for name in _leftovers(data, index, now_ms - int(hours * 3_600_000)):
             index.remove(name)
             removed.append(name)
@@ -58,11 +58,11 @@ def vacuum(writing: Writing, hours: float, now_ms: int) -> list[str]:
 
 
 def _leftovers(data: Folder, index: Folder, before: int) -> list[str]:
-    """Return index files without data file, all synopses but the last, and drafts."""
+    """Return index files without a data file, all saved synopses but the newest, and old drafts."""
     inside = {place: index.inside(place).files() for place in (".", "index", FOLDER)}
-    held = data.files()  # after the index files: whoever writes one has written its data before
+    held = data.files()  # listed after the index files, as a writer writes the data file first
     gone = [f"index/{name}" for name in inside["index"] if _is_orphan(name, held)]
-    gone += [f"{FOLDER}/{name}" for name in saved(index)[1:]]
+    gone += [f"{FOLDER}/{name}" for name in list_saved(index)[1:]]
     for place, found in inside.items():
         old = (name for name, each in found.items() if milliseconds(each) <= before)
         gone += [f"{place}/{name}" for name in old if name.endswith(DRAFT)]

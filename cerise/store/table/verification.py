@@ -1,4 +1,4 @@
-"""Verification: whether the files of a version are there and sound, and say the same as their index."""
+"""Verification: checks that the files of a version exist, are sound, and agree with their index."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from cerise.files.delta import LoggedFile
 from cerise.files.folder import Folder
 from cerise.store.index.file import BrokenIndex, IndexFile
 from cerise.store.index.layout import SEQUENCE
-from cerise.store.index.lookup import Index, Wanted
+from cerise.store.index.lookup import Criteria, Index
 from cerise.store.index.synopsis import Synopsis
 from cerise.store.table.appending import in_stream_order
 from cerise.store.table.data_file import read_file
 from cerise.store.table.external_index import read_groups
 from cerise.store.table.snapshot import Snapshot
-from cerise.store.table.synopses import indexed, read, saved
+from cerise.store.table.synopses import list_saved, load_index, read
 
 Progress = Callable[[int, int], None]
-BITS = 20  # rows of an append are remembered in pieces of 2^20
+BITS = 20  # seen rows of an append are kept in bitmaps of 2^20
 
 
 class Finding(NamedTuple):
-    """Something that is wrong: where, and what."""
+    """A problem: its place, and its description."""
 
     place: str
     what: str
 
 
 def verify(now: Snapshot, progress: Progress | None = None) -> list[Finding]:
-    """Return what is wrong with a version: with its files, their index, the order and sequence of events.
+    """Return the problems of a version: of its files, their index, the order and sequence of events.
 
     Args:
         now: the version.
-        progress: told how many of how many files are done.
+        progress: called with the number of files done, and their total.
     """
-    found = list(_missing(now))
+    found = list(_find_missing(now))
     unsound = {each.place for each in found}
-    broken = indexed(now).broken
+    broken = load_index(now).broken
     found += [Finding(path, f"its index cannot be used: {why}") for path, why in broken.items()]
     found += _synopses(now)
     arrived = _Arrived()
@@ -55,7 +55,7 @@ def verify(now: Snapshot, progress: Progress | None = None) -> list[Finding]:
     return found
 
 
-def _missing(now: Snapshot) -> Iterator[Finding]:
+def _find_missing(now: Snapshot) -> Iterator[Finding]:
     sizes = Folder.of(now.writing.root).sizes([each.path for each in now.files])
     for file, size in zip(now.files, sizes, strict=True):
         if size is None:
@@ -66,7 +66,7 @@ def _missing(now: Snapshot) -> Iterator[Finding]:
 
 def _synopses(now: Snapshot) -> Iterator[Finding]:
     folder = Folder.of(now.writing.index_root)
-    for name in saved(folder):
+    for name in list_saved(folder):
         try:
             read(folder, name)
         except (StoreError, OSError, pa.ArrowException) as error:
@@ -106,7 +106,7 @@ def _check(now: Snapshot, file: LoggedFile, arrived: _Arrived, *, index: bool) -
 
 
 def _groups(now: Snapshot, file: LoggedFile) -> Iterator[pa.Table]:
-    """Yield the row groups of a file; every checksum of ours is looked at."""
+    """Yield the row groups of a file; verify the checksums of files that Cerise has written."""
     if file.ours:
         return read_file(now.writing, file.path, file.size)
     return read_groups(now, file, now.columns.names)
@@ -126,13 +126,13 @@ def _sequence(table: pa.Table, arrived: _Arrived) -> str | None:
 
 
 class _Arrived:
-    """The sequences that were seen: one bit each."""
+    """The set of sequences seen so far."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, int], npt.NDArray[np.bool_]] = {}
 
     def all_new(self, appends: Ints, rows: Ints) -> bool:
-        """Remember some; tell whether none was there before, and none is there twice."""
+        """Add sequences; tell whether all were new and distinct."""
         new = True
         order = np.lexsort((rows, appends))
         appends, rows = appends[order], rows[order]
@@ -160,9 +160,9 @@ def _open_index(now: Snapshot, file: LoggedFile) -> Index:
 
 
 def _differs(index: Index, group: int, table: pa.Table, now: Snapshot) -> str | None:
-    """Tell what of a row group is something else in its index."""
+    """Return the first part of a row group that differs from its index; None: all agree."""
     layout = now.writing.settings.layout(now.columns)
-    events = index.look_up(Wanted(None, ()), groups=np.array([group], np.int64))
+    events = index.look_up(Criteria(None, ()), groups=np.array([group], np.int64))
     groups, rows = index.rows(events.places)
     if len(rows) != len(table) or not bool(np.all(groups == group)):
         return "rows"
@@ -183,15 +183,15 @@ def _other_sequence(index: Index, places: Ints, table: pa.Table) -> str | None:
     return None
 
 
-def same(one: pa.Array, other: pa.Array) -> bool:
-    """Tell whether two columns hold the same values: NaN is NaN, and -0.0 is not 0.0."""
+def same(left: pa.Array, right: pa.Array) -> bool:
+    """Tell whether two columns hold the same values; NaN equals NaN, and -0.0 differs from 0.0."""
     arrays = [
-        each.dictionary_decode() if pa.types.is_dictionary(each.type) else each for each in (one, other)
+        each.dictionary_decode() if pa.types.is_dictionary(each.type) else each for each in (left, right)
     ]
-    one, other = arrays[0].cast(arrays[1].type), arrays[1]
-    if not pa.types.is_floating(one.type):
-        return bool(one.equals(other))
-    return bool(one.is_null().equals(other.is_null())) and np.array_equal(_bits(one), _bits(other))
+    left, right = arrays[0].cast(arrays[1].type), arrays[1]
+    if not pa.types.is_floating(left.type):
+        return bool(left.equals(right))
+    return bool(left.is_null().equals(right.is_null())) and np.array_equal(_bits(left), _bits(right))
 
 
 def _bits(values: pa.Array) -> Ints:

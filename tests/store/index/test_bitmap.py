@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cerise.kernels.bits import lowest, ones, peek, poke, without_lowest
 from cerise.kernels.jit import COMPILED, Ints, Marks, boolean, int64, kernel, void
-from cerise.store.index.bitmap import between, code_at, cut_slices
+from cerise.store.index.bitmap import between, code_at, write_slices
 from cerise.store.index.packed import at, bits, frames, pack, sizes
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 300)
@@ -44,7 +44,7 @@ def slices_of(values: list[int], width: int) -> np.ndarray[Any, Any]:
     out = np.zeros(stride * width + 64, np.uint8)
     numbers = np.array(values, np.uint64).view(np.int64)
     starts, one = np.array([0, len(values)]), np.ones(1, np.int64)
-    cut_slices(numbers, starts, one * width, one * 0, out)
+    write_slices(numbers, starts, one * width, one * 0, out)
     return out
 
 

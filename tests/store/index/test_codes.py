@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cerise.errors import BindError, DataError
 from cerise.store.index.codes import BITS, DECIMAL, WHOLE, WORDS, decode, encode
-from cerise.store.index.layout import Layout
+from cerise.store.index.layout import IndexLayout
 
 NAN, INF = math.nan, math.inf
 COLUMNS = [
@@ -118,8 +118,8 @@ def test_a_value_that_does_not_fit() -> None:
 
 def test_layouts() -> None:
     columns = pa.schema([("t", pa.timestamp("us", "UTC")), ("k", pa.string()), ("x", pa.decimal128(9, 2))])
-    layout = Layout(columns, "t", "k", ("x",), compress=False)
-    assert Layout.from_json(layout.to_json()) == layout
+    layout = IndexLayout(columns, "t", "k", ("x",), compress=False)
+    assert IndexLayout.from_json(layout.to_json()) == layout
     assert [layout.holds(name) for name in ("t", "k", "x", "y")] == [True, True, True, False]
 
 
@@ -142,7 +142,7 @@ def test_what_cannot_be_indexed(parts: tuple[Any, ...], problem: str) -> None:
          ("s", pa.struct([("a", pa.int64())])), ("d", pa.decimal128(20, 2)), ("t2", pa.timestamp("us"))]
     )  # fmt: skip
     with pytest.raises(BindError, match=problem):
-        Layout(columns, *parts)
+        IndexLayout(columns, *parts)
 
 
 def test_the_moments_of_a_date() -> None:

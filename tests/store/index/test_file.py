@@ -15,15 +15,15 @@ import xxhash
 from cerise.errors import DataError, StoreError
 from cerise.store.index import file as files
 from cerise.store.index.file import BrokenIndex, DataFile, IndexFile, write_index
-from cerise.store.index.layout import Layout
-from cerise.store.index.lookup import Index, Wanted
+from cerise.store.index.layout import IndexLayout
+from cerise.store.index.lookup import Criteria, Index
 from cerise.store.index.synopsis import Synopsis
 from tests.store.index.made import LOCAL, written
 
 TABLE = pa.table(
     {"t": range(60), "k": ["A", "B", None] * 20, "s": ["x", "ÿ", None, "yy"] * 15, "x": range(60)}
 )
-LAYOUT = Layout(TABLE.schema, "t", "k", ("s", "x"))
+LAYOUT = IndexLayout(TABLE.schema, "t", "k", ("s", "x"))
 GROUPS = [TABLE.slice(0, 40), TABLE.slice(40)]
 
 
@@ -66,7 +66,7 @@ def test_a_bit_flipped_anywhere(tmp_path: Path) -> None:
 def test_files_of_others(tmp_path: Path) -> None:
     path = tmp_path / "broken"
     path.write_bytes(bytes(1000))
-    with pytest.raises(BrokenIndex, match="no index file"):
+    with pytest.raises(BrokenIndex, match="is not an index file"):
         opened(path)
     with pytest.raises(BrokenIndex, match="cannot be read") as error:
         opened(tmp_path / "absent")
@@ -94,9 +94,9 @@ def test_a_damaged_cluster_is_found_when_it_is_touched(tmp_path: Path) -> None:
     Path(file.path).write_bytes(data)
     index = Index(Synopsis.of([IndexFile(LOCAL, file.path)]), LAYOUT, LOCAL)
     others = tuple({"A", "B", None} - {type_})
-    assert len(index.look_up(Wanted(others)).times) == 40
+    assert len(index.look_up(Criteria(others)).times) == 40
     with pytest.raises(BrokenIndex, match="block 1 of index file") as error:
-        index.look_up(Wanted((type_,)))
+        index.look_up(Criteria((type_,)))
     again = pickle.loads(pickle.dumps(error.value))
     assert (again.path, again.block, str(again)) == (file.path, 1, str(error.value))
 
@@ -106,10 +106,10 @@ def test_a_file_that_has_shrunk_or_gone(tmp_path: Path) -> None:
     synopsis = Synopsis.of([file])
     Path(file.path).write_bytes(Path(file.path).read_bytes()[:-1])
     with pytest.raises(BrokenIndex, match="bytes, not"):
-        Index(synopsis, LAYOUT, LOCAL).look_up(Wanted(None))
+        Index(synopsis, LAYOUT, LOCAL).look_up(Criteria(None))
     Path(file.path).unlink()
     with pytest.raises(BrokenIndex, match="cannot be read"):
-        Index(synopsis, LAYOUT, LOCAL).look_up(Wanted(None))
+        Index(synopsis, LAYOUT, LOCAL).look_up(Criteria(None))
 
 
 def test_other_file_systems(tmp_path: Path) -> None:
@@ -123,12 +123,12 @@ def test_other_file_systems(tmp_path: Path) -> None:
         file = IndexFile(filesystem, "part.index")
         file.verify()
         index = Index(Synopsis.of([file]), LAYOUT, filesystem)
-        assert index.look_up(Wanted(("A",))).times.tolist() == list(range(0, 60, 3))
+        assert index.look_up(Criteria(("A",))).times.tolist() == list(range(0, 60, 3))
 
 
 def test_rows_must_be_those_of_the_file() -> None:
     sink = pa.BufferOutputStream()
-    with pytest.raises(StoreError, match="61 rows, and 60"):
+    with pytest.raises(StoreError, match="61 rows, but 60"):
         write_index(GROUPS, LAYOUT, DataFile("part", 1, 2, 61), sink)
 
 
@@ -136,13 +136,16 @@ def test_events_without_time() -> None:
     table = pa.table({"t": pa.array([1, None]), "x": [1, 2]})
     with pytest.raises(DataError, match="have no time"):
         write_index(
-            [table], Layout(table.schema, "t", None, ("x",)), DataFile("p", 1, 2, 2), pa.BufferOutputStream()
+            [table],
+            IndexLayout(table.schema, "t", None, ("x",)),
+            DataFile("p", 1, 2, 2),
+            pa.BufferOutputStream(),
         )
 
 
 def test_files_older_than_the_types_of_the_table(tmp_path: Path) -> None:
     columns = pa.schema([("t", pa.timestamp("us")), ("k", pa.string()), ("x", pa.int64())])
-    layout = Layout(columns, "t", "k", ("x",))
+    layout = IndexLayout(columns, "t", "k", ("x",))
     old = pa.table(
         {
             "t": pa.array([5_000, 3_000], pa.timestamp("ns")),
@@ -151,7 +154,7 @@ def test_files_older_than_the_types_of_the_table(tmp_path: Path) -> None:
         }
     )
     index = Index(Synopsis.of([written(tmp_path, "old", [old], layout)]), layout, LOCAL)
-    found = index.look_up(Wanted(("A",)))
+    found = index.look_up(Criteria(("A",)))
     assert found.times.tolist() == [3, 5]
     assert index.column("x", found.places).equals(pa.array([2, 1], pa.int64()))
     with pytest.raises(DataError, match="has type string, and is int64 in the table"):
@@ -163,7 +166,7 @@ def test_files_older_than_the_types_of_the_table(tmp_path: Path) -> None:
 def test_rows_without_arrival() -> None:
     arrival = pa.array([{"append": 1, "row": None}], pa.struct([("append", pa.int64()), ("row", pa.int64())]))
     table = pa.table({"t": [1], "_seq": arrival})
-    layout = Layout(table.schema, "t", None, (), sequence=True)
+    layout = IndexLayout(table.schema, "t", None, (), sequence=True)
     with pytest.raises(DataError, match="no column '_seq'"):
         write_index([table.select(["t"])], layout, DataFile("p", 1, 2, 1), pa.BufferOutputStream())
     with pytest.raises(DataError, match=r"_seq\.row"):
@@ -180,7 +183,7 @@ def test_the_same_rows_give_the_same_bytes() -> None:
 
 def test_a_sample_is_even_and_bounded(tmp_path: Path) -> None:
     table = pa.table({"t": range(20_000), "x": range(20_000)})
-    layout = Layout(table.schema, "t", None, ("x",))
+    layout = IndexLayout(table.schema, "t", None, ("x",))
     drawn = written(tmp_path, "part", [table.slice(i, 3_000) for i in range(0, 20_000, 3_000)], layout)
     values = drawn.directory.sample["x"].to_pylist()
     assert len(set(values)) == 1_024
@@ -226,7 +229,7 @@ def test_a_forged_file_is_not_followed(tmp_path: Path, part: str, name: str, val
     def answered() -> None:
         forged = forge(found, part, **{name: [value, *values[1:]]})
         index = Index(Synopsis.of([forged]), LAYOUT, LOCAL)
-        places = index.look_up(Wanted(None)).places
+        places = index.look_up(Criteria(None)).places
         index.column("s", places)
 
     with pytest.raises(BrokenIndex):
@@ -238,7 +241,7 @@ def test_a_forged_synopsis_is_not_followed(tmp_path: Path) -> None:
     sizes = pa.array([2**60], pa.int64())
     large = replace(synopsis, table_of_files=synopsis.table_of_files.set_column(1, "index_size", sizes))
     with pytest.raises(BrokenIndex):
-        Index(large, LAYOUT, LOCAL).look_up(Wanted(None))
+        Index(large, LAYOUT, LOCAL).look_up(Criteria(None))
     numbers = pa.array([9] * len(synopsis.clusters), pa.int32())
     astray = replace(synopsis, clusters=synopsis.clusters.set_column(0, "group", numbers))
     sink = pa.BufferOutputStream()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 import xxhash
 
-from cerise.store.index.layout import Layout
+from cerise.store.index.layout import IndexLayout
 from tests.store.index.made import written
 
 ROWS = 150
@@ -121,7 +121,7 @@ class Reader:
 
 @pytest.mark.parametrize("compress", [True, False])
 def test_the_page_is_enough_to_read_a_file(tmp_path: Path, *, compress: bool) -> None:
-    layout = Layout(TABLE.schema, "t", "k", NAMES, sequence=True, compress=compress)
+    layout = IndexLayout(TABLE.schema, "t", "k", NAMES, sequence=True, compress=compress)
     groups = [TABLE.slice(0, 100), TABLE.slice(100)]
     reader = Reader(Path(written(tmp_path, "part", groups, layout).path).read_bytes())
     assert reader.rows == ROWS

@@ -23,8 +23,8 @@ from cerise.errors import PlanError
 from cerise.kinds import Kind
 from cerise.plan.pushdown import Comparison, Either, Test
 from cerise.store.index.file import BrokenIndex
-from cerise.store.index.layout import Layout
-from cerise.store.index.lookup import Index, Wanted
+from cerise.store.index.layout import IndexLayout
+from cerise.store.index.lookup import Criteria, Index
 from tests.store.index.made import index_of
 
 NAN, INF = math.nan, math.inf
@@ -37,7 +37,7 @@ COLUMNS = pa.schema(
     ]
 )  # fmt: skip
 ATTRIBUTES = tuple(COLUMNS.names[2:])
-LAYOUT = Layout(COLUMNS, "t", "k", ATTRIBUTES)
+LAYOUT = IndexLayout(COLUMNS, "t", "k", ATTRIBUTES)
 BIG = 2**63 - 1
 INTS = [-BIG - 1, BIG, 2**53, 2**53 + 1, -3, -1, 0, 1, 2, 7]
 FLOATS = [0.0, -0.0, NAN, INF, -INF, 0.1, 0.25, 1.5, -2.75, 3.0, 1e300, 5e-324]
@@ -143,10 +143,10 @@ def one_test(draw: Any) -> Test:
 
 
 @st.composite
-def wanted(draw: Any) -> Wanted:
+def wanted(draw: Any) -> Criteria:
     types = draw(st.none() | st.lists(st.sampled_from(["A", "B", None, "no such"]), max_size=3))
     tests = draw(st.lists(one_test(), max_size=3))
-    return Wanted(None if types is None else tuple(types), tuple(tests))
+    return Criteria(None if types is None else tuple(types), tuple(tests))
 
 
 @st.composite
@@ -169,7 +169,7 @@ def cases(draw: Any) -> tuple[Any, ...]:
 @given(cases())
 def test_look_ups_find_what_a_loop_over_the_rows_finds(case: tuple[Any, ...]) -> None:
     files, asked, within, compress = case
-    layout = Layout(COLUMNS, "t", "k", ATTRIBUTES, compress=compress)
+    layout = IndexLayout(COLUMNS, "t", "k", ATTRIBUTES, compress=compress)
     with tempfile.TemporaryDirectory() as folder:
         tables = [[table_of(group) for group in groups] for groups in files]
         index = index_of(Path(folder), tables, layout, mapped=1)
@@ -180,7 +180,7 @@ def test_look_ups_find_what_a_loop_over_the_rows_finds(case: tuple[Any, ...]) ->
             compare(index, every, each, within)
 
 
-def compare(index: Index, every: list[Any], asked: Wanted, within: Any) -> None:
+def compare(index: Index, every: list[Any], asked: Criteria, within: Any) -> None:
     expected = [
         (row["t"], g, r)
         for g, r, row in every
@@ -214,15 +214,15 @@ def row32(row: dict[str, Any]) -> dict[str, Any]:
 
 def small(tmp_path: Path, **columns: Any) -> Index:
     table = pa.table(columns)
-    return index_of(tmp_path, [[table]], Layout(table.schema, "t", None, tuple(list(columns)[1:])))
+    return index_of(tmp_path, [[table]], IndexLayout(table.schema, "t", None, tuple(list(columns)[1:])))
 
 
 def test_times_at_the_ends_of_what_fits(tmp_path: Path) -> None:
     index = small(tmp_path, t=[BIG, -BIG - 1, 0, BIG], x=[-BIG - 1, BIG, None, 0])
-    assert index.look_up(Wanted(None)).times.tolist() == [-BIG - 1, 0, BIG, BIG]
-    assert index.look_up(Wanted(None), ([0], [BIG])).times.tolist() == [0, BIG, BIG]
-    assert index.look_up(Wanted(None), ([-BIG - 1], [-1])).times.tolist() == [-BIG - 1]
-    found = index.look_up(Wanted(None, (Comparison(("x",), Kind.INT, ">=", (0,)),)))
+    assert index.look_up(Criteria(None)).times.tolist() == [-BIG - 1, 0, BIG, BIG]
+    assert index.look_up(Criteria(None), ([0], [BIG])).times.tolist() == [0, BIG, BIG]
+    assert index.look_up(Criteria(None), ([-BIG - 1], [-1])).times.tolist() == [-BIG - 1]
+    found = index.look_up(Criteria(None, (Comparison(("x",), Kind.INT, ">=", (0,)),)))
     assert index.column("x", found.places).to_pylist() == [BIG, 0]
 
 
@@ -231,7 +231,7 @@ def test_many_intervals_in_one_cluster(tmp_path: Path, apart: int) -> None:
     times = np.sort(np.random.default_rng(0).integers(0, 10_000, 5_000))
     index = small(tmp_path, t=times, x=np.arange(5_000))
     starts = np.arange(0, 10_000, apart)
-    found = index.look_up(Wanted(None), (starts, starts + 2))
+    found = index.look_up(Criteria(None), (starts, starts + 2))
     assert found.times.tolist() == times[times % apart <= 2].tolist()
     assert index.column("x", found.places).to_pylist() == np.flatnonzero(times % apart <= 2).tolist()
 
@@ -246,14 +246,14 @@ def test_files_that_overlap_are_merged_in_the_order_of_row_groups(
         [[[6, 5, 1], [1, 2, 1], [4, 5, 6]], [[], [], []]],
     ]
     tables = [[pa.table(group, schema=columns) for group in groups] for groups in files]
-    index = index_of(tmp_path, tables, Layout(columns, "t", "k", ("x",), compress=compress), mapped)
-    found = index.look_up(Wanted((1,)))
+    index = index_of(tmp_path, tables, IndexLayout(columns, "t", "k", ("x",), compress=compress), mapped)
+    found = index.look_up(Criteria((1,)))
     assert found.times.tolist() == [1000, 4000, 5000, 5000, 6000, 6000]
     assert index.column("x", found.places).to_pylist() == [6, 3, 0, 1, 2, 4]
     assert index.column("t", found.places).type == pa.timestamp("ms")
     assert index.column("k", found.places).to_pylist() == [1] * 6
     assert [each.tolist() for each in index.rows(found.places)] == [[2, 1, 0, 0, 0, 2], [2, 0, 0, 1, 2, 0]]
-    some = index.look_up(Wanted(None), groups=[2])
+    some = index.look_up(Criteria(None), groups=[2])
     assert index.column("x", some.places).to_pylist() == [6, 5, 4]
     assert index.groups.rows.tolist() == [3, 1, 3, 0]
     assert index.groups.file.tolist() == [0, 0, 1, 1]
@@ -263,8 +263,8 @@ def test_files_that_overlap_are_merged_in_the_order_of_row_groups(
 def test_the_arrival_of_events(tmp_path: Path) -> None:
     arrival = pa.array([{"append": 9, "row": 100 + i} for i in range(4)] + [{"append": 3, "row": -7}])
     table = pa.table({"t": [3, 1, 2, 2, 0], "x": [0, 1, 2, 3, 4], "_seq": arrival})
-    index = index_of(tmp_path, [[table]], Layout(table.schema, "t", None, ("x",), sequence=True))
-    found = index.look_up(Wanted(None))
+    index = index_of(tmp_path, [[table]], IndexLayout(table.schema, "t", None, ("x",), sequence=True))
+    found = index.look_up(Criteria(None))
     append, row = index.sequence(found.places)
     assert append.tolist() == [3, 9, 9, 9, 9]
     assert row.tolist() == [-7, 101, 102, 103, 100]
@@ -273,24 +273,24 @@ def test_the_arrival_of_events(tmp_path: Path) -> None:
 def test_clusters_out_of_range_are_not_read(tmp_path: Path) -> None:
     table = pa.table({"t": range(1000), "x": range(1000), "s": [f"w{i:03}" for i in range(1000)]})
     parts = [table.slice(i, 100) for i in range(0, 1000, 100)]
-    index = index_of(tmp_path, [parts], Layout(table.schema, "t", None, ("x", "s")))
+    index = index_of(tmp_path, [parts], IndexLayout(table.schema, "t", None, ("x", "s")))
     tests = (Comparison(("x",), Kind.INT, ">", (849,)), Comparison(("s",), Kind.STRING, "<", ("w950",)))
-    assert len(index.look_up(Wanted(None, tests)).times) == 100
+    assert len(index.look_up(Criteria(None, tests)).times) == 100
     assert (index.counts.considered, index.counts.pruned, index.counts.read) == (10, 8, 2)
-    assert len(index.look_up(Wanted(None, tests), ([0], [799])).times) == 0
+    assert len(index.look_up(Criteria(None, tests), ([0], [799])).times) == 0
     assert index.counts.read == 2
-    assert index.estimate(Wanted(None, tests[:1])) == pytest.approx(150, rel=0.01)
-    assert index.estimate(Wanted(None)) == 1000
+    assert index.estimate(Criteria(None, tests[:1])) == pytest.approx(150, rel=0.01)
+    assert index.estimate(Criteria(None)) == 1000
 
 
 def test_what_the_index_does_not_hold(tmp_path: Path) -> None:
     index = small(tmp_path, t=[1], x=[2])
     with pytest.raises(PlanError, match="does not hold 'y'"):
-        index.look_up(Wanted(None, (Comparison(("y",), Kind.INT, "=", (1,)),)))
+        index.look_up(Criteria(None, (Comparison(("y",), Kind.INT, "=", (1,)),)))
     with pytest.raises(PlanError, match="does not hold 'y'"):
         index.column("y", np.array([0]))
     with pytest.raises(PlanError, match="no type column"):
-        index.look_up(Wanted(("A",)))
+        index.look_up(Criteria(("A",)))
     with pytest.raises(PlanError, match="no arrival"):
         index.sequence(np.array([0]))
 
@@ -299,20 +299,20 @@ def test_files_are_opened_only_when_events_are_touched(tmp_path: Path) -> None:
     index = small(tmp_path, t=[1, 2, 3], s=["a", "b", "c"])
     test = Comparison(("s",), Kind.STRING, ">", ("a",))
     (tmp_path / "part-0.index").rename(tmp_path / "away")
-    assert index.estimate(Wanted(None, (test,))) == pytest.approx(1.9, abs=0.1)
+    assert index.estimate(Criteria(None, (test,))) == pytest.approx(1.9, abs=0.1)
     with pytest.raises(BrokenIndex, match="cannot be read"):
-        index.look_up(Wanted(None))
+        index.look_up(Criteria(None))
     (tmp_path / "away").rename(tmp_path / "part-0.index")
-    assert index.look_up(Wanted(None, (test,))).times.tolist() == [2, 3]
+    assert index.look_up(Criteria(None, (test,))).times.tolist() == [2, 3]
     index.close()
-    assert index.look_up(Wanted(None)).times.tolist() == [1, 2, 3]
+    assert index.look_up(Criteria(None)).times.tolist() == [1, 2, 3]
 
 
 def test_threads_share_an_index(tmp_path: Path) -> None:
     table = pa.table({"t": range(4_000), "k": ["A", "B"] * 2_000, "x": [i % 97 for i in range(4_000)]})
     parts = [[table.slice(i, 500)] for i in range(0, 4_000, 500)]
-    index = index_of(tmp_path, parts, Layout(table.schema, "t", "k", ("x",)), mapped=2)
-    asked = [Wanted(("A",), (Comparison(("x",), Kind.INT, "<", (n,)),)) for n in range(40)]
+    index = index_of(tmp_path, parts, IndexLayout(table.schema, "t", "k", ("x",)), mapped=2)
+    asked = [Criteria(("A",), (Comparison(("x",), Kind.INT, "<", (n,)),)) for n in range(40)]
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(index.look_up, asked))
     for n, events in enumerate(found):
@@ -325,21 +325,21 @@ def test_dictionaries_with_more_words_than_a_row_group_had(tmp_path: Path) -> No
     parts = [
         pa.table({"t": range(100), "s": pa.array([f"{n}-{i}" for i in range(100)], type_)}) for n in range(2)
     ]
-    index = index_of(tmp_path, [parts], Layout(parts[0].schema, "t", None, ("s",)))
-    found = index.column("s", index.look_up(Wanted(None)).places)
+    index = index_of(tmp_path, [parts], IndexLayout(parts[0].schema, "t", None, ("s",)))
+    found = index.column("s", index.look_up(Criteria(None)).places)
     assert sorted(found.to_pylist()) == sorted(f"{n}-{i}" for n in range(2) for i in range(100))
-    assert index.column("s", index.look_up(Wanted(None), groups=[1]).places).type == type_
+    assert index.column("s", index.look_up(Criteria(None), groups=[1]).places).type == type_
 
 
 def test_encodings_that_differ_from_block_to_block(tmp_path: Path) -> None:
     values = [[1.0, 2.5], [-0.0, NAN], [1e300, 0.25], [3.125, None]]
     for type_ in (pa.float64(), pa.dictionary(pa.int32(), pa.float64())):
         parts = [pa.table({"t": range(2), "f": _numbers(each, type_)}) for each in values]
-        index = index_of(tmp_path, [parts], Layout(parts[0].schema, "t", None, ("f",)))
-        found = index.column("f", index.look_up(Wanted(None)).places)
+        index = index_of(tmp_path, [parts], IndexLayout(parts[0].schema, "t", None, ("f",)))
+        found = index.column("f", index.look_up(Criteria(None)).places)
         assert found.type == type_
         assert repr(found.to_pylist()) == repr([each[0] for each in values] + [each[1] for each in values])
-        below = index.look_up(Wanted(None, (Comparison(("f",), Kind.FLOAT, "<=", (2.5,)),)))
+        below = index.look_up(Criteria(None, (Comparison(("f",), Kind.FLOAT, "<=", (2.5,)),)))
         assert repr(index.column("f", below.places).to_pylist()) == "[1.0, -0.0, 2.5, 0.25]"
 
 
@@ -353,5 +353,5 @@ def test_dates_as_time(tmp_path: Path) -> None:
     index = small(tmp_path, t=pa.array(days, pa.date32()))
     day = 86_400_000_000
     after = Comparison(("t",), Kind.DATE, ">", (19_723 * day,))
-    found = index.look_up(Wanted(None, (after,)))
+    found = index.look_up(Criteria(None, (after,)))
     assert index.column("t", found.places).to_pylist() == [days[0], days[2]]

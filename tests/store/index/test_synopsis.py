@@ -9,13 +9,13 @@ import pytest
 
 from cerise.errors import StoreError
 from cerise.store.index.file import BrokenIndex, IndexFile
-from cerise.store.index.layout import Layout
-from cerise.store.index.lookup import Index, Wanted
+from cerise.store.index.layout import IndexLayout
+from cerise.store.index.lookup import Criteria, Index
 from cerise.store.index.synopsis import Synopsis
 from tests.store.index.made import LOCAL, written
 
 COLUMNS = pa.schema([("t", pa.int64()), ("k", pa.string()), ("x", pa.string())])
-LAYOUT = Layout(COLUMNS, "t", "k", ("x",))
+LAYOUT = IndexLayout(COLUMNS, "t", "k", ("x",))
 
 
 def file_of(folder: Path, number: int) -> IndexFile:
@@ -30,7 +30,7 @@ def file_of(folder: Path, number: int) -> IndexFile:
 def events(synopsis: Synopsis) -> list[tuple[object, ...]]:
     """Return all that an index with this synopsis knows."""
     index = Index(synopsis, LAYOUT, LOCAL)
-    found = index.look_up(Wanted(None))
+    found = index.look_up(Criteria(None))
     paths = [file.about.path for file in synopsis.files]
     where = [paths[index.groups.file[group]] for group in index.rows(found.places)[0]]
     columns = [index.column(name, found.places).to_pylist() for name in COLUMNS.names]
@@ -52,11 +52,11 @@ def test_a_synopsis_is_extended_and_reduced(tmp_path: Path) -> None:
     whole = Synopsis.of(files)
     assert whole.rows == 12
     assert [file.about.path for file in whole.files] == ["part-0", "part-1", "part-2"]
-    assert same(Synopsis.of(files[:1]).extended(files[1:]), whole)
-    assert same(Synopsis.of([], LAYOUT).extended(files), whole)
+    assert same(Synopsis.of(files[:1]).extend(files[1:]), whole)
+    assert same(Synopsis.of([], LAYOUT).extend(files), whole)
     assert same(whole.only(["part-0", "part-2", "no such"]), Synopsis.of([files[0], files[2]]))
     assert same(whole.only([]), Synopsis.of([], LAYOUT))
-    assert whole.extended([files[1]]).rows == 12
+    assert whole.extend([files[1]]).rows == 12
     assert len(events(whole)) == 12
 
 
@@ -85,7 +85,7 @@ def test_a_damaged_synopsis(tmp_path: Path) -> None:
 
 
 def test_files_of_another_layout(tmp_path: Path) -> None:
-    other = written(tmp_path, "other", [], Layout(COLUMNS, "t", "k", ()))
+    other = written(tmp_path, "other", [], IndexLayout(COLUMNS, "t", "k", ()))
     with pytest.raises(StoreError, match="other columns"):
         Synopsis.of([file_of(tmp_path, 0), other])
     with pytest.raises(StoreError, match="no layout"):

@@ -22,7 +22,7 @@ from cerise.errors import BindError, DataError, StoreError
 from cerise.files.delta import read
 from cerise.store.table import appending, synopses
 from cerise.store.table.append_sources import source_of
-from cerise.store.table.data_file import Part, is_fresh, write_piece
+from cerise.store.table.data_file import AppendPart, is_fresh, write_piece
 from cerise.store.table.event_table import EventTable
 from tests.support.faults.event_tables import SCHEMA, create, events, held, ids, litter, rows_of
 
@@ -40,7 +40,7 @@ def test_a_new_table_is_empty(table: EventTable) -> None:
     assert ids(table) == []
     assert table.verify() == []
     assert table.info().events == 0
-    assert table.indexed().synopsis.rows == 0
+    assert table.load_index().synopsis.rows == 0
 
 
 def test_events_are_there_after_they_were_appended(table: EventTable) -> None:
@@ -74,8 +74,8 @@ def test_small_appends_are_fresh_and_large_ones_sealed(table: EventTable) -> Non
     table.append(events(range(8), 3))
     now = table.snapshot()
     assert [is_fresh(each.path) for each in now.files] == [True, False]
-    assert len(table.indexed().synopsis.files) == 1
-    assert [each.path for each in table.indexed().plain] == [now.files[0].path]
+    assert len(table.load_index().synopsis.files) == 1
+    assert [each.path for each in table.load_index().plain] == [now.files[0].path]
 
 
 def test_a_full_pool_is_sealed_in_the_commit_that_fills_it(table: EventTable) -> None:
@@ -137,8 +137,8 @@ def test_pieces_written_elsewhere_are_committed_as_one(table: EventTable) -> Non
     number = table.next_append()
     writing = pickle.loads(pickle.dumps(table.writing))
     written = [
-        write_piece(events([9, 3], 0), writing, Part(number, 0, 0)),
-        write_piece(events([1, 3], 2), writing, Part(number, 1, 1 << 40)),
+        write_piece(events([9, 3], 0), writing, AppendPart(number, 0, 0)),
+        write_piece(events([1, 3], 2), writing, AppendPart(number, 1, 1 << 40)),
     ]
     written = pickle.loads(pickle.dumps(written))
     assert table.snapshot().version == 0
@@ -254,7 +254,7 @@ def test_times_that_do_not_fit(tmp_path: Path) -> None:
     schema = pa.schema([("t", pa.timestamp("ns"))])
     table = EventTable.create(tmp_path / "t", schema, "t")
     table.append(pa.table({"t": pa.array([1000], pa.timestamp("ns"))}))
-    with pytest.raises(DataError, match="holds what timestamp"):
+    with pytest.raises(DataError, match="has values that timestamp"):
         table.append(pa.table({"t": pa.array([1001], pa.timestamp("ns"))}))
     table.append(
         pa.table({"t": pa.array([3_000_000_000_000_000_00], pa.timestamp("us"))})
@@ -410,10 +410,10 @@ def test_a_synopsis_is_saved_when_many_files_are_not_in_it(
     for number in range(7):
         table.append(events(range(8), 8 * number))
     assert sorted(each.name for each in folder.iterdir()) == [f"{3:020}", f"{6:020}"]
-    assert [each.about.path for each in table.indexed().synopsis.files] == [
+    assert [each.about.path for each in table.load_index().synopsis.files] == [
         f.path for f in table.snapshot().files
     ]
-    assert len(table.indexed(table.snapshot(version=4)).synopsis.files) == 4
+    assert len(table.load_index(table.snapshot(version=4)).synopsis.files) == 4
     table.vacuum()
     assert [each.name for each in folder.iterdir()] == [f"{6:020}"]
 
@@ -423,6 +423,6 @@ def test_a_synopsis_is_saved_when_many_files_are_not_in_it(
     moved = EventTable.open(shutil.copytree(table.writing.root, tmp_path / "moved"))
     now = moved.snapshot(version=6)
     monkeypatch.setattr(synopses, "IndexFile", no_file)
-    assert all(str(tmp_path / "moved") in each.path for each in moved.indexed(now).synopsis.files)
+    assert all(str(tmp_path / "moved") in each.path for each in moved.load_index(now).synopsis.files)
     with pytest.raises(AssertionError, match="was opened"):
-        moved.indexed()  # version 7 has a file that the synopsis has not
+        moved.load_index()  # version 7 has a file that the synopsis has not

@@ -17,8 +17,15 @@ from cerise.errors import StoreError
 from cerise.files.delta import read
 from cerise.store.table import failpoints as faults
 from cerise.store.table.commits import Change, NotCommitted, Overtaken, commit
-from cerise.store.table.compaction import worth_rewriting
-from cerise.store.table.data_file import Part, Written, data_name, write_file, write_its_index, write_piece
+from cerise.store.table.compaction import find_runs
+from cerise.store.table.data_file import (
+    AppendPart,
+    Written,
+    data_name,
+    write_file,
+    write_its_index,
+    write_piece,
+)
 from cerise.store.table.event_table import EventTable
 from tests.support.faults.deletions import delete, paths
 from tests.support.faults.event_tables import create, events, held, ids, litter
@@ -137,7 +144,7 @@ def test_appenders_and_compactors_at_the_same_time(tmp_path: Path) -> None:
     assert table.verify() == []
     table.compact()
     assert sorted(ids(table)) == there
-    assert worth_rewriting(table.snapshot()) == []
+    assert find_runs(table.snapshot()) == []
     assert len(table.snapshot().files) < 8  # 64 events in files of 32
     table.vacuum(0)
     assert litter(table) == []
@@ -194,7 +201,7 @@ def test_others_that_are_always_quicker(table: EventTable) -> None:
             other.append(events([1]))
             faults.hook = hook
 
-    written = write_piece(events([2]), table.writing, Part(table.next_append(), 0, 0))
+    written = write_piece(events([2]), table.writing, AppendPart(table.next_append(), 0, 0))
     faults.hook = hook
     try:
         with pytest.raises(NotCommitted, match="before each of 3 tries"):
@@ -293,14 +300,14 @@ def test_a_damaged_index_is_reported_and_mended(table: EventTable, harm: str) ->
     table.append(events(range(9), 9))
     damaged(table, "index", harm)
     opened = EventTable.open(table.writing.root)
-    found = opened.indexed()
+    found = opened.load_index()
     assert len(found.broken) == len(found.plain) == len(found.synopsis.files) == 1
     assert opened.info().broken == found.broken
     assert [each.place for each in opened.verify()] == list(found.broken)
     assert "its index cannot be used" in opened.verify()[0].what
     opened.compact()
     assert opened.verify() == []
-    assert opened.indexed().broken == {}
+    assert opened.load_index().broken == {}
     assert sorted(ids(opened)) == list(range(18))
 
 
@@ -321,9 +328,9 @@ def test_a_damaged_synopsis_costs_only_time(
     table = replace(table, uncovered=1)
     table.append(events(range(9)))
     table.append(events(range(9), 9))
-    before = table.indexed().synopsis
+    before = table.load_index().synopsis
     damaged(table, "synopsis", harm)
-    assert table.indexed().synopsis.files == before.files
+    assert table.load_index().synopsis.files == before.files
     assert ("is not used" in caplog.text) == (harm != "missing")
     assert bool(table.verify()) == (harm != "missing")
 
@@ -353,7 +360,7 @@ def test_an_index_of_another_file_is_not_used(table: EventTable) -> None:
     table.append(events(range(9), 9))
     one, two = (Path(table.writing.index_root) / str(each.index) for each in table.snapshot().files)
     two.write_bytes(one.read_bytes())
-    assert list(table.indexed().broken.values()) == ["it is the index of another file"]
+    assert list(table.load_index().broken.values()) == ["it is the index of another file"]
 
 
 # ---- data files that are damaged
@@ -396,9 +403,12 @@ def test_an_index_that_says_something_else_is_found(
 
 
 def test_events_that_are_there_twice_or_out_of_order_are_found(table: EventTable) -> None:
-    some, part = events([1, 2]), Part(table.next_append(), 0, 0)
+    some, part = events([1, 2]), AppendPart(table.next_append(), 0, 0)
     table.commit_pieces(
-        [write_piece(some, table.writing, part), write_piece(some, table.writing, Part(*part[:1], 1, 0))]
+        [
+            write_piece(some, table.writing, part),
+            write_piece(some, table.writing, AppendPart(*part[:1], 1, 0)),
+        ]
     )
     assert "there twice" in table.verify()[0].what
     rows = [{**row, "_seq": {"append": 1, "row": n}} for n, row in enumerate(events([2, 1]).to_pylist())]

@@ -43,21 +43,21 @@ def test_a_folder_of_parquet_files_as_it_grows(folder: Path) -> None:
     table = EventTable.open(folder)
     assert content(folder) == before
     assert table.verify() == []
-    assert [each.about.path for each in table.indexed().synopsis.files] == ["a.parquet", "b.parquet"]
+    assert [each.about.path for each in table.load_index().synopsis.files] == ["a.parquet", "b.parquet"]
     assert index(folder) == (0, 2, 0)
     pq.write_table(events(range(5), 50), folder / "aa.parquet")
-    assert [each.path for each in table.indexed().plain] == ["aa.parquet"]
+    assert [each.path for each in table.load_index().plain] == ["aa.parquet"]
     assert index(folder) == (1, 2, 0)
-    assert [each.about.path for each in table.indexed().synopsis.files] == [
+    assert [each.about.path for each in table.load_index().synopsis.files] == [
         "a.parquet",
         "aa.parquet",
         "b.parquet",
     ]
     (folder / "b.parquet").unlink()
     pq.write_table(events(range(6), 60), folder / "a.parquet")
-    assert list(table.indexed().broken) == ["a.parquet"]
+    assert list(table.load_index().broken) == ["a.parquet"]
     assert index(folder) == (1, 1, 2)
-    assert table.indexed().synopsis.rows == 11
+    assert table.load_index().synopsis.rows == 11
     assert table.verify() == []
 
 
@@ -66,7 +66,7 @@ def test_a_synopsis_follows_the_order_of_names(folder: Path) -> None:
     assert len(list((folder / "_cerise" / "synopsis").iterdir())) == 1
     pq.write_table(events(range(5), 50), folder / "aa.parquet")
     index(folder, uncovered=1)
-    found = EventTable.open(folder).indexed().synopsis
+    found = EventTable.open(folder).load_index().synopsis
     assert [each.about.path for each in found.files] == ["a.parquet", "aa.parquet", "b.parquet"]
     assert found.group("file").tolist() == [0, 0, 0, 1, 2, 2, 2]
 
@@ -85,7 +85,7 @@ def test_an_index_in_a_folder_of_its_own(folder: Path, tmp_path: Path) -> None:
     assert sorted(each.name for each in folder.iterdir()) == ["a.parquet", "b.parquet"]
     table = EventTable.open(folder, index_dir=tmp_path / "index")
     assert table.verify() == []
-    assert table.indexed().plain == ()
+    assert table.load_index().plain == ()
     with pytest.raises(StoreError, match="there is no event table"):
         EventTable.open(folder)
 
@@ -107,14 +107,14 @@ def test_a_delta_table_of_others(tmp_path: Path) -> None:
     assert content(tmp_path / "t") == before
     write_deltalake(tmp_path / "t", events([50], 1), mode="append")
     table = EventTable.open(tmp_path / "t")
-    assert (len(table.indexed().synopsis.files), len(table.indexed().plain)) == (3, 1)
+    assert (len(table.load_index().synopsis.files), len(table.load_index().plain)) == (3, 1)
     assert index(tmp_path / "t") == (1, 3, 0)
     assert table.verify() == []
     assert len(table.snapshot(version=0).files) == 3
     assert (
         DeltaTable(tmp_path / "t").vacuum(0, dry_run=False, enforce_retention_duration=False, full=True) == []
     )
-    assert table.indexed().broken == {}
+    assert table.load_index().broken == {}
 
 
 def test_a_column_that_is_added_costs_nothing(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_deleted_rows_are_indexed_and_known_as_deleted(tmp_path: Path) -> None:
     table = EventTable.open(tmp_path / "t")
     (file,) = table.snapshot().files
     assert (file.rows, file.deleted, table.info().events) == (9, 2, 7)
-    assert table.indexed().synopsis.rows == 9
+    assert table.load_index().synopsis.rows == 9
     assert table.verify() == []
 
 
@@ -176,7 +176,7 @@ def test_what_cannot_be_indexed(folder: Path, tmp_path: Path) -> None:
 
 def test_an_event_table_needs_it_not(tmp_path: Path) -> None:
     create(tmp_path / "t")
-    with pytest.raises(StoreError, match="indexed as it is written"):
+    with pytest.raises(StoreError, match="which appends keep up to date"):
         index(tmp_path / "t")
 
 

@@ -19,7 +19,7 @@ from cerise.files.delta import LoggedFile
 from cerise.store.table import compaction
 from cerise.store.table import failpoints as faults
 from cerise.store.table.commits import Overtaken
-from cerise.store.table.compaction import worth_rewriting
+from cerise.store.table.compaction import find_runs
 from cerise.store.table.data_file import Writing, data_name, is_fresh, write_file
 from cerise.store.table.event_table import EventTable
 from cerise.store.table.merging import merge
@@ -44,7 +44,7 @@ def chosen(*files: tuple[int, int, int] | tuple[int, int, int, str]) -> list[lis
         name = data_name(number, number, fresh=kind == ["fresh"])
         kept = pa.array([False]) if kind == ["deleted"] else None
         made.append(LoggedFile(name, 1, 1, {}, kept, rows, first, last, None, kind != ["foreign"]))
-    runs = worth_rewriting(Snapshot(Writing("", "", pa.schema([]), settings), 1, tuple(made)))
+    runs = find_runs(Snapshot(Writing("", "", pa.schema([]), settings), 1, tuple(made)))
     return [[made.index(file) for file in run] for run in runs]
 
 
@@ -145,7 +145,7 @@ def test_a_compaction_does_the_runs_that_nobody_touches(table: EventTable, besid
     two_runs(table)
     before, other = sorted(ids(table)), EventTable.open(table.writing.root)
     count = itertools.count(9_000, 20)
-    assert len(worth_rewriting(table.snapshot())) == 2
+    assert len(find_runs(table.snapshot())) == 2
 
     def work(step: str) -> None:
         if step == "data written":  # the first run is changed again and again
@@ -230,7 +230,7 @@ def test_readers_of_an_old_version_go_on(table: EventTable) -> None:
     table.compact()
     assert table.vacuum(1) == []
     assert ids(table, version) == before
-    assert table.indexed(table.snapshot(version)).broken == {}
+    assert table.load_index(table.snapshot(version)).broken == {}
     gone = table.vacuum(0)
     assert len(gone) == 3
     assert litter(table) == []
@@ -255,10 +255,10 @@ def test_the_log_may_be_summed_up_meanwhile(tmp_path: Path) -> None:
 
 
 def test_what_was_never_committed_goes_when_it_is_old(table: EventTable) -> None:
-    from cerise.store.table.data_file import Part, write_piece
+    from cerise.store.table.data_file import AppendPart, write_piece
 
     table.append(events([1]))
-    written = write_piece(events(range(9)), table.writing, Part(table.next_append(), 0, 0))
+    written = write_piece(events(range(9)), table.writing, AppendPart(table.next_append(), 0, 0))
     folder = Path(table.writing.root)
     for name in ("notes.txt", "others.parquet", "_cerise/index/x.parquet.cix.0a.tmp"):
         (folder / name).write_text("x")

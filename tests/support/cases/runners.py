@@ -22,7 +22,7 @@ from cerise.run.question import Questions, Work
 from cerise.run.sase_search import Sase
 from cerise.sources import FilesSource, StoreSource
 from cerise.store.table.event_table import EventTable, index_in_place
-from cerise.store.view import Held, View
+from cerise.store.view import IndexedSnapshot, View
 from tests.support.cases.tasks_here import HandedOver, TasksHere
 
 Runner = Callable[[Bound, pa.Table, Options], pa.Table]
@@ -109,7 +109,7 @@ def from_a_store(*, blockwise: bool) -> Runner:
             on = [name for name, kind in kinds.items() if kind in COMPUTABLE and name != schema.time]
             on = [name for name in on if name not in (schema.type, *schema.order) and name != "id"]
             index_in_place(folder, schema.time, schema.type, on, order=schema.order)
-            view = View(Held.of(EventTable.open(folder).snapshot()))
+            view = View(IndexedSnapshot.of(EventTable.open(folder).snapshot()))
             given, threads = options.limits, 3 if blockwise else 1
             limits = replace(given, kept_share=1, stretch_events=min(3, given.stretch_events))
             options = replace(_named(options), threads=threads, limits=limits)
