@@ -19,7 +19,7 @@ from cerise.kinds import plain_schema, plain_table
 from cerise.lang import sase
 from cerise.lang.builder import Draft, Variable, seq
 from cerise.pattern.bind import bind
-from cerise.pattern.bound import Bound, names_in_column, of_types
+from cerise.pattern.bound import Bound, find_type_mistakes, names_in_column
 from cerise.pattern.query import Query
 from cerise.run.access import TableSource
 from cerise.run.find import HERE, Runner, Source
@@ -90,7 +90,9 @@ class Request:
         texts = [text for bound in self.bounds for text in bound.warnings]
         if any(_reads_untyped(bound) for bound in self.bounds):
             given = not isinstance(self.source, StoreSource)
-            texts += of_types(self.bounds, lambda *names: values_in(self.source, *names), asked=given)
+            texts += find_type_mistakes(
+                self.bounds, lambda *names: values_in(self.source, *names), given=given
+            )
         if texts:
             warn(texts, strict=self.options.strict)
 

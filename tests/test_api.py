@@ -145,7 +145,7 @@ def test_what_is_no_table(events: Any, said: str) -> None:
         ({"type": "typ"}, "type column 'typ'"),
         ({"key": "k"}, "key column 'k'"),
         ({"order": ["t", "oder"]}, "order column 'oder'"),
-        ({"time": "type"}, "no time"),
+        ({"time": "type"}, "not a time"),
         ({"options": Options(engine="nfaa")}, "unknown engine"),
     ],
 )
@@ -225,8 +225,8 @@ def test_a_query_in_python_and_its_text() -> None:
 @pytest.mark.parametrize(
     ("write", "said"),
     [
-        (lambda a: dsl.seq("A", "B"), "no item of a pattern"),
-        (lambda a: dsl.seq(a).where("x"), "no predicate"),
+        (lambda a: dsl.seq("A", "B"), "not an item of a pattern"),
+        (lambda a: dsl.seq(a).where("x"), "not a predicate"),
         (lambda a: dsl.seq(a).where(a.x == a), "an event, not a value"),
         (lambda a: dsl.seq(a).limit(0), "from 1 to"),
         (lambda a: dsl.seq(a).use("skip_til_next"), "did you mean 'skip_till_next'"),
@@ -241,13 +241,13 @@ def test_a_query_in_python_and_its_text() -> None:
         (lambda a: dsl.many(a, 3, 2), "from 3 to"),
         (lambda a: dsl.many(a, 1.5), "low is 1.5"),
         (lambda a: dsl.seq(a).returns(), "nothing to return"),
-        (lambda a: dsl.seq(a).into(""), "no name"),
+        (lambda a: dsl.seq(a).into(""), "not a name"),
         (lambda a: dsl.seq(a).reading(dsl.seq(a)), "a query with a name"),
-        (lambda a: dsl.seq(a).partition_by(a.x), "no column"),
+        (lambda a: dsl.seq(a).partition_by(a.x), "not a column"),
         (lambda a: dsl.seq(a).where(a.x.is_in([])), "no values"),
-        (lambda a: dsl.var("odd name"), "no plain name"),
-        (lambda a: dsl.var(""), "no name"),
-        (lambda a: dsl.param("odd name"), "no name for a parameter"),
+        (lambda a: dsl.var("odd name"), "not a plain name"),
+        (lambda a: dsl.var(""), "not a name"),
+        (lambda a: dsl.param("odd name"), "not a name for a parameter"),
     ],
 )
 def test_mistakes_in_python_are_explained(write: Any, said: str) -> None:

@@ -200,13 +200,13 @@ def constant_indices(expr: Expr) -> tuple[Attr, ...]:
 Values = Callable[[str, Collection[str]], Collection[str]]
 
 
-def of_types(bounds: Sequence[Bound], values: Values, *, asked: bool) -> list[str]:
+def find_type_mistakes(bounds: Sequence[Bound], values: Values, *, given: bool) -> list[str]:
     """Return warnings for variables named like values of the type column, and for a type column without use.
 
     Args:
         bounds: the queries.
         values: returns the names, out of some names, that are known values of a column.
-        asked: whether the caller gave the type column with the queries, which should then use it.
+        given: whether the caller gave the type column with the queries, which should then use it.
     """
     queries = [_first(bound) for bound in bounds]
     column = queries[0].schema.type
@@ -217,7 +217,7 @@ def of_types(bounds: Sequence[Bound], values: Values, *, asked: bool) -> list[st
     if found := [_explain_name(name, column, query) for name, query in lone.items() if name in held]:
         return found
     typed = any(var.type is not None for query in queries for var in query.variables)
-    return [] if typed or not asked else [_useless(column, queries[0])]
+    return [] if typed or not given else [_useless(column, queries[0])]
 
 
 def _first(bound: Bound) -> Bound:

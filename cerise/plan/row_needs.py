@@ -46,8 +46,8 @@ def row_halo(bound: BoundRows) -> Halo | str:
 
 
 def _asks_number(bound: BoundRows) -> bool:
-    asked = {each.path[0] for condition in bound.conditions for each in attributes(condition.expr)}
-    return any(isinstance(bound.atoms[name], MatchNumber) for name in asked)
+    used = {each.path[0] for condition in bound.conditions for each in attributes(condition.expr)}
+    return any(isinstance(bound.atoms[name], MatchNumber) for name in used)
 
 
 def starts_are_free(bound: BoundRows) -> bool:
@@ -160,10 +160,10 @@ def _all_excluded(bound: BoundRows) -> bool:
 
 def _why_gaps_are_read(bound: BoundRows, gaps: frozenset[str]) -> str | None:
     """Say which part of the clause reads rows that are skipped over; None: no part does."""
-    asked = {each.path[0] for condition in bound.conditions for each in attributes(condition.expr)}
+    used = {each.path[0] for condition in bound.conditions for each in attributes(condition.expr)}
     for name, atom in bound.atoms.items():
         match atom:
-            case MatchNumber() if name in asked:
+            case MatchNumber() if name in used:
                 return "DEFINE asks for MATCH_NUMBER()"
             case RowAgg(members=members) if members is None or members & gaps:
                 return "an aggregate is over the rows that are skipped over"
