@@ -21,7 +21,7 @@ from cerise.engines.reference.rows import ReferenceRowSearch
 from cerise.engines.results.value_codes import partitions
 from cerise.engines.rows import program
 from cerise.engines.rows.prepare import prepare
-from cerise.engines.rows.table_search import found_in
+from cerise.engines.rows.table_search import find_in_table
 from cerise.errors import CeriseError, DataError, PlanError
 from cerise.kernels.jit import COMPILED
 from cerise.pattern.row_pattern import BoundRows
@@ -135,7 +135,7 @@ def searched(bound: BoundRows, table: pa.Table, patience: int) -> tuple[bytes, .
     prepared = prepare(bound, table)
     options = Options("rows", max_steps=BUDGET, limits=Limits(patience=patience))
     try:
-        found = concat_matches(list(found_in(bound, prepared, partitions(bound, prepared), options)))
+        found = concat_matches(list(find_in_table(bound, prepared, partitions(bound, prepared), options)))
     except PlanError:
         return None
     except DataError as error:

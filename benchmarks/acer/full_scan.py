@@ -46,7 +46,7 @@ class FullScan:
         self._lake = open_lake(path)
         self._roles = roles
         self._threads = threads
-        self._coded = cache(self._lake.find_coded)
+        self._coded = cache(self._lake.choose_code_columns)
 
     def answer(self, query: Query) -> Answer:
         """Count the matches of a query."""

@@ -107,7 +107,7 @@ class Lake:
     def groups(self) -> int:
         return sum(footer.num_row_groups for footer in self.footers)
 
-    def find_coded(self, names: Iterable[str]) -> tuple[str, ...]:
+    def choose_code_columns(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return the columns with few distinct strings, which are cheaper to read as codes."""
         wanted = {name for name in names if kind_of(self.columns.field(name).type) is Kind.STRING}
         return tuple(name for name in wanted if all(is_coded(footer, name) for footer in self.footers))
@@ -121,7 +121,7 @@ class Lake:
             if rows and self._may_hold(needed, number, i, paths[number])
         ]
 
-    def list_timed_groups(
+    def list_groups_by_time(
         self, column: str, *, nulls_first: bool, needed: Needed | None = None
     ) -> list[Group]:
         """Return the row groups that may hold needed rows, in arrival order, with the times of a column.

@@ -87,7 +87,7 @@ class Finder:
     def read_by_arrival(self) -> pa.Table:
         """Return all events in the order of arrival."""
         names, last = self.wants.reads, len(self.wants.reads)
-        reading = self.view.build_reading((*names, *dict.fromkeys(path[0] for path in self.view.arrival)))
+        reading = self.view.describe_read((*names, *dict.fromkeys(path[0] for path in self.view.arrival)))
         held = [pa.schema([self.view.indexed.snapshot.columns.field(n) for n in reading.reads]).empty_table()]
         held += [each.drop_columns([ROW]) for each in Scan(reading, self.view.lake.list_groups()).rows()]
         table = pa.concat_tables(held)
@@ -164,10 +164,10 @@ class Finder:
     def _scan_all(self, part: Slice | None, needs: Halo) -> Iterator[EventBatch]:
         view, wants = self.view, self.wants
         arrival = dict.fromkeys(path[0] for path in view.arrival)
-        reading = view.build_reading((*wants.reads, *arrival), wants.late)
+        reading = view.describe_read((*wants.reads, *arrival), wants.late)
         kinds = [field for field in view.roles.columns if field.name not in wants.schema.columns.names]
         roles = replace(wants.schema, columns=pa.schema([*wants.schema.columns, *kinds]))
-        coded = view.lake.find_coded(wants.reads)
+        coded = view.lake.choose_code_columns(wants.reads)
         reading = replace(reading, schema=roles, needed=wants.needed, coded=coded)
         low, high = _reach(part, needs)
         groups = [

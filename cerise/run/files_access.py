@@ -49,7 +49,7 @@ class FilesAccess:
         if needs.roles is not None:
             groups = lake.list_event_groups(needs.roles, needs.filter)
         elif needs.clock is not None:
-            groups = lake.list_timed_groups(
+            groups = lake.list_groups_by_time(
                 needs.clock.column, nulls_first=needs.clock.nulls_first, needed=needs.filter
             )
         else:
@@ -61,7 +61,7 @@ class FilesAccess:
             "row groups after pruning": len(groups),
         }
         files = {each.file: lake.files[each.file] for each in groups}
-        coded = lake.find_coded(names)
+        coded = lake.choose_code_columns(names)
         reads_coded = tuple(name for name in coded if name in needs.reads)
         schema = needs.roles or lake.columns
         reading = Reading(lake.root, files, schema, needs.reads, needs.late, reads_coded, needs.filter)

@@ -15,16 +15,16 @@ from cerise.engines.base import Bools, Ints, Options, RowMatches, concat_matches
 from cerise.engines.limits import Limits
 from cerise.engines.rows import engine, program
 from cerise.engines.rows.order import Ordered
-from cerise.engines.rows.output import measure_atoms, shown, shown_atoms, to_atoms
+from cerise.engines.rows.output import measure_atoms, show_atoms, show_matches, to_atoms
 from cerise.engines.rows.prepare import needed_columns, prepare, read_by
 from cerise.engines.rows.slices import (
-    Candidates,
     Chain,
-    Searched,
+    SearchedSlice,
+    SliceCandidates,
     SliceSearch,
     Stretch,
-    numbered,
-    picked,
+    number_matches,
+    pick,
     stretch_of,
 )
 from cerise.engines.rows.table_search import Display, halo_of, search_table
@@ -123,13 +123,13 @@ class RowClause(Alone):
 
     @cached_property
     def result(self) -> pa.Schema:
-        return shown(self.bound, self._no_rows(), concat_matches([])).schema
+        return show_matches(self.bound, self._no_rows(), concat_matches([])).schema
 
     @cached_property
     def partial(self) -> pa.Schema:
-        if not self.atoms:
-            return self.result
-        return shown_atoms(self.bound, self._no_rows(), concat_matches([])).schema
+        return (
+            show_atoms(self.bound, self._no_rows(), concat_matches([])).schema if self.atoms else self.result
+        )
 
     def _no_rows(self) -> Ordered:
         empty = prepare(self.bound, self.needs.columns.empty_table())
@@ -137,7 +137,9 @@ class RowClause(Alone):
 
     def display(self, limits: Limits) -> Display:
         """Return the function that makes a table of matches among rows."""
-        return partial(shown_atoms, self.bound) if self.atoms else partial(shown, self.bound, limits=limits)
+        if self.atoms:
+            return partial(show_atoms, self.bound)
+        return partial(show_matches, self.bound, limits=limits)
 
     def finish(self, parts: Sequence[pa.Table]) -> pa.Table:
         """Combine the tables of all searches; compute measures from atoms."""
@@ -213,7 +215,7 @@ class RowSearch:
         else:
             prepared, open_rows = prepare_open(bound, table, opens, work)
             whole = Stretch(0, len(prepared))
-            found = SliceSearch(_input(bound, prepared), whole, work.options).starting_in(open_rows)
+            found = SliceSearch(_input(bound, prepared), whole, work.options).search_openers(open_rows)
         rows = Ordered(prepared, None, _offsets(prepared), {})
         show = self._question.display(work.options.limits)
         for matches in found:
@@ -312,7 +314,7 @@ class RowCandidates:
         bound, work = self._question.bound, self._work
         table, _ = collect(self._question, self._batches)
         prepared, own = prepare_slice(bound, table, work)
-        matches, found = Searched(_input(bound, prepared), own, work.options).candidates()
+        matches, found = SearchedSlice(_input(bound, prepared), own, work.options).candidates()
         try:
             tables = self._tables(matches, prepared)
         except CeriseError:  # of a candidate that the chain may never reach; if it does, it searches again
@@ -327,18 +329,18 @@ class RowCandidates:
         tables: list[pa.Table | None] = []
         for size in np.unique(sizes).tolist():
             which = np.flatnonzero(sizes == size)
-            some = picked(matches, which)
+            some = pick(matches, which)
             atoms = to_atoms(bound, prepared, _offsets(prepared), some)
             tables.append(atoms.append_column(MATCH, pa.array(which[places(bound, some).match])))
         return tables or [None]
 
 
-def _unknown(found: Candidates) -> Candidates:
+def _unknown(found: SliceCandidates) -> SliceCandidates:
     none = np.zeros(0, np.int64)
-    return Candidates(none, none, np.zeros_like(found.known))
+    return SliceCandidates(none, none, np.zeros_like(found.known))
 
 
-def _pack(number: int, part: int, found: Candidates, rows: pa.Table | None) -> pa.Table:
+def _pack(number: int, part: int, found: SliceCandidates, rows: pa.Table | None) -> pa.Table:
     known = [each.tobytes() if part == 0 else None for each in (found.starts, found.resumes, found.known)]
     values = [number, part, *known, None if rows is None else to_bytes(rows)]
     return pa.table(
@@ -352,25 +354,25 @@ class _Received:
     """The candidates of a slice. The slice is searched again only if the chain leaves them."""
 
     question: RowClause
-    found: Candidates
+    found: SliceCandidates
     tables: list[pa.Table]
     read: Any
-    searched: tuple[pa.Table, Searched] | None = None
+    searched: tuple[pa.Table, SearchedSlice] | None = None
 
     @classmethod
     def of(cls, question: RowClause, parts: Sequence[dict[str, Any]], read: Any) -> _Received:
         starts, resumes = (np.frombuffer(parts[0][name], np.int64).copy() for name in ("starts", "resumes"))
-        found = Candidates(starts, resumes, np.frombuffer(parts[0]["known"], np.uint8).copy())
+        found = SliceCandidates(starts, resumes, np.frombuffer(parts[0]["known"], np.uint8).copy())
         tables = [pa.ipc.open_stream(part["rows"]).read_all() for part in parts if part["rows"]]
         return cls(question, found, tables, read)
 
-    def search_on(self, row: int, found: Candidates) -> tuple[RowMatches, int]:
-        """Search from a row that the search for candidates has not searched from."""
+    def search_on(self, row: int, found: SliceCandidates) -> tuple[RowMatches, int]:
+        """Search on where the search for candidates has not."""
         if self.searched is None:
             work, batches = self.read()
             table, _ = collect(self.question, list(batches))
             prepared, own = prepare_slice(self.question.bound, table, replace(work, note={}))
-            self.searched = prepared, Searched(_input(self.question.bound, prepared), own, work.options)
+            self.searched = prepared, SearchedSlice(_input(self.question.bound, prepared), own, work.options)
         return self.searched[1].search_on(row, found)
 
     def atoms(self, before: int, taken: Ints | RowMatches) -> Iterator[pa.Table]:
@@ -378,7 +380,7 @@ class _Received:
         if isinstance(taken, RowMatches):
             assert self.searched is not None
             rows = self.searched[0]
-            yield to_atoms(self.question.bound, rows, _offsets(rows), numbered(taken, before))
+            yield to_atoms(self.question.bound, rows, _offsets(rows), number_matches(taken, before))
             return
         number_of = np.zeros(len(self.found.starts), np.int64)
         number_of[taken] = np.arange(before + 1, before + 1 + len(taken))

@@ -133,9 +133,9 @@ class View:
         """The events without an index."""
         plain = {i for i, each in enumerate(self.indexed.snapshot.files) if each.path in self.indexed.plain}
         groups = [each for each in self.lake.list_event_groups(self.roles, None) if each.file in plain]
-        return Unindexed(self.build_reading(self.known), groups)
+        return Unindexed(self.describe_read(self.known), groups)
 
-    def build_reading(self, reads: Sequence[str], late: Sequence[str] = ()) -> Reading:
+    def describe_read(self, reads: Sequence[str], late: Sequence[str] = ()) -> Reading:
         root, files = self.indexed.snapshot.writing.root, dict(enumerate(self.lake.files))
         return Reading(root, files, self.roles, tuple(reads), tuple(late), arrival=self.arrival)
 
@@ -170,7 +170,7 @@ class View:
         Raises:
             BrokenIndex: an index file is damaged or missing.
         """
-        found = self._drop_deleted(self.index.look_up(criteria, within, self._sound))
+        found = self._apply_deletions(self.index.look_up(criteria, within, self._sound))
         if not self.indexed.plain:
             return found
         base = self._clusters << BITS
@@ -179,14 +179,14 @@ class View:
         ]
         return _merge([found, *fresh]) if fresh else found
 
-    def _drop_deleted(self, events: Events) -> Events:
+    def _apply_deletions(self, events: Events) -> Events:
         """Drop the events that a deletion vector deletes."""
         if all(each.kept is None for each in self.indexed.snapshot.files) or not len(events.times):
             return events
         rows = self._rows(events.places)
         keep = np.ones(len(rows), bool)
         groups = {group.place: group for group in self._groups}
-        reader = GroupReader(self.build_reading((), self.known), list(groups.values()))
+        reader = GroupReader(self.describe_read((), self.known), list(groups.values()))
         for place in np.unique(rows >> BITS).tolist():
             at = np.flatnonzero(rows >> BITS == place)
             kept = reader.read_kept_rows(groups[place]) if place in groups else pa.array(np.zeros(0, bool))
@@ -254,7 +254,7 @@ class View:
         return pa.table([held[name] for name in names], names=list(names)).cast(pa.schema(fields))
 
     def _fetch(self, rows: Ints, names: tuple[str, ...]) -> pa.Table:
-        reading, groups = self.build_reading((), names), np.unique(rows >> BITS)
+        reading, groups = self.describe_read((), names), np.unique(rows >> BITS)
 
         def reader() -> GroupReader:
             return GroupReader(reading, self._groups, self.lake.tails)

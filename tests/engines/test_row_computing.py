@@ -15,7 +15,7 @@ from cerise.engines.base import Options
 from cerise.engines.limits import Limits
 from cerise.engines.results import computing
 from cerise.engines.rows.conditions import _over_columns
-from cerise.engines.rows.prepare import computed
+from cerise.engines.rows.prepare import compute_column
 from cerise.errors import BindError, DataError, UnsupportedError
 from cerise.kernels.jit import COMPILED
 from cerise.kinds import ARROW_OF, INT64_MAX, INT64_MIN
@@ -176,7 +176,9 @@ def test_columns_are_as_computed_row_by_row(seen: Counter[str]) -> None:
             continue
         for values in (TAME, WILD):
             table = table_of(rng, values)
-            found = [repr(computed(column, table, compiled_rows=least).to_pylist()) for least in (10**9, 0)]
+            found = [
+                repr(compute_column(column, table, compiled_rows=least).to_pylist()) for least in (10**9, 0)
+            ]
             assert found[0] == found[1], text
     if COMPILED:
         assert min(seen["compiled"], seen["faults"]) > EXPRESSIONS // 40

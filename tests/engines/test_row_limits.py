@@ -19,7 +19,7 @@ import pytest
 
 from cerise.engines.base import Options
 from cerise.engines.limits import Limits
-from cerise.engines.rows.output import shown
+from cerise.engines.rows.output import show_matches
 from cerise.engines.rows.table_search import search_table
 from cerise.engines.threads import Watch, start_threads
 from cerise.errors import BindError, PlanError
@@ -262,7 +262,7 @@ def test_progress_is_told(name: str, threads: int) -> None:
     watch = Watch(tell=lambda *far: told.append(far))
     with start_threads(threads, watch, options.limits) as threads:
         found = search_table(
-            bound, table, options, threads, lambda rows, matches: shown(bound, rows, matches)
+            bound, table, options, threads, lambda rows, matches: show_matches(bound, rows, matches)
         )
         answer = pa.concat_tables([each.table for each in found])
     assert len(answer) == 56

@@ -15,7 +15,7 @@ from cerise.engines.results import value_codes
 from cerise.engines.results.value_codes import partitions
 from cerise.engines.rows import order as row_order
 from cerise.engines.rows import passes
-from cerise.engines.rows.order import Wanted, ordered
+from cerise.engines.rows.order import PartitionFilter, sort_rows
 from cerise.engines.rows.prepare import prepare
 from cerise.engines.threads import ALONE, Threads, start_threads
 from cerise.pattern.row_pattern import BoundRows, Label, Order, Shown
@@ -81,7 +81,7 @@ def test_rows_come_in_order(partition: tuple[str, ...], order: tuple[Order, ...]
         pieces = pa.concat_tables([table[: size // 3], table[size // 3 :]])
         for count in THREADS:
             with start_threads(count, limits=FEW) as threads:
-                found = ordered(bound, pieces, threads)
+                found = sort_rows(bound, pieces, threads)
             places = np.arange(size) if found.order is None else found.order
             assert places.tolist() == expected
             prepared = prepare(bound, table)
@@ -108,7 +108,7 @@ def test_only_partitions_that_have_what_a_match_needs_stay(count: int) -> None:
         present = {int(c): int(np.bitwise_or.reduce(masks[code == c])) for c in set(code.tolist())}
         expected = [row for row in range(rows) if present[int(code[row])] & 5 == 5]
         with start_threads(count, limits=FEW) as threads:
-            found = Wanted(masks, 5).rows(code.astype(np.int64), 40, threads)
+            found = PartitionFilter(masks, 5).rows(code.astype(np.int64), 40, threads)
         assert (list(range(rows)) if found is None else found.tolist()) == expected
 
 
@@ -119,7 +119,7 @@ def test_partitions_by_two_columns_of_many_values() -> None:
     table = pa.table({"k": rng.integers(0, 4 * rows, rows), "j": rng.integers(0, 4 * rows, rows)})
     table = table.append_column("t", pa.array(range(rows)))
     masks = rng.integers(0, 2, rows).astype(np.uint8)
-    found = ordered(bound_of(table, ("k", "j"), (Order("t"),)), table, ALONE, Wanted(masks, 1))
+    found = sort_rows(bound_of(table, ("k", "j"), (Order("t"),)), table, ALONE, PartitionFilter(masks, 1))
     keys = list(zip(*(table.column(name).to_pylist() for name in ("k", "j")), strict=True))
     assert found.order is not None
     expected = sorted((row for row in range(rows) if masks[row]), key=lambda row: keys[row])

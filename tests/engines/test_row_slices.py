@@ -217,14 +217,14 @@ def test_what_is_searched_again_ends_where_it_meets_the_rest(monkeypatch: pytest
     """Entries that were left out are searched from when somebody comes there, and not further than needed."""
     options = Options(threads=8, limits=Limits(candidate_rows=1))
     searched: list[int] = []
-    plain = slices.Searched.search_on
+    plain = slices.SearchedSlice.search_on
 
-    def search_on(self: slices.Searched, row: int, found: slices.Candidates) -> Any:
+    def search_on(self: slices.SearchedSlice, row: int, found: slices.SliceCandidates) -> Any:
         matches, end = plain(self, row, found)
         searched.append(end - row)
         return matches, end
 
-    monkeypatch.setattr(slices.Searched, "search_on", search_on)
+    monkeypatch.setattr(slices.SearchedSlice, "search_on", search_on)
     for seed in range(5):
         run_rows(clause("A X X X", define="A AS kind = 'A'"), events(seed, 5_000, "ABCC"), options)
     assert 0 < len(searched) <= 5 * 7

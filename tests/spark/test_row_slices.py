@@ -147,7 +147,7 @@ def test_row_groups_know_their_times(tmp_path: Path) -> None:
     times = pa.array([1, 2, None, 4, 5, 6, None, None], pa.int64())
     pq.write_table(pa.table({"t": times}), tmp_path / "a.parquet", row_group_size=2)
     found = open_lake(str(tmp_path))
-    first, last = (found.list_timed_groups("t", nulls_first=nulls_first) for nulls_first in (True, False))
+    first, last = (found.list_groups_by_time("t", nulls_first=nulls_first) for nulls_first in (True, False))
     assert [(each.span.first, each.span.last) for each in first] == [
         (1, 2), (MIN_TIME, 4), (5, 6), (MIN_TIME, MAX_TIME),
     ]  # fmt: skip

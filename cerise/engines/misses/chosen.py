@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from cerise.engines.rows.prepare import computed
+from cerise.engines.rows.prepare import compute_column
 from cerise.errors import BindError, CeriseError, Span
 
 CHOSEN = "__cerise_chosen"
@@ -29,7 +29,7 @@ def with_chosen(table: pa.Table, where: str | None) -> pa.Table:
         raise type(error)(error.problem, span=span, text=where, hint=error.hint) from None
     name = bound.order[0].column
     made = next((each for each in bound.derived if each.name == name), None)
-    values = table.column(name) if made is None else computed(made, table)
+    values = table.column(name) if made is None else compute_column(made, table)
     if values.type != pa.bool_():
         raise refuse(where)
     return table.append_column(CHOSEN, values.fill_null(False))

@@ -26,7 +26,7 @@ from cerise.engines.reference.rows import ConditionTest, RowMatch, resume
 from cerise.engines.reference.rows_values import Columns, Scope, read_columns, value_of
 from cerise.engines.results.value_codes import partitions
 from cerise.engines.rows.prepare import prepare
-from cerise.engines.rows.table_search import found_in
+from cerise.engines.rows.table_search import find_in_table
 from cerise.events import Path
 from cerise.kinds import MOMENTS, kind_of
 from cerise.pattern.check import kind_of as kind_of_expr
@@ -69,7 +69,7 @@ def row_misses(bound: BoundRows, table: pa.Table, options: Options, limit: int |
     offsets = partitions(full, prepared)
     if CHOSEN in table.column_names:
         chosen = np.asarray(prepared.column(CHOSEN).to_pylist(), bool)
-    matches = concat_matches(list(found_in(full, prepared, offsets, options)))
+    matches = concat_matches(list(find_in_table(full, prepared, offsets, options)))
     found = _misses(Tests.of(full, prepared), offsets, matches, chosen, most_steps(options))
     return to_table(take_misses(found, limit), *_starts(bound, prepared, offsets))
 

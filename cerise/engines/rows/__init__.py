@@ -1,1 +1,1 @@
-"""Row patterns: rows put in order before matching, and matches turned into the rows of the result."""
+"""The compiled engine for row patterns: sorts rows, searches them for matches, and builds the result."""

@@ -1,9 +1,9 @@
 """The search for the match that starts at one row, compiled: depth first in preferment order.
 
-A search stands at an instruction and a row, with the counts and sums that conditions ask for (registers).
-What it has still to try lies on a stack. Rows of a match are neighbours, so the labels so far are an array
-by row; going back overwrites it. Two searches with equal instruction, row and registers have equal futures:
-once a search has been long, places are remembered, and none is searched from twice. So `(A+)+ B` is linear.
+The state of a search is an instruction, a row, and registers: the counts and sums that conditions read.
+Untried alternatives wait on a stack. Rows of a match are neighbours, so the labels so far are an array by
+row, which backtracking overwrites. Two states with equal instruction, row and registers have equal futures,
+so a long search keeps a memo of its states and continues from none of them twice. So `(A+)+ B` is linear.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cerise.engines.rows.records import (
     REGISTER,
     REGISTERS,
     Instruction,
-    Workspace,
+    SearchWorkspace,
 )
 from cerise.kernels.jit import ask, kernel, load
 from cerise.kernels.records import Rows, Words
@@ -31,13 +31,13 @@ from cerise.kernels.records import Rows, Words
 
 @kernel(inline=True)
 def mask_of(masks: int, wide: int, row: int) -> int:
-    """Return which labels a row could have by itself; above those of the pattern, bits say nothing."""
+    """Return the mask of labels that a row could have by itself; bits above the labels are undefined."""
     return load(masks + (row << wide))
 
 
 @kernel()
 def fails(code: Rows[Instruction], masks: int, wide: int, pc: int, row: int, high: int) -> bool:
-    """Whether a row, which is there, can be seen not to have the label that an instruction asks for."""
+    """Tell whether the mask of an existing row rules out the label of an instruction."""
     line = code[pc]
     if line.op != ROW or row >= high:
         return False
@@ -45,29 +45,29 @@ def fails(code: Rows[Instruction], masks: int, wide: int, pc: int, row: int, hig
 
 
 @kernel()
-def expired(m: Workspace, start: int, row: int) -> bool:
-    """Whether a row is not in the window that the first row of a match opens (M42)."""
+def expired(m: SearchWorkspace, start: int, row: int) -> bool:
+    """Tell whether a row is outside the window that the first row of a match opens (M42)."""
     within, times, none = m.within, m.times, m.no_time
     if within == ANY_TIME or row == start:
         return False
     first, last = times[start], times[row]
-    passed = last - first  # below zero where it does not fit into 64 bits
+    passed = last - first  # negative if it overflows 64 bits
     return passed > within or passed < 0 or none in (first, last)
 
 
 @kernel()
 def copy_words(source: Words, target: Words, count: int) -> None:
-    """Copy words to another place."""
+    """Copy words from one address to another."""
     for i in range(count):
         target[i] = source[i]
 
 
 @kernel(inline=True)
-def map_row(m: Workspace, edge: Any, pc: int, row: int, progress: int, steps: int, start: int) -> int:
-    """Map a row to the label of an instruction, which it could have by itself, where more is asked.
+def map_row(m: SearchWorkspace, edge: Any, pc: int, row: int, progress: int, steps: int, start: int) -> int:
+    """Check the memo and the remaining conditions for mapping a row to the label of an instruction.
 
     Returns:
-        1 where it can be mapped, 0 where not; else minus the reason why the search stops.
+        1: the row is mapped; 0: it is not; negative: minus the reason why the search stops.
     """
     label = m.code[pc].a
     if steps > m.patience:
@@ -84,16 +84,16 @@ def map_row(m: Workspace, edge: Any, pc: int, row: int, progress: int, steps: in
 
 
 @kernel()
-def cut_off(m: Workspace, length: int, offset: int) -> None:
-    """Keep the labels of the first way that found no further row (M46)."""
+def save_timeout(m: SearchWorkspace, length: int, offset: int) -> None:
+    """Save the labels of the first path that found no further row, for a time-out (M46)."""
     if m.timeouts and m.cut_length == 0 and length > 0:
         copy_words(m.labels[offset:], m.cut, length)
         m.cut_length = length
 
 
 @kernel()
-def note_position(m: Workspace, pc: int, row: int, progress: int, depth: int, steps: int) -> None:
-    """Note where a search stands when it stops, so that it goes on there."""
+def note_position(m: SearchWorkspace, pc: int, row: int, progress: int, depth: int, steps: int) -> None:
+    """Save the state of a search that stops, so that the next call resumes it."""
     m.pc = pc
     m.at = row
     m.progress = progress
@@ -102,24 +102,24 @@ def note_position(m: Workspace, pc: int, row: int, progress: int, depth: int, st
 
 
 @kernel()
-def count_steps(m: Workspace, steps: int) -> None:
-    """Take the steps of a long search from those that are left before the next pause."""
+def count_steps(m: SearchWorkspace, steps: int) -> None:
+    """Subtract the steps of a long search from those left before the next pause."""
     m.left = m.until - steps
     m.until = m.left
 
 
 @kernel()
-def attempt(m: Workspace, edge: Any, low: int, high: int, start: int) -> int:
-    """Return where the first match in preferment order that starts at a row ends, or NO_MATCH.
+def attempt(m: SearchWorkspace, edge: Any, low: int, high: int, start: int) -> int:
+    """Return the end of the first match in preferment order that starts at a row, or NO_MATCH.
 
-    A search that stops for another reason goes on from there when it is called again.
+    A search that stops for another reason resumes when called again.
     """
     code, masks, wide, labels = m.code, m.masks, m.wide, m.labels
     registers, count, stack, timeouts = m.registers, m.register_count, m.stack, m.timeouts
     any_time = m.within == ANY_TIME
-    asked = -1 if m.updates else m.dependent  # labels for which more is to do
+    asked = -1 if m.updates else m.dependent  # labels that need `map_row`
     pc, row, progress, depth, steps = 0, start, -1, 0, 0
-    alarm, found = m.alarm, NO_MATCH  # before this step a search is short, and nothing is counted
+    alarm, found = m.alarm, NO_MATCH  # up to this step a search is short, and its steps are not counted
     if m.depth >= 0:
         pc, row, progress = m.pc, m.at, m.progress
         depth, steps = m.depth, m.steps
@@ -139,7 +139,7 @@ def attempt(m: Workspace, edge: Any, low: int, high: int, start: int) -> int:
             if row >= high or beyond:
                 if beyond:
                     m.touched = 1
-                cut_off(m, row - start, start - low)
+                save_timeout(m, row - start, start - low)
             elif (mask_of(masks, wide, row) >> a) & 1:
                 mapped = 1
                 if steps > alarm or (asked >> a) & 1:
@@ -155,7 +155,7 @@ def attempt(m: Workspace, edge: Any, low: int, high: int, start: int) -> int:
                     pc, row, progress = b, row + 1, -1
                     continue
         elif op == SPLIT:
-            seen = high  # a row beyond the window does not fail: it may be what a time-out lacks
+            seen = high  # a row beyond the window must not fail here, as a time-out may end before it
             if timeouts and row < high and expired(m, start, row):
                 seen = row
             if fails(code, masks, wide, a, row, seen):
@@ -198,18 +198,18 @@ def attempt(m: Workspace, edge: Any, low: int, high: int, start: int) -> int:
         pc, row, progress = choice.pc, choice.row, choice.progress
         copy_words(Words(choice)[REGISTERS:], registers, count)
     if steps > alarm:
-        count_steps(m, steps + max(0, found - start))  # a row that is written down is a step too
+        count_steps(m, steps + max(0, found - start))  # each row of the match is a step too
     if found < NO_MATCH:
         note_position(m, pc, row, progress, depth, steps)
     return found
 
 
-# ---- what a search has tried in vain: an instruction, a row, and all that its future depends on
+# ---- the memo: states from which a search has failed
 
 
 @kernel()
-def key_of(m: Workspace, i: int) -> int:
-    """Return the i-th value on which the future of a search depends."""
+def key_of(m: SearchWorkspace, i: int) -> int:
+    """Return the i-th key of the memo: a value on which the future of a search depends."""
     key = m.keys[i]
     which, n = key.set, key.n
     count = m.registers[which]
@@ -222,8 +222,8 @@ def key_of(m: Workspace, i: int) -> int:
 
 
 @kernel()
-def remember(m: Workspace, pc: int, row: int, progress: int) -> int:
-    """Note that a search goes on from here; return 1 where one has before, -1 where there is no room."""
+def remember(m: SearchWorkspace, pc: int, row: int, progress: int) -> int:
+    """Add the state to the memo; return 0, or 1 if it was there already, or -1 if the memo is full."""
     size, keys, epoch = m.memo.room, m.key_count, m.epoch
     hashed = (pc * 0x9E3779B1 + row * 0x85EBCA77 + progress * 0xC2B2AE3D) & 0x7FFFFFFFFFFF
     for i in range(keys):
@@ -253,7 +253,7 @@ def remember(m: Workspace, pc: int, row: int, progress: int) -> int:
 
 
 @kernel()
-def forget(m: Workspace) -> None:
-    """Let nothing that was remembered hold any longer."""
+def forget(m: SearchWorkspace) -> None:
+    """Clear the memo."""
     m.epoch += 1
     m.remembered = 0

@@ -1,9 +1,9 @@
-"""The conditions of DEFINE as source text: which labels a row could have by itself, and what else is asked.
+"""Generates the source code of DEFINE: masks of the labels that rows could have, and tests during the search.
 
-A conjunct that looks only at the row to be mapped is judged for all rows, in any order; one that looks also
-at rows a fixed way before or after it, for all rows of a partition at once. The others are asked during the
-search, which keeps for them the places of the rows of each set of labels, and the parts of aggregates, in
-registers.
+A conjunct on the row to be mapped alone is tested for all rows at once, in any order. One that also reads
+rows at a fixed distance is tested for all rows of a sorted partition at once. All other conjuncts are tested
+during the search. For these it keeps the positions of the rows of each set of labels, and the parts of
+aggregates, in registers.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from cerise.engines.rows.running_aggregates import Fold, fold_of
 from cerise.engines.rows.scope import (
     Conditions,
     Scope,
-    Unfit,
+    UnfitRows,
     is_here,
-    place,
+    position_address,
 )
 from cerise.events import Path
 from cerise.kernels.predicates import Writer, truth
@@ -43,7 +43,7 @@ from cerise.pattern.row_pattern import (
 )
 from cerise.pattern.show import show_expr
 
-FEW = 8  # rows of a set on which the future of a search depends are kept each; of more, a hash
+FEW = 8  # up to so few rows of a set are memo keys themselves; a hash stands for more
 FACTORS = 1013904223, 747796405
 
 
@@ -51,7 +51,7 @@ def write_conditions(bound: BoundRows) -> Conditions:
     """Return the code of the conditions of a clause.
 
     Raises:
-        Unfit: where this engine cannot compute them.
+        UnfitRows: this engine cannot compute a condition.
     """
     found = Conditions()
     rewritten = _without_texts(bound, found)
@@ -77,23 +77,23 @@ def write_conditions(bound: BoundRows) -> Conditions:
     return found
 
 
-# ---- what can be judged for each row by itself
+# ---- conjuncts on single rows
 
 
-def parted(bound: BoundRows) -> tuple[BoundRows, BoundRows]:
-    """Return a clause with what its conditions ask of the row to be mapped alone, and one with the rest."""
+def split_conditions(bound: BoundRows) -> tuple[BoundRows, BoundRows]:
+    """Return the clause with the conjuncts on the row to be mapped alone, and with all other conjuncts."""
     single: list[Condition] = []
     rest: list[Condition] = []
     for condition in bound.conditions:
         asked: dict[bool, list[Expr]] = {True: [], False: []}
         for each in conjuncts(condition.expr):
             asked[_of_one_row(each, condition.label, bound)].append(each)
-        single += _joined(condition, asked[True])
-        rest += _joined(condition, asked[False])
+        single += _conjoin(condition, asked[True])
+        rest += _conjoin(condition, asked[False])
     return replace(bound, conditions=tuple(single)), replace(bound, conditions=tuple(rest))
 
 
-def _joined(condition: Condition, exprs: list[Expr]) -> list[Condition]:
+def _conjoin(condition: Condition, exprs: list[Expr]) -> list[Condition]:
     if not exprs:
         return []
     return [replace(condition, expr=reduce(lambda left, right: Binary("and", left, right), exprs))]
@@ -106,12 +106,12 @@ def _of_one_row(expr: Expr, label: str, bound: BoundRows) -> bool:
 
 
 def _judged_alone(expr: Expr, label: str, bound: BoundRows) -> bool:
-    """Whether a conjunct looks only at the row to be mapped, and at rows a fixed way from it."""
+    """Tell whether a conjunct reads only the row to be mapped, and rows at a fixed distance from it."""
     return all(is_here(each, label) for each in bound.atoms_of(expr))
 
 
 def _fits(alone: dict[str, list[Expr]], bound: BoundRows, found: Conditions) -> str:
-    """Write the case that tells which labels each of some rows could have."""
+    """Generate the case that computes masks: the labels that each row could have."""
     writer = Writer(depth=3)
     always = 0
     for number, label in enumerate(bound.labels):
@@ -139,7 +139,7 @@ def _fits(alone: dict[str, list[Expr]], bound: BoundRows, found: Conditions) -> 
     return "\n".join([*head, *writer.lines, *tail])
 
 
-# ---- what is asked during the search
+# ---- tests during the search
 
 
 def _test(
@@ -155,21 +155,21 @@ def _test(
 
 
 def _update(number: int, bound: BoundRows, found: Conditions, folds: dict[str, Fold]) -> str:
-    """Write the case that takes a mapped row into account."""
+    """Generate the case that updates the registers after a row is mapped."""
     label = bound.labels[number]
     writer = Writer(depth=2)
     for members, register in found.sets.items():
         if label in members:
             count = writer.name(f"load({words('r', register)})")
             _hash_history(register, count, found, writer)
-            writer.line(f"store({place(register, count)}, e)")
+            writer.line(f"store({position_address(register, count)}, e)")
             writer.line(f"store({words('r', register)}, {count} + 1)")
     scope = Scope(bound, found, label, folds=folds)
     for name, fold in folds.items():
         agg = bound.atoms[name]
         assert isinstance(agg, RowAgg)
         if agg.members is None or label in agg.members:
-            for part, code in zip(fold.parts, scope.folded(name, writer), strict=True):
+            for part, code in zip(fold.parts, scope.fold(name, writer), strict=True):
                 store = "store_float" if part.kind is Kind.FLOAT else "store"
                 writer.line(f"{store}({words('r', part.register)}, {code})")
     if found.classes:
@@ -181,7 +181,7 @@ def _update(number: int, bound: BoundRows, found: Conditions, folds: dict[str, F
 
 
 def _take_places(rest: dict[str, list[Expr]], bound: BoundRows, found: Conditions) -> None:
-    """Give a register to each set of labels whose rows conditions ask for, and say which rows these are."""
+    """Give a register to each set of labels whose rows conditions read, and make these rows memo keys."""
     ends: dict[tuple[int, int], int] = {}
     for label, exprs in rest.items():
         for each in (a for expr in exprs for a in bound.atoms_of(expr)):
@@ -204,14 +204,14 @@ def _take_places(rest: dict[str, list[Expr]], bound: BoundRows, found: Condition
 
 
 def _hash_history(register: int, count: str, found: Conditions, writer: Writer) -> None:
-    """Take a row into the hashes of the first or last rows of a set.
+    """Generate the update of the hashes of the first or last rows of a set.
 
-    The rows of a set ascend, so sums of numbers that stand for them tell which they are: two of 46 bits.
+    The rows of a set ascend, so a sum of a hash per row identifies them: two sums of 46 bits.
     """
     for kind in (FROM_END, FROM_START):
         most, first = found.histories.get((kind, register), (0, 0))
         for i, factor in enumerate(FACTORS if most else ()):
-            at, gone = words("r", first + i), f"load({place(register, f'{count} - {most}')})"
+            at, gone = words("r", first + i), f"load({position_address(register, f'{count} - {most}')})"
             added = writer.name(f"load({at}) + mix(e, {factor})")
             with writer.block(f"if {count} < {most}:"):
                 writer.line(f"store({at}, {added})")
@@ -233,7 +233,7 @@ def _take_fold(agg: RowAgg, bound: BoundRows, found: Conditions) -> Fold:
     kind = kind_of_type(bound.type_of(agg.columns[0])) if agg.columns else Kind.INT
     fold = fold_of(agg, kind, found.registers)
     if isinstance(fold, str):
-        raise Unfit(fold)
+        raise UnfitRows(fold)
     found.registers += len(fold.parts)
     found.keys += [(REGISTER, part.register, 0) for part in fold.parts]
     return fold
@@ -254,7 +254,7 @@ def _literal_columns(exprs: list[Expr], bound: BoundRows) -> frozenset[str]:
 
 
 def _without_texts(bound: BoundRows, found: Conditions) -> BoundRows:
-    """Return the clause with all that computes with text, in one row, as a column of its own."""
+    """Return the clause with each text expression on one row replaced by a derived column."""
     atoms = dict(bound.atoms)
 
     def change(expr: Expr) -> Expr:
@@ -264,17 +264,17 @@ def _without_texts(bound: BoundRows, found: Conditions) -> BoundRows:
         navs = [each for each in used.values() if isinstance(each, Nav) and each.column != CLASSIFIER]
         where = {replace(each, column="") for each in navs}
         if len(navs) < len(used) or len(where) > 1:
-            raise Unfit(f"{show_expr(expr)[:60]} computes text from several rows")
+            raise UnfitRows(f"{show_expr(expr)[:60]} computes text from several rows")
         if not navs:
-            raise Unfit(f"{show_expr(expr)[:60]} computes text from constants")
+            raise UnfitRows(f"{show_expr(expr)[:60]} computes text from constants")
         columns = {name: nav.column for name, nav in zip(used, navs, strict=True)}
-        there = column(_over_columns(expr, columns), navs[0])
+        derived = column(_over_columns(expr, columns), navs[0])
         nothing: dict[Path, list[object]] = {(name,): [None] for name in used}
         missing = compile_expr(expr, lambda fault: None)(nothing, {"": (0,)}, {})
         if missing is None or replace(navs[0], column="") == Nav(""):
-            return there
+            return derived
         exists = column(Literal(True, Kind.BOOL), navs[0])
-        return Call("if", (IsNull(exists), Literal(missing, kind_of(expr)), there))
+        return Call("if", (IsNull(exists), Literal(missing, kind_of(expr)), derived))
 
     def column(expr: Expr, nav: Nav) -> Attr:
         kind, taken = kind_of(expr), {*bound.columns.names, *(each.name for each in found.derived)}

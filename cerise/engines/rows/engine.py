@@ -1,4 +1,4 @@
-"""The compiled engine for row patterns: rows in, matches out, some at a time."""
+"""Runs the compiled search over sorted rows, and yields matches in batches."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from cerise.engines.results.context import Context
 from cerise.engines.rows import records as at
 from cerise.engines.rows.order import Ordered
 from cerise.engines.rows.program import Program
-from cerise.engines.rows.records import Found, Workspace
-from cerise.engines.rows.search_input import SearchInput, judged
+from cerise.engines.rows.records import FoundMatch, SearchWorkspace
+from cerise.engines.rows.search_input import SearchInput, judge_table
 from cerise.engines.threads import Steps, Watch, too_many_ways
 from cerise.errors import DataError
 from cerise.pattern.row_pattern import Extent, SkipTo
 
-REMEMBERED, FEW_KEYS = 3, 4  # further steps that it counts as to remember a place, and one for so many keys
-ROWS_AT_FIRST = 16  # of a match, for each row that is searched from; there is room for more by need
+REMEMBERED, FEW_KEYS = 3, 4  # a look-up in the memo counts as 3 more steps, and one more for every 4 keys
+ROWS_AT_FIRST = 16  # room for labels per row at the start; it grows on demand
 SKIPS = {
     SkipTo.PAST_LAST: at.PAST_LAST,
     SkipTo.NEXT: at.TO_NEXT,
@@ -30,33 +30,33 @@ SKIPS = {
 
 
 def find_matches(program: Program, table: pa.Table, offsets: Ints, options: Options) -> Iterator[RowMatches]:
-    """Yield the matches in a prepared table, some at a time.
+    """Yield the matches in a prepared table, in batches.
 
     Args:
-        program: what to find.
+        program: the compiled clause.
         table: the rows, partition after partition, each in order.
         offsets: where the partitions start, and at the end the number of rows.
-        options: after how many steps it is given up, and how much is done at a time.
+        options: the limits of steps and sizes.
     """
     search_input = input_of_table(program, table, offsets)
     return search(search_input, (0, len(search_input)), options)
 
 
 def input_of_table(program: Program, table: pa.Table, offsets: Ints) -> SearchInput:
-    """Return the rows of a prepared table as a search reads them."""
-    masks = None if program.alone is None else judged(program.alone, table, len(program.bound.labels))
+    """Return the rows of a prepared table as input of a search."""
+    masks = None if program.alone is None else judge_table(program.alone, table, len(program.bound.labels))
     return SearchInput.of(program, Ordered(table, None, offsets, {}), masks)
 
 
 def search(
     search_input: SearchInput, part: tuple[int, int], options: Options, watch: Watch | None = None
 ) -> Iterator[RowMatches]:
-    """Yield the matches that start in a part of some rows, some at a time."""
-    return Search(search_input, part, options, watch).matches()
+    """Yield the matches that start in a part of the rows, in batches."""
+    return MatchSearch(search_input, part, options, watch).matches()
 
 
-class Search:
-    """All memory of one search; some of it moves when it grows, and the search is told where to."""
+class MatchSearch:
+    """The memory of one search. Tables that grow move, and the workspace gets their new addresses."""
 
     INPUT = "the ordered input"
 
@@ -73,8 +73,8 @@ class Search:
         sets, starts = max(conditions.sets.values(), default=-1) + 1, part[1] - part[0]
         self.search_input, self.cols = search_input, search_input.values.words()
         self.formulas = conditions.formulas
-        self.words = np.zeros(Workspace.WORDS, np.int64)
-        self.m = Workspace(self.words.ctypes.data)
+        self.words = np.zeros(SearchWorkspace.WORDS, np.int64)
+        self.m = SearchWorkspace(self.words.ctypes.data)
         self.tables: dict[str, Any] = {
             "registers": np.zeros(conditions.registers + 1, np.int64),
             "code": self.program.code.rows,
@@ -87,15 +87,15 @@ class Search:
             "masks": search_input.masks,
             "labels": np.zeros(longest + 1, np.int64),
             "cut": np.zeros(longest + 1 if timeouts else 1, np.int64),
-            "found": np.zeros((min(self.limits.row_matches, starts + 1), Found.WORDS), np.int64),
+            "found": np.zeros((min(self.limits.row_matches, starts + 1), FoundMatch.WORDS), np.int64),
             "found_labels": np.zeros(min(self.limits.match_rows, ROWS_AT_FIRST * (starts + 1)), np.int64),
         }
         self.steps = Steps(options.max_steps, watch or Watch(), self.limits.row_steps)
-        self.filled = -1  # the row of the last search for which there was no room in the memo
+        self.filled = -1  # the row of the last search that filled the memo
         self.classes = np.zeros(longest + 1 if conditions.classes else 1, np.int64)
         self.m.start, self.m.stop = part
         self.m.partition, self.m.partitions = partitions
-        self._tell(longest)
+        self._fill_workspace(longest)
 
     def _stack(self, size: int) -> Ints:
         return np.zeros((size, at.REGISTERS + self.program.conditions.registers), np.int64)
@@ -103,7 +103,7 @@ class Search:
     def _memo(self, size: int) -> Ints:
         return np.zeros((size, at.KEYS + len(self.program.conditions.keys)), np.int64)
 
-    def _tell(self, longest: int) -> None:
+    def _fill_workspace(self, longest: int) -> None:
         m, context = self.m, Context(self.cols.ctypes.data)
         conditions, code, bound = self.program.conditions, self.program.code, self.program.bound
         timeouts = bound.within is not None and bound.within.timeouts
@@ -128,7 +128,7 @@ class Search:
 
     def _place_tables(self) -> None:
         for name, table in self.tables.items():
-            self.words[getattr(Workspace, name)] = table.ctypes.data
+            self.words[getattr(SearchWorkspace, name)] = table.ctypes.data
         for name in ("stack", "memo", "found"):
             rows = getattr(self.m, name)
             rows.width, rows.room = self.tables[name].strides[0], len(self.tables[name])
@@ -137,17 +137,17 @@ class Search:
     def matches(self) -> Iterator[RowMatches]:
         from cerise.engines.rows.search import scan
 
-        return self.found(lambda: scan(int(self.m), self.formulas.edge))
+        return self.run(lambda: scan(int(self.m), self.formulas.edge))
 
-    def found(self, go_on: Callable[[], int]) -> Iterator[RowMatches]:
-        """Yield what is found as a search goes on, until it is done; it says why it stops."""
+    def run(self, go_on: Callable[[], int]) -> Iterator[RowMatches]:
+        """Run a search until it is done, and yield its matches; `go_on` returns why it stops."""
         progress = Progress()
         while True:
-            why = self._paced(go_on)
+            why = self._advance(go_on)
             progress.check((why, self.words.tobytes(), self.steps.taken))
             if why in (at.DONE, at.FULL):
                 if self.m.match_count:
-                    yield self.taken()
+                    yield self.take_matches()
                 elif why == at.FULL:
                     self.tables["found_labels"] = np.zeros(2 * len(self.tables["found_labels"]), np.int64)
                 if why == at.DONE:
@@ -158,8 +158,8 @@ class Search:
                 self._mend(why)
             self._place_tables()
 
-    def _paced(self, go_on: Callable[[], int]) -> int:
-        """Let a search go on for a while, and count its steps."""
+    def _advance(self, go_on: Callable[[], int]) -> int:
+        """Run a search until its next pause, and count its steps."""
         m, pause = self.m, min(self.limits.pause_steps, self.steps.most)
         m.left = m.until = pause
         why = go_on()
@@ -172,52 +172,52 @@ class Search:
         self.steps.take(pause - m.left, m.walked, ahead)
         return why
 
-    def taken(self) -> RowMatches:
-        """Return the matches that were found since the last ones were taken."""
+    def take_matches(self) -> RowMatches:
+        """Return the matches found since the last call."""
         count, labelled = self.m.match_count, self.m.labelled
         self.m.match_count = self.m.labelled = 0
         out = self.tables["found"][:count].T.copy()
         labels = self.tables["found_labels"][:labelled].astype(np.int16)
         hidden = (labels & at.HIDDEN) != 0
-        late = out[Found.timeout] != 0
+        late = out[FoundMatch.timeout] != 0
         return RowMatches(
-            starts=out[Found.start],
-            lengths=out[Found.length],
-            numbers=out[Found.number],
-            partition=out[Found.partition],
+            starts=out[FoundMatch.start],
+            lengths=out[FoundMatch.length],
+            numbers=out[FoundMatch.number],
+            partition=out[FoundMatch.partition],
             labels=labels & np.int16(at.HIDDEN - 1),
             excluded=hidden if hidden.any() else None,
             timeouts=late if late.any() else None,
         )
 
     def _mend(self, why: int) -> None:
-        """Make room, or say what is wrong."""
+        """Make room for a search that has stopped, or raise its error."""
         bound, row = self.program.bound, self.m.row
         if why == at.DEEP:
             known = self.tables["stack"]
             self.tables["stack"] = self._stack(2 * len(known))
             self.tables["stack"][: len(known)] = known
         elif why == at.FORGETFUL and row != self.filled:
-            self.filled = row  # by earlier searches, it may be: all is forgotten now
-            self.m.depth = -1  # it begins anew
+            self.filled = row  # earlier searches may have filled the memo, which is empty now
+            self.m.depth = -1  # the search starts over
         elif why == at.FORGETFUL and 4 * self.tables["memo"].nbytes <= self.limits.memo_bytes:
             self.tables["memo"] = self._memo(4 * len(self.tables["memo"]))
             self.m.depth = -1
         elif why == at.UNMAPPED:
-            raise unmapped(bound.skip.name)
+            raise skip_target_error(bound.skip.name)
         elif why == at.ENDLESS:
-            raise endless(bound.skip.name)
+            raise endless_skip_error(bound.skip.name)
 
 
-def unmapped(name: str) -> DataError:
-    """Return the error of a skip to a variable that a match has no row of (M40)."""
+def skip_target_error(name: str) -> DataError:
+    """Return the error of a skip to a variable without a row in the match (M40)."""
     return DataError(
         f"AFTER MATCH SKIP TO {name}: a match has no row mapped to {name}",
         hint="skip to a variable that every match has, or PAST LAST ROW",
     )
 
 
-def endless(name: str) -> DataError:
+def endless_skip_error(name: str) -> DataError:
     """Return the error of a skip to the first row of the match (M40)."""
     return DataError(
         f"AFTER MATCH SKIP TO {name}: that is the first row of the match, which would be found for ever",
@@ -236,6 +236,6 @@ def _window(within: Extent | None) -> int:
 
 
 def _partitions(offsets: Ints, part: tuple[int, int]) -> tuple[int, int]:
-    """Return the first of the partitions that some rows are in, and the one after the last."""
+    """Return the range of partitions that a part of the rows overlaps."""
     low, high = part
     return int(np.searchsorted(offsets, low, "right")) - 1, int(np.searchsorted(offsets, high))

@@ -1,6 +1,6 @@
-"""A row pattern as instructions: what a search does next, and what it tries when that fails.
+"""Compiles a row pattern into instructions for a backtracking search.
 
-Alternatives are tried in preferment order (M9–M16), so the first way that leads to ACCEPT is the match.
+Alternatives are tried in preferment order (M9–M16), so the first path to ACCEPT is the match.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from cerise.pattern.row_pattern import (
 
 OP, A, B, WORDS = Instruction.op, Instruction.a, Instruction.b, Instruction.WORDS
 ACCEPT, ROW, SPLIT, FIRST, END, MARK, CHECK = range(7)
-#   ROW      maps a row to label A, goes on at B
-#   SPLIT    goes on at A, and where that fails at B
-#   FIRST    goes on at A before the first row of the partition; END after its last
-#   MARK     notes with bit A that an iteration begins here, goes on at B
-#   CHECK    goes on at A where the iteration of bit HIDDEN has mapped a row, else at B: the loop ends (M13)
+#   ROW      maps a row to label A, continues at B
+#   SPLIT    continues at A, and if that fails at B
+#   FIRST    continues at A before the first row of the partition; END after its last
+#   MARK     notes with bit A that an iteration begins here, continues at B
+#   CHECK    continues at A if the iteration of bit HIDDEN has mapped a row, else at B: the loop ends (M13)
 
-TARGETS = ((A, (SPLIT, FIRST, END, CHECK)), (B, (ROW, SPLIT, MARK, CHECK)))  # which words are places
+TARGETS = ((A, (SPLIT, FIRST, END, CHECK)), (B, (ROW, SPLIT, MARK, CHECK)))  # the words that are jump targets
 
 DEEPEST = 62
 
@@ -47,15 +47,15 @@ Lines = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Code:
-    """The instructions of a pattern, and with which labels a match can begin.
+    """The instructions of a pattern, and the labels with which a match can begin.
 
     Attributes:
-        rows: the instructions; the first is where a search begins.
+        rows: the instructions; a search begins at the first.
         first: a bit for each label that the first row of a match can have.
-        second: a bit for each label that its second row can have; ANYTHING where it may have none.
-        needs: a bit for each label that some row of every match has.
-        nullable: whether a match can be empty, or the first row cannot be told from its labels.
-        loops: how deep quantifiers of what may map no row stand in one another.
+        second: a bit for each label that its second row can have; ANYTHING: a match may have one row.
+        needs: a bit for each label that every match has.
+        nullable: whether a match can be empty.
+        loops: how deep quantifiers of nullable items are nested.
     """
 
     rows: Lines
@@ -70,7 +70,7 @@ def compile_pattern(pattern: RowPattern, *, most: int = 1 << 20) -> Code:
     """Return the instructions of a pattern.
 
     Raises:
-        PlanError: it has as many steps as `most` says, or more.
+        PlanError: it has `most` instructions or more.
     """
     if size(pattern) >= most:
         raise PlanError(
@@ -81,15 +81,15 @@ def compile_pattern(pattern: RowPattern, *, most: int = 1 << 20) -> Code:
     writer = _Writer(numbers)
     accept = writer.add(ACCEPT)
     start = writer.write(pattern, accept, hidden=False)
-    known = beginning(pattern)
+    known = find_beginning(pattern)
     second = ANYTHING if known.short else _bits(known.seconds, numbers)
     needs = sum(1 << numbers[each] for each in needed_labels(pattern))
-    rows = _renumbered(writer.lines(), start)
+    rows = _renumber(writer.lines(), start)
     return Code(rows, _bits(known.firsts, numbers), second, needs, known.nullable, writer.loops)
 
 
 class _Writer:
-    """Writes instructions backwards: each knows already where it goes on."""
+    """Writes instructions from last to first, so that each one's successor is known."""
 
     def __init__(self, numbers: dict[str, int]) -> None:
         self.numbers = numbers
@@ -107,7 +107,7 @@ class _Writer:
         return len(self) - 1
 
     def write(self, pattern: RowPattern, then: int, *, hidden: bool) -> int:
-        """Write a pattern that goes on at `then`, and return where it begins."""
+        """Write a pattern that continues at `then`; return its first instruction."""
         match pattern:
             case Label(name):
                 return self.add(ROW, self.numbers[name], then, int(hidden))
@@ -136,7 +136,7 @@ class _Writer:
         return at
 
     def _permute(self, items: tuple[RowPattern, ...], then: int, *, hidden: bool) -> int:
-        """Write any order of items that are each matched in one way: orders that end alike share the end."""
+        """Write all orders of items that match in one way each; orders with equal ends share these."""
         known: dict[frozenset[int], int] = {frozenset(): then}
         for count in range(1, len(items) + 1):
             for left in combinations(range(len(items)), count):
@@ -154,9 +154,9 @@ class _Writer:
         return self._several(lambda again: self.write(pattern.item, again, hidden=hidden), pattern.low, at)
 
     def _several(self, write: Callable[[int], int], count: int, at: int) -> int:
-        """Write a part so many times, each going on at the one before it; return where the last begins.
+        """Write a part `count` times, each continuing at the one before; return the start of the last.
 
-        All are copies of the second: where the first goes on may be where it goes to for another reason.
+        Later parts are copies of the second. In the first, other jumps may have the same target as its end.
         """
         for _ in range(min(count, 2)):
             again, first = at, len(self)
@@ -179,13 +179,13 @@ class _Writer:
         return self.add(SPLIT, *((then, body) if pattern.reluctant else (body, then)))
 
     def _iteration(self, pattern: Quantified, again: int, then: int, *, hidden: bool) -> int:
-        """Write one iteration; one that maps no row ends the loop (M13)."""
+        """Write one iteration; an iteration that maps no row ends the loop (M13)."""
         if not is_nullable(pattern.item):
             return self.write(pattern.item, again, hidden=hidden)
-        bit = self.depth  # iterations of one depth follow one another: they share a bit
+        bit = self.depth  # loops of one depth never overlap, so they share a bit
         if bit >= DEEPEST:
             raise PlanError(
-                f"more than {DEEPEST} quantifiers stand in one another", hint="write (A B)* for ((A* B*)*)*"
+                f"more than {DEEPEST} quantifiers are nested", hint="write (A B)* for ((A* B*)*)*"
             )
         check = self.add(CHECK, again, then, bit)
         self.depth += 1
@@ -196,7 +196,7 @@ class _Writer:
 
 
 def is_nullable(pattern: RowPattern) -> bool:
-    """Whether a pattern can be matched without mapping a row."""
+    """Tell whether a pattern can match without mapping a row."""
     match pattern:
         case Label():
             return False
@@ -213,7 +213,7 @@ def is_nullable(pattern: RowPattern) -> bool:
 
 
 def needed_labels(pattern: RowPattern) -> frozenset[str]:
-    """Return the labels that every match of a pattern has a row of."""
+    """Return the labels that every match of a pattern has."""
     match pattern:
         case Label(name):
             return frozenset({name})
@@ -231,13 +231,13 @@ def needed_labels(pattern: RowPattern) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """With which labels a match can begin.
+    """The labels with which a match can begin.
 
     Attributes:
-        firsts: those that its first row can have.
-        seconds: those that its second row can have.
-        nullable: whether it may have no row.
-        short: whether it may have one row only.
+        firsts: the labels that its first row can have.
+        seconds: the labels that its second row can have.
+        nullable: whether it can have no row.
+        short: whether it can have exactly one row.
     """
 
     firsts: frozenset[str] = frozenset()
@@ -246,7 +246,7 @@ class Beginning:
     short: bool = False
 
     def then(self, other: Beginning) -> Beginning:
-        """Return how this begins with another after it."""
+        """Return the beginning of this followed by another."""
         return Beginning(
             self.firsts | (other.firsts if self.nullable else frozenset()),
             self.seconds
@@ -257,7 +257,7 @@ class Beginning:
         )
 
     def either(self, other: Beginning) -> Beginning:
-        """Return how this or another begins."""
+        """Return the beginning of this or another."""
         return Beginning(
             self.firsts | other.firsts,
             self.seconds | other.seconds,
@@ -266,33 +266,33 @@ class Beginning:
         )
 
 
-def beginning(pattern: RowPattern) -> Beginning:
-    """Return how matches of a pattern can begin."""
+def find_beginning(pattern: RowPattern) -> Beginning:
+    """Return the beginning of matches of a pattern."""
     match pattern:
         case Label(name):
             return Beginning(frozenset({name}), nullable=False, short=True)
         case Anchor():
             return Beginning()
         case Concat(items):
-            return reduce(Beginning.then, map(beginning, items), Beginning())
+            return reduce(Beginning.then, map(find_beginning, items), Beginning())
         case Alternation(items):
-            return reduce(Beginning.either, map(beginning, items))
+            return reduce(Beginning.either, map(find_beginning, items))
         case Permute(items):
-            parts = list(map(beginning, items))
-            pairs = [one.then(other) for one, other in permutations(parts, 2)]
+            parts = list(map(find_beginning, items))
+            pairs = [first.then(second) for first, second in permutations(parts, 2)]
             every = reduce(Beginning.then, parts, Beginning())
             return replace(reduce(Beginning.either, pairs, every), nullable=every.nullable, short=every.short)
         case Excluded(item):
-            return beginning(item)
+            return find_beginning(item)
         case Quantified(item, low, high):
-            once = beginning(item)
+            once = find_beginning(item)
             twice = once if high == 1 else once.then(once)
             short = once.short and (low <= 1 or once.nullable)
             return replace(once.either(twice), nullable=low == 0 or once.nullable, short=short)
 
 
 def size(pattern: RowPattern) -> int:
-    """Return how many instructions a pattern has when it is written out."""
+    """Return how many instructions a pattern has, with its quantifiers written out."""
     match pattern:
         case Label() | Anchor():
             return 1
@@ -314,7 +314,7 @@ def size(pattern: RowPattern) -> int:
 
 
 def _has_one_way(pattern: RowPattern) -> bool:
-    """Whether some rows can be mapped to a pattern in one way at most, and only so many rows."""
+    """Tell whether a pattern matches a fixed number of rows, in one way at most."""
     match pattern:
         case Label() | Anchor():
             return True
@@ -330,11 +330,11 @@ def _bits(names: Iterable[str], numbers: dict[str, int]) -> int:
 
 
 def _copies(model: Lines, places: tuple[int, int, int], count: int) -> Lines:
-    """Return so many copies of some instructions, each going on at the one before it.
+    """Return `count` copies of instructions, each continuing at the copy before it.
 
     Args:
         model: the instructions.
-        places: the first of them, where they go on, and where they begin.
+        places: the number of the first one, the target where they continue, and their start.
         count: how many copies.
     """
     first, again, start = places
@@ -347,8 +347,8 @@ def _copies(model: Lines, places: tuple[int, int, int], count: int) -> Lines:
     return lines
 
 
-def _renumbered(rows: Lines, start: int) -> Lines:
-    """Return the instructions with the first one in the first place: they were written backwards."""
+def _renumber(rows: Lines, start: int) -> Lines:
+    """Return the instructions in reverse, as they were written from last to first, with the start first."""
     last = len(rows) - 1
     order = np.arange(last, -1, -1)
     order[[0, last - start]] = order[[last - start, 0]]

@@ -1,4 +1,4 @@
-"""Matches of a row pattern as the table that the clause promised (M23–M38)."""
+"""Builds the result table of a clause from its matches (M23–M38)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cerise.engines.limits import DEFAULT, Limits
 from cerise.engines.results.aggregates import AGGREGATES, Inputs
 from cerise.engines.results.value_codes import joint_codes
 from cerise.engines.rows.order import Ordered
-from cerise.engines.rows.view import View
+from cerise.engines.rows.view import ResultView
 from cerise.errors import DataError, UnsupportedError
 from cerise.kinds import canonical, restore
 from cerise.pattern.check import kind_of
@@ -37,20 +37,20 @@ def to_table(bound: BoundRows, prepared: pa.Table, offsets: Ints, matches: RowMa
 
     Args:
         bound: the clause.
-        prepared: the rows that were matched (`engines.rows.prepare`).
+        prepared: the rows that were searched (`engines.rows.prepare`).
         offsets: where its partitions start, and the number of rows.
-        matches: what was found in them.
+        matches: the matches.
 
     Raises:
-        DataError: where a measure cannot be computed.
-        UnsupportedError: where only Spark can compute it.
+        DataError: a measure cannot be computed.
+        UnsupportedError: only Spark can compute a measure.
     """
-    return shown(bound, Ordered(prepared, None, offsets, {}), matches)
+    return show_matches(bound, Ordered(prepared, None, offsets, {}), matches)
 
 
-def shown(bound: BoundRows, rows: Ordered, matches: RowMatches, limits: Limits = DEFAULT) -> pa.Table:
-    """Return matches among some rows as `to_table` does."""
-    view = View.of(bound, rows, matches)
+def show_matches(bound: BoundRows, rows: Ordered, matches: RowMatches, limits: Limits = DEFAULT) -> pa.Table:
+    """Return matches among sorted rows as a table, like `to_table`."""
+    view = ResultView.of(bound, rows, matches)
     atoms = _atoms(view)
     measures = {each.name: _measure(each, atoms, view.matched, bound, limits) for each in bound.measures}
     columns = [measures[each.name] if each.measure else view.show(each.name) for each in bound.output]
@@ -60,12 +60,12 @@ def shown(bound: BoundRows, rows: Ordered, matches: RowMatches, limits: Limits =
 def atom_columns(
     bound: BoundRows, prepared: pa.Table, offsets: Ints, matches: RowMatches
 ) -> tuple[pa.Table, Ints]:
-    """Return what measures are computed from, for each row of the result, and which row that shows.
+    """Return the atoms of measures for each row of the result, and the prepared row that it shows.
 
-    The row is one of the prepared table: under ONE ROW PER MATCH, the first of the match, or where an
-    empty one was found; so there always is one.
+    Under ONE ROW PER MATCH that is the first row of the match, or the row at which an empty match was found;
+    so it always exists.
     """
-    view = View.of(bound, Ordered(prepared, None, offsets, {}), matches)
+    view = ResultView.of(bound, Ordered(prepared, None, offsets, {}), matches)
     return _atoms(view), view.places.row
 
 
@@ -73,17 +73,17 @@ MATCHED = "_matched"  # whether a row belongs to a match
 
 
 def to_atoms(bound: BoundRows, prepared: pa.Table, offsets: Ints, matches: RowMatches) -> pa.Table:
-    """Return what the result is computed from, for whoever computes measures: Spark.
+    """Return the columns from which Spark computes the result.
 
-    Its columns are those of the input that are shown, by their place in the output (`_s0`, …), the atoms
-    of measures, and whether a row belongs to a match.
+    These are the shown columns of the input, by their position in the output (`_s0`, …), the atoms of
+    measures, and whether a row belongs to a match.
     """
-    return shown_atoms(bound, Ordered(prepared, None, offsets, {}), matches)
+    return show_atoms(bound, Ordered(prepared, None, offsets, {}), matches)
 
 
-def shown_atoms(bound: BoundRows, rows: Ordered, matches: RowMatches) -> pa.Table:
-    """Return what the result for matches among some rows is computed from, as `to_atoms` does."""
-    view = View.of(bound, rows, matches)
+def show_atoms(bound: BoundRows, rows: Ordered, matches: RowMatches) -> pa.Table:
+    """Return the columns from which Spark computes the result, for sorted rows, like `to_atoms`."""
+    view = ResultView.of(bound, rows, matches)
     names = dict.fromkeys(name for each in bound.measures for name in each.atoms)
     columns = {f"_s{i}": view.show(each.name) for i, each in enumerate(bound.output) if not each.measure}
     columns |= {name: atom_column(bound.atoms[name], view) for name in names}
@@ -91,7 +91,7 @@ def shown_atoms(bound: BoundRows, rows: Ordered, matches: RowMatches) -> pa.Tabl
 
 
 def measure_atoms(bound: BoundRows, atoms: pa.Table, limits: Limits = DEFAULT) -> pa.Table:
-    """Return the result that is computed from `to_atoms`, as `to_table` does."""
+    """Compute the result from the table of `to_atoms`; it equals that of `to_table`."""
     matched = np.asarray(atoms.column(MATCHED).combine_chunks().to_numpy(zero_copy_only=False), np.bool_)
     measures = {each.name: _measure(each, atoms, matched, bound, limits) for each in bound.measures}
     columns = [
@@ -100,7 +100,7 @@ def measure_atoms(bound: BoundRows, atoms: pa.Table, limits: Limits = DEFAULT) -
     return pa.table(columns, names=[each.name for each in bound.output])
 
 
-def _atoms(view: View) -> pa.Table:
+def _atoms(view: ResultView) -> pa.Table:
     names = dict.fromkeys(name for each in view.bound.measures for name in each.atoms)
     columns = [atom_column(view.bound.atoms[name], view) for name in names]
     if not columns:  # a table without columns still has rows
@@ -109,7 +109,7 @@ def _atoms(view: View) -> pa.Table:
 
 
 def _measure(measure: Measure, atoms: pa.Table, matched: Bools, bound: BoundRows, limits: Limits) -> pa.Array:
-    """Return a measure: an atom as it is, or computed from atoms; null in rows that belong to no match."""
+    """Return a measure: an atom, or an expression over atoms; null in rows without a match."""
     expr = measure.expr
     if expr is None:
         raise UnsupportedError(
@@ -119,21 +119,21 @@ def _measure(measure: Measure, atoms: pa.Table, matched: Bools, bound: BoundRows
     if isinstance(expr, Attr):
         return atoms.column(expr.path[0]).combine_chunks()
     if matched.all():
-        return _computed(expr, atoms, _refuse(measure, bound), limits)
-    values = _computed(expr, atoms.filter(pa.array(matched)), _refuse(measure, bound), limits)
+        return _compute(expr, atoms, _refuse(measure, bound), limits)
+    values = _compute(expr, atoms.filter(pa.array(matched)), _refuse(measure, bound), limits)
     return values.take(pa.array(np.cumsum(matched) - 1, mask=~matched))
 
 
-def _computed(expr: Expr, atoms: pa.Table, refuse: Callable[[Fault], None], limits: Limits) -> pa.Array:
-    """Compute an expression, by Spark's ANSI rules: what cannot be computed is an error (S4.6)."""
+def _compute(expr: Expr, atoms: pa.Table, refuse: Callable[[Fault], None], limits: Limits) -> pa.Array:
+    """Compute an expression by Spark's ANSI rules: a fault raises (S4.6)."""
     rows = atoms.num_rows
     columns = {each.path: atoms.column(each.path[0]) for each in attributes(expr)}
     if rows >= limits.compiled_rows:
-        from cerise.engines.results.computing import compute, is_compiled  # this brings numba
+        from cerise.engines.results.computing import compute, is_compiled  # imports numba
 
         if is_compiled(expr) and not (found := compute(expr, columns, rows)).faults:
             return found.values
-    function = compile_expr(expr, refuse)  # row by row: it knows which row is at fault, or that none is
+    function = compile_expr(expr, refuse)  # row by row, which raises the exact fault, if there is one
     lists = {
         each.path: canonical(columns[each.path], kind_of(each), each.path[0]).to_pylist()
         for each in attributes(expr)
@@ -151,26 +151,26 @@ def _refuse(measure: Measure, bound: BoundRows) -> Callable[[Fault], None]:
     return refuse
 
 
-# ---- what measures are computed from: one value for each row of the result (M23–M32)
+# ---- atoms of measures: a value for each row of the result (M23–M32)
 
 
 BY = frozenset({"max_by", "min_by"})  # their first argument may be null
 
 
-def atom_column(atom: Atom, view: View) -> pa.Array:
-    """Return the values of an atom; all are null in rows that belong to no match (M36)."""
+def atom_column(atom: Atom, view: ResultView) -> pa.Array:
+    """Return the values of an atom; null in rows without a match (M36)."""
     match atom:
         case MatchNumber():
             return pa.array(view.of_match(view.matches.numbers), pa.int64(), mask=~view.matched)
         case MatchStatus():
             return _status(view)
         case Nav():
-            return _reached(atom, view)
+            return _navigate(atom, view)
         case RowAgg():
-            return _aggregated(atom, view)
+            return _aggregate(atom, view)
 
 
-def _status(view: View) -> pa.Array:
+def _status(view: ResultView) -> pa.Array:
     timeouts = view.matches.timeouts
     late = np.zeros(len(view.places), np.int64)
     if timeouts is not None:
@@ -178,25 +178,25 @@ def _status(view: View) -> pa.Array:
     return pa.array(["match", "timeout"]).take(pa.array(late, mask=~view.matched))
 
 
-def _reached(nav: Nav, view: View) -> pa.Array:
-    """First a row of the match, counted among those of the variable; from there a row of the partition."""
-    place, there = view.reached(nav)
+def _navigate(nav: Nav, view: ResultView) -> pa.Array:
+    """Find the row of the match by variable and offset, then shift it within the partition."""
+    place, exists = view.navigate(nav)
     if nav.column == CLASSIFIER:
         place = place + nav.shift
-        there &= (place >= view.first) & (place < view.end)
-        labels = np.append(view.matches.labels, 0)[np.where(there, place, -1)]
-        return pa.array(view.bound.labels, pa.string()).take(pa.array(labels, mask=~there))
+        exists &= (place >= view.first) & (place < view.end)
+        labels = np.append(view.matches.labels, 0)[np.where(exists, place, -1)]
+        return pa.array(view.bound.labels, pa.string()).take(pa.array(labels, mask=~exists))
     row = view.of_match(view.matches.starts) - view.first + place + nav.shift
     if nav.shift:
         part, offsets = view.of_match(view.matches.partition), view.ordered.offsets
-        there &= (row >= offsets[part]) & (row < offsets[part + 1])
-    return view.take(nav.column, row, there)
+        exists &= (row >= offsets[part]) & (row < offsets[part + 1])
+    return view.take(nav.column, row, exists)
 
 
-def _aggregated(agg: RowAgg, view: View) -> pa.Array:
-    """Over rows that the filter keeps and whose arguments are not null; if distinct, the first of equals."""
+def _aggregate(agg: RowAgg, view: ResultView) -> pa.Array:
+    """Aggregate rows that pass the filter and have no null argument; if DISTINCT, the first of equal rows."""
     if agg.function == "count" and not agg.columns and agg.where is None:
-        return pa.array(view.counted(agg.members, final=agg.final), pa.int64(), mask=~view.matched)
+        return pa.array(view.count_rows(agg.members, final=agg.final), pa.int64(), mask=~view.matched)
     which = np.flatnonzero(view.members(agg.members))
     if agg.where is not None:
         which = which[np.asarray(pc.fill_null(view.values(agg.where, which), False))]
@@ -213,7 +213,7 @@ def _aggregated(agg: RowAgg, view: View) -> pa.Array:
     return result if view.matched.all() else pc.if_else(pa.array(view.matched), result, None)
 
 
-def _first_of_equals(which: Ints, names: tuple[str, ...], view: View) -> Ints:
+def _first_of_equals(which: Ints, names: tuple[str, ...], view: ResultView) -> Ints:
     code, bound = joint_codes([(name, view.values(name, which)) for name in names], len(which))
     _, firsts = np.unique(view.owners[which] * bound + code, return_index=True)
     first: Ints = which[np.sort(firsts)]

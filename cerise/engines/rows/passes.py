@@ -1,4 +1,4 @@
-"""Kernels that pass over arrays: they bring rows into order, and find rows of matches by their labels."""
+"""Kernels in one pass over arrays: they sort rows, and find rows of matches by their labels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from cerise.kernels.jit import Ints, Marks, int64, kernel, void
 from cerise.kernels.records import Words
 
-MOVES = 16  # for each row; where more are needed, rows are not nearly in order
+MOVES = 16  # per row: with more, the rows are not nearly sorted
 
 
 @kernel(void(Ints, Ints))
@@ -19,13 +19,13 @@ def tally(codes: Any, counts: Any) -> None:
 
 @kernel(void(Ints, int64, Ints, Ints))
 def deal(codes: Any, first: int, places: Any, order: Any) -> None:
-    """Put rows together that have equal codes, in the order that they have.
+    """Write rows sorted by their codes; the sort is stable.
 
     Args:
-        codes: those of some neighbouring rows.
-        first: the number of the first of these rows.
-        places: where the rows of each code begin in the answer; moved on.
-        order: room for the answer: the rows by their codes.
+        codes: the codes of neighbouring rows.
+        first: the number of the first row.
+        places: the next position in `order` for each code; updated.
+        order: receives the rows.
     """
     for row in range(len(codes)):
         code = codes[row]
@@ -33,23 +33,23 @@ def deal(codes: Any, first: int, places: Any, order: Any) -> None:
         places[code] += 1
 
 
-# ---- rows that are nearly in order
+# ---- rows that are nearly sorted
 
 
 @kernel()
 def precedes(keys: Words, count: int, row: int, other: int) -> bool:
-    """Whether a row comes before another, by some keys, the first of them first."""
+    """Tell whether a row sorts before another, by keys, the first key first."""
     for i in range(count):
         key = Words(keys[i])
-        one, two = key[row], key[other]
-        if one != two:
-            return one < two
+        mine, theirs = key[row], key[other]
+        if mine != theirs:
+            return mine < theirs
     return False
 
 
 @kernel()
 def insert(keys: Words, count: int, order: Any, low: int, at: int) -> int:
-    """Move a row to its place among those before it, which are in order; return how far it went."""
+    """Insert a row among the sorted rows before it; return how far it moved."""
     row = order[at]
     to = at
     while to > low and precedes(keys, count, row, order[to - 1]):
@@ -61,14 +61,14 @@ def insert(keys: Words, count: int, order: Any, low: int, at: int) -> int:
 
 @kernel(int64(int64, int64, Ints, int64, int64))
 def settle(key: int, count: int, order: Any, low: int, high: int) -> int:
-    """Sort rows that are nearly in order; return 0, or 1 where they are not, and some are left as they were.
+    """Sort nearly sorted rows by insertion; return 0, or 1 if they are not nearly sorted and it gave up.
 
     Args:
-        key: where the addresses of the keys lie.
-        count: how many keys.
-        order: the rows; equal ones keep the order that they have.
-        low: the first to sort.
-        high: the one after the last.
+        key: the address of the keys' addresses.
+        count: how many keys there are.
+        order: the rows; sorted in place, stable.
+        low: the first position to sort.
+        high: the position after the last.
     """
     keys, moves = Words(key), 0
     for at in range(low + 1, high):
@@ -80,11 +80,11 @@ def settle(key: int, count: int, order: Any, low: int, high: int) -> int:
 
 @kernel(int64(int64, int64, Ints, int64, int64))
 def join(key: int, count: int, order: Any, middle: int, high: int) -> int:
-    """Sort two neighbouring stretches that are in order, as `settle` does; the first begins with row 0."""
+    """Merge two sorted neighbouring stretches by insertion, like `settle`; the first begins at row 0."""
     keys, moves = Words(key), 0
     for at in range(middle, high):
         moved = insert(keys, count, order, 0, at)
-        if moved == 0:  # nor will a later one
+        if moved == 0:  # the later rows are in place too
             return 0
         moves += moved
         if moves > MOVES * high:
@@ -97,14 +97,14 @@ def join(key: int, count: int, order: Any, middle: int, high: int) -> int:
 
 @kernel(void(Ints, Marks, Marks))
 def note(codes: Any, masks: Any, present: Any) -> None:
-    """Note for each partition which labels some row of it could have."""
+    """Collect for each partition the labels that one of its rows could have."""
     for row in range(len(codes)):
         present[codes[row]] |= masks[row]
 
 
 @kernel(int64(Ints, Marks, int64, int64, Ints))
 def choose(codes: Any, present: Any, needs: int, first: int, chosen: Any) -> int:
-    """Write down the rows of partitions that have all labels that a match needs; return how many."""
+    """Write the rows of partitions that have all labels that a match needs; return how many."""
     count = 0
     for row in range(len(codes)):
         chosen[count] = first + row
@@ -112,20 +112,20 @@ def choose(codes: Any, present: Any, needs: int, first: int, chosen: Any) -> int
     return count
 
 
-# ---- rows of matches by their labels, each match for itself
+# ---- rows of each match by their labels
 
 
 @kernel(void(Marks, Ints, Ints, int64, int64, Ints))
 def reach(labels: Any, firsts: Any, ends: Any, chosen: int, nth: int, out: Any) -> None:
-    """Find in each match the n-th row that has one of some labels.
+    """Find in each match the n-th row with one of the chosen labels.
 
     Args:
-        labels: those of the rows of all matches; two bytes each, of which the first tells.
+        labels: the labels of the rows of all matches, two bytes each; only the low byte is used.
         firsts: where the rows of each match begin.
         ends: where they end.
-        chosen: a bit for each of the labels.
-        nth: which of these rows, from 0 for the first, or from -1 backwards for the last.
-        out: room for the answer: which of the rows of all matches; -1 where there is none.
+        chosen: a bit for each chosen label.
+        nth: which row: 0 is the first, -1 the last.
+        out: receives the position among the rows of all matches; -1: no such row.
     """
     step = -1 if nth < 0 else 1
     for i in range(len(firsts)):
@@ -143,7 +143,7 @@ def reach(labels: Any, firsts: Any, ends: Any, chosen: int, nth: int, out: Any) 
 
 @kernel(void(Marks, Ints, Ints, int64, Ints))
 def count_labels(labels: Any, firsts: Any, ends: Any, chosen: int, out: Any) -> None:
-    """Count in each match the rows that have one of some labels; arguments are those of `reach`."""
+    """Count in each match the rows with one of the chosen labels; the arguments are those of `reach`."""
     for i in range(len(firsts)):
         count = 0
         for at in range(firsts[i], ends[i]):

@@ -1,4 +1,4 @@
-"""The rows as matching needs them: with derived columns, partition after partition, each in order."""
+"""Prepares rows for matching: adds derived columns, and sorts by partition and ORDER BY."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import pyarrow as pa
 
 from cerise.engines.base import Ints
-from cerise.engines.rows.order import ordered
+from cerise.engines.rows.order import sort_rows
 from cerise.engines.threads import ALONE, Threads, start_threads
 from cerise.errors import UnsupportedError
 from cerise.events import Path, raw_column
@@ -18,44 +18,43 @@ from cerise.pattern.evaluate import compile_expr
 from cerise.pattern.expr import Attr, Expr, attributes
 from cerise.pattern.row_pattern import CLASSIFIER, Atom, BoundRows, Derived, Nav, RowAgg
 
-WORTH_THREADS = 100_000  # rows
-OURS = "__cerise_"  # how columns begin that Cerise adds for itself
+WORTH_THREADS = 100_000  # rows: from here on, threads share the work
+OURS = "__cerise_"  # prefix of the columns that Cerise adds for itself
 
 
 def prepare(bound: BoundRows, table: pa.Table, told: Callable[[Ints], None] | None = None) -> pa.Table:
-    """Return the input with the derived columns, sorted by partition, then as ORDER BY says (M2, M4).
+    """Return the input with the derived columns, sorted by partition, then by ORDER BY (M2, M4).
 
-    Rows that are equal in all of these keep the order that they have, where the clause says that they have
-    one; else hashes order them (S1.2).
+    Ties keep their order of arrival, if the clause has one; else hashes break them (S1.2).
 
     Args:
         bound: the clause.
         table: the input.
-        told: is told the rows of the result whose order only hashes decide.
+        told: called with the rows of the result whose order only hashes decide.
 
     Raises:
-        UnsupportedError: where a derived column is missing that only Spark can compute.
+        UnsupportedError: a derived column that only Spark can compute is missing.
     """
     table = _coded(bound, input_of(bound, table))
     with start_threads((os.cpu_count() or 1) if len(table) >= WORTH_THREADS else 1) as threads:
-        found = ordered(bound, table, threads, ties=tie_columns(bound))
+        found = sort_rows(bound, table, threads, ties=tie_columns(bound))
         if told is not None:
             told(found.undecided)
         return table if found.order is None else _taken(table, found.order, threads)
 
 
 def input_of(bound: BoundRows, table: pa.Table) -> pa.Table:
-    """Return the columns of the input that are needed, in plain types, with the derived ones."""
-    return derived(bound, plain_table(table.select(_needed_of(bound, table))))
+    """Return the needed columns of the input in plain types, with the derived columns."""
+    return derive_columns(bound, plain_table(table.select(_needed_of(bound, table))))
 
 
 def whole(table: pa.Table, threads: Threads = ALONE, apart: Iterable[str] = ()) -> pa.Table:
-    """Return a table whose columns are each in one piece, but for some that may stay as they are."""
+    """Return a table with one chunk per column, except for the columns `apart`."""
 
-    def joined(name: str) -> pa.ChunkedArray:
+    def concat(name: str) -> pa.ChunkedArray:
         return table.column(name) if name in apart else _in_one_piece(table.column(name))
 
-    return pa.table(threads.each(joined, table.column_names), schema=table.schema)
+    return pa.table(threads.each(concat, table.column_names), schema=table.schema)
 
 
 def _in_one_piece(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -65,23 +64,23 @@ def _in_one_piece(column: pa.ChunkedArray) -> pa.ChunkedArray:
         column = column.unify_dictionaries()
     try:
         return pa.chunked_array([column.combine_chunks()], column.type)
-    except pa.ArrowInvalid:  # strings that are too long for one piece
+    except pa.ArrowInvalid:  # strings of more than 2 GiB do not fit one chunk
         return column
 
 
 def _taken(table: pa.Table, order: Ints, threads: Threads) -> pa.Table:
-    """Return rows in an order; large columns are moved side by side."""
+    """Return the rows in an order; threads share the columns."""
     index = pa.array(order)
     columns = threads.each(lambda column: column.combine_chunks().take(index), table.columns)
     return pa.table(columns, schema=table.schema)
 
 
 def needed_columns(bound: BoundRows, asked: Iterable[str] | None = None) -> tuple[str, ...]:
-    """Return the columns that matching and its result read: of the input, then derived ones.
+    """Return the columns that matching and its result read: of the input, then derived columns.
 
     Args:
         bound: the clause.
-        asked: the columns that conditions still read; None: all that they read.
+        asked: the columns that the remaining conditions read; None: those of all conditions.
     """
     measured = {name for each in bound.measures for name in each.atoms}
     atoms = [each for name, each in bound.atoms.items() if asked is None or name in measured]
@@ -89,13 +88,15 @@ def needed_columns(bound: BoundRows, asked: Iterable[str] | None = None) -> tupl
     used |= {*bound.partition, *(each.column for each in bound.order)}
     used |= {each.name for each in bound.output if not each.measure}
     names = [*bound.columns.names, *(each.name for each in bound.derived)]
-    return tuple(name for name in names if name in used) or tuple(names[:1])  # one tells how many rows
+    return tuple(name for name in names if name in used) or tuple(
+        names[:1]
+    )  # one column keeps the number of rows
 
 
 def tie_columns(bound: BoundRows) -> tuple[tuple[str, ...], ...]:
-    """Return the columns whose hashes break ties, in tiers (S1.2); none where the rows have an order.
+    """Return the columns whose hashes break ties, in tiers (S1.2); none if the rows have an order of arrival.
 
-    What conditions read comes first, so that the matches do not depend on what is shown of them.
+    Columns that conditions read come first, so that the matches do not depend on the shown columns.
     """
     if bound.arrival:
         return ()
@@ -118,7 +119,7 @@ def read_by(atom: Atom) -> set[str]:
 
 
 def _needed_of(bound: BoundRows, table: pa.Table) -> list[str]:
-    """Return the columns of a table that are needed, or that needed ones are derived from."""
+    """Return the columns of a table that are needed, or that needed columns are derived from."""
     used = {*needed_columns(bound), *(each.name for each in bound.derived)}
     for each in bound.derived:
         if each.expr is not None and each.name not in table.column_names:
@@ -127,7 +128,7 @@ def _needed_of(bound: BoundRows, table: pa.Table) -> list[str]:
 
 
 def _coded(bound: BoundRows, table: pa.Table) -> pa.Table:
-    """Return a table in which strings that partition it are codes: these are quick to sort and to move."""
+    """Return a table whose partition columns of strings are codes, which are quick to sort and to move."""
     for name in bound.partition:
         column = table.column(name)
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
@@ -136,19 +137,19 @@ def _coded(bound: BoundRows, table: pa.Table) -> pa.Table:
     return table
 
 
-def derived(bound: BoundRows, table: pa.Table) -> pa.Table:
-    """Return a table with the derived columns that it has not."""
+def derive_columns(bound: BoundRows, table: pa.Table) -> pa.Table:
+    """Return a table with its missing derived columns added."""
     for each in bound.derived:
         if each.name not in table.column_names:
-            table = table.append_column(pa.field(each.name, each.type), computed(each, table))
+            table = table.append_column(pa.field(each.name, each.type), compute_column(each, table))
     return table
 
 
 # ---- derived columns
 
 
-def computed(column: Derived, table: pa.Table, *, compiled_rows: int = 2_000) -> pa.Array:
-    """Compute a column from single rows; what cannot be computed is null (S4.6).
+def compute_column(column: Derived, table: pa.Table, *, compiled_rows: int = 2_000) -> pa.Array:
+    """Compute a column row by row; a fault gives null (S4.6).
 
     Args:
         column: the column.
@@ -164,7 +165,7 @@ def computed(column: Derived, table: pa.Table, *, compiled_rows: int = 2_000) ->
         return raw_column(table, expr.path).cast(column.type)
     paths = list(dict.fromkeys(each.path for each in attributes(expr)))
     if table.num_rows >= compiled_rows:
-        from cerise.engines.results.computing import compute, is_compiled  # this brings numba
+        from cerise.engines.results.computing import compute, is_compiled  # imports numba
 
         if is_compiled(expr):
             raw = {path: raw_column(table, path) for path in paths}
@@ -172,7 +173,7 @@ def computed(column: Derived, table: pa.Table, *, compiled_rows: int = 2_000) ->
     arrays = [_read(table, path) for path in paths]
     if len(arrays) != 1:
         return _evaluated(expr, dict(zip(paths, arrays, strict=True)), table.num_rows).cast(column.type)
-    encoded = arrays[0].dictionary_encode(null_encoding="encode")  # once for each distinct value
+    encoded = arrays[0].dictionary_encode(null_encoding="encode")  # compute each distinct value once
     values = _evaluated(expr, {paths[0]: encoded.dictionary}, len(encoded.dictionary))
     return values.take(encoded.indices).cast(column.type)
 

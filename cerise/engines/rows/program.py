@@ -1,6 +1,6 @@
-"""A MATCH_RECOGNIZE clause, compiled: the instructions of its pattern, and its conditions as code.
+"""Compiles a MATCH_RECOGNIZE clause: its pattern into instructions, its conditions into source code.
 
-Numba is not imported here: a program is text and numbers.
+A program is text and numbers, so this module does not import Numba.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from cerise.engines.rows.conditions import parted, write_conditions
+from cerise.engines.rows.conditions import split_conditions, write_conditions
 from cerise.engines.rows.instructions import Code, compile_pattern
-from cerise.engines.rows.scope import Conditions, Unfit
+from cerise.engines.rows.scope import Conditions, UnfitRows
 from cerise.pattern.row_pattern import BoundRows
 
 MOST_LABELS = 62
-KEPT = 256  # programs that stay in memory
+KEPT = 256  # programs in the cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,10 @@ class Program:
 
     Attributes:
         bound: the clause.
-        code: its pattern.
-        alone: what is asked of the row to be mapped alone; None: nothing.
-        conditions: all else that is asked.
-        decided: the labels of which something is asked of the row to be mapped alone.
+        code: the instructions of its pattern.
+        alone: the conditions on the row to be mapped alone; None: no condition.
+        conditions: all other conditions.
+        decided: the labels with a condition in `alone`.
     """
 
     bound: BoundRows
@@ -37,22 +37,22 @@ class Program:
 
     @property
     def needs(self) -> int:
-        """A bit for each label without which there is nothing to find in a partition."""
+        """A bit for each label that a partition must have to yield a result."""
         within = self.bound.within
         return 0 if within is not None and within.timeouts else self.code.needs
 
 
 def compile_rows(bound: BoundRows) -> Program:
-    """Return the program of a clause; that of an equal clause of the same text, where there is one.
+    """Return the program of a clause; equal clauses of the same text share one.
 
     Raises:
-        Unfit: where this engine cannot run it.
+        UnfitRows: this engine cannot run the clause.
     """
     return _compiled(_Clause(bound))
 
 
 class _Clause:
-    """A clause as a key: equal clauses of different texts may differ in the sign of a zero."""
+    """A clause as a cache key, with its text: equal clauses may differ in the sign of a zero."""
 
     def __init__(self, bound: BoundRows) -> None:
         self.bound = bound
@@ -63,32 +63,32 @@ class _Clause:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Clause):
             return NotImplemented
-        one, two = self.bound, other.bound
-        return one is two or (one.text is not None and one.text == two.text and one == two)
+        mine, theirs = self.bound, other.bound
+        return mine is theirs or (mine.text is not None and mine.text == theirs.text and mine == theirs)
 
 
 @lru_cache(maxsize=KEPT)
 def _compiled(clause: _Clause) -> Program:
     bound = clause.bound
     if len(bound.labels) > MOST_LABELS:
-        raise Unfit(f"it has more than {MOST_LABELS} variables")
-    single, rest = parted(bound)
+        raise UnfitRows(f"it has more than {MOST_LABELS} variables")
+    single, rest = split_conditions(bound)
     alone = write_conditions(single) if single.conditions else None
     decided = frozenset(each.label for each in single.conditions)
     return Program(bound, compile_pattern(bound.pattern), alone, write_conditions(rest), decided)
 
 
 def why_not(bound: BoundRows) -> str | None:
-    """Say why this engine cannot run a clause; None where it can."""
+    """Return why this engine cannot run a clause; None: it can."""
     try:
         compile_rows(bound)
-    except Unfit as reason:
+    except UnfitRows as reason:
         return str(reason)
     return None
 
 
 def describe(program: Program) -> dict[str, str]:
-    """Say, by name, how a clause is searched."""
+    """Return facts about the search for a clause, by name."""
     asked = program.conditions
     labels = program.bound.labels
     searched = [label for i, label in enumerate(labels) if (asked.dependent >> i) & 1]

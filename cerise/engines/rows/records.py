@@ -1,18 +1,18 @@
-"""The memory of a search: the records that kernels and generated code read and write, by name."""
+"""The records of a search, which kernels and generated code read and write by field."""
 
 from __future__ import annotations
 
 from cerise.engines.results.context import Context
 from cerise.kernels.records import Record, Rows, Table, Words
 
-FITS = -1  # asks generated code for the labels that each row from d to e could have; r: where to write them
+FITS = -1  # asks generated code for the masks of rows d to e; r: where to write them
 BYTE = 8  # labels that a mask of one byte has room for; masks of more labels are words
-ANYTHING = -1  # as the labels of a second row: a match may have one row only
+ANYTHING = -1  # as the labels of a second row: any, or the match has one row
 PAST_LAST, TO_NEXT, TO_FIRST, TO_LAST = range(4)
 DONE, FULL, DEEP, FORGETFUL, PAUSED, UNMAPPED, ENDLESS = range(7)
-NO_MATCH = -1  # of an attempt; -2 and below: it stopped, for the reason of that number
+NO_MATCH = -1  # result of an attempt; -2 and below: -1 minus the reason why it stopped
 NEVER = 1 << 62  # as a number of steps
-ANY_TIME = -2  # as a window; -1 takes no second row
+ANY_TIME = -2  # as a window: unbounded; -1 admits no second row
 HIDDEN = 1 << 14  # in a label: the row is not shown
 REGISTER, FROM_END, FROM_START = range(3)  # sources of keys
 
@@ -23,11 +23,11 @@ class Instruction(Record):
     op: int
     a: int
     b: int
-    hidden: int  # of a row: whether it is not shown; of CHECK: the bit of an iteration
+    hidden: int  # for ROW: whether the row is hidden; for CHECK: the bit of an iteration
 
 
 class Choice(Record):
-    """Where to go on, at which row, which iterations have mapped a row; the registers follow."""
+    """An untried alternative: instruction, row, and iterations that have mapped a row; registers follow."""
 
     pc: int
     row: int
@@ -35,7 +35,7 @@ class Choice(Record):
 
 
 class Tried(Record):
-    """A place from which a search has failed, and when; the values of its keys follow."""
+    """A state from which a search has failed, and its epoch; the values of its keys follow."""
 
     epoch: int
     pc: int
@@ -43,7 +43,7 @@ class Tried(Record):
     progress: int
 
 
-class Key(Record):
+class MemoKey(Record):
     """A value on which the future of a search depends: a register, or the n-th row of a set from an end."""
 
     source: int
@@ -51,7 +51,7 @@ class Key(Record):
     n: int
 
 
-class Found(Record):
+class FoundMatch(Record):
     """A match."""
 
     start: int
@@ -62,22 +62,22 @@ class Found(Record):
 
 
 class Entries(Record):
-    """Where searches through a slice begin: the next row, the row after the last, and room for matches."""
+    """The rows at which searches of a slice begin: the next one, the end, and the room for matches."""
 
     next: int
     end: int
-    room: int  # rows that matches may have before no further search begins
+    room: int  # rows of matches that are left before no further search begins
 
 
-class Workspace(Record):
-    """All that a search knows."""
+class SearchWorkspace(Record):
+    """The state of a search."""
 
     # the clause
     first: int  # a bit for each label that the first row of a match can have
-    second: int  # and the second one
+    second: int  # a bit for each label that the second row can have
     needs: int  # a bit for each label without which a partition has no match
     nullable: int
-    dependent: int  # a bit for each label that is asked about during the search
+    dependent: int  # a bit for each label with a condition that is tested during the search
     updates: int  # whether a mapped row changes registers
     label_count: int
     register_count: int
@@ -85,14 +85,14 @@ class Workspace(Record):
     skip: int
     skip_to: int  # a bit for each label of the row to skip to
     within: int
-    no_time: int  # the number that stands for no time
+    no_time: int  # the number that stands for null
     timeouts: int
-    shares: int  # whether places stay tried for the searches from later rows
+    shares: int  # whether the memo stays valid for searches from later rows
     # limits
-    heavy: int  # further steps that it counts as to remember a place
-    alarm: int  # steps after which a search counts them
-    patience: int  # steps after which a search remembers places
-    # which rows
+    heavy: int  # further steps that a look-up in the memo counts as
+    alarm: int  # steps after which a search checks its limits
+    patience: int  # steps after which a search uses the memo
+    # rows
     start: int
     stop: int
     partitions: int
@@ -106,15 +106,15 @@ class Workspace(Record):
     times: Words
     registers: Words
     positions: Words
-    keys: Rows[Key]
+    keys: Rows[MemoKey]
     stack: Table[Choice]
     memo: Table[Tried]
-    labels: Words  # of the rows of the match under way, by row of the partition
-    cut: Words  # the labels of a match that time cut off
-    found: Table[Found]
+    labels: Words  # of the present path, by row of the partition
+    cut: Words  # the labels of a time-out
+    found: Table[FoundMatch]
     found_labels: Words
     labels_room: int
-    # where it stands between calls
+    # state between calls
     partition: int
     row: int
     last: int

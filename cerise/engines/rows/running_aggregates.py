@@ -1,4 +1,4 @@
-"""Aggregates that grow with each mapped row: the parts they are kept in, and what comes of these."""
+"""Generates code for running aggregates: their parts in registers, updates, and results."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from cerise.pattern.row_pattern import RowAgg
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A number that an aggregate is kept in: its register, and whether it is a double."""
+class AggregatePart:
+    """A register of an aggregate, and the kind of its number."""
 
     register: int
     kind: Kind
@@ -24,39 +24,39 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """How an aggregate is kept, grows and is read."""
+    """The parts of an aggregate, and the generators of its update and its result."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[AggregatePart, ...]
     add: Callable[[list[str], str, Writer], None]
     result: Callable[[list[str], Writer], Value]
 
 
 def fold_of(agg: RowAgg, kind: Kind, register: int) -> Fold | str:
-    """Return how an aggregate over values of a kind is kept from a register on, or say why it cannot be."""
+    """Return the fold of an aggregate, with its parts from a register on, or why there is none."""
     if agg.distinct or agg.function not in FOLDS:
         return f"{agg.function}{' of DISTINCT values' if agg.distinct else ''} stands in DEFINE"
     kinds, add, result = FOLDS[agg.function](kind)
-    parts = tuple(Part(register + i, each) for i, each in enumerate(kinds))
+    parts = tuple(AggregatePart(register + i, each) for i, each in enumerate(kinds))
     return Fold(parts, add, result)
 
 
-_Made = tuple[
+_Recipe = tuple[
     tuple[Kind, ...], Callable[[list[str], str, Writer], None], Callable[[list[str], Writer], Value]
 ]
 
 
-def _count(_kind: Kind) -> _Made:
+def _count(_kind: Kind) -> _Recipe:
     def add(parts: list[str], _value: str, writer: Writer) -> None:
         writer.line(f"{parts[0]} += 1")
 
     return (Kind.INT,), add, lambda parts, _writer: Value(parts[0])
 
 
-def _sum(kind: Kind) -> _Made:
+def _sum(kind: Kind) -> _Recipe:
     return _sum_of_doubles(kind) if kind is Kind.FLOAT else _exact_sum(kind)
 
 
-def _exact_sum(_kind: Kind) -> _Made:
+def _exact_sum(_kind: Kind) -> _Recipe:
     def add(parts: list[str], value: str, writer: Writer) -> None:
         high, low, count = parts
         writer.line(f"{high} += {value} >> 32")
@@ -71,14 +71,14 @@ def _exact_sum(_kind: Kind) -> _Made:
     return (Kind.INT, Kind.INT, Kind.INT), add, result
 
 
-def _sum_of_doubles(_kind: Kind) -> _Made:
+def _sum_of_doubles(_kind: Kind) -> _Recipe:
     def result(parts: list[str], writer: Writer) -> Value:
         return Value(parts[0], writer.name(f"{parts[1]} == 0"))
 
     return (Kind.FLOAT, Kind.INT), _add_double, result
 
 
-def _avg(_kind: Kind) -> _Made:
+def _avg(_kind: Kind) -> _Recipe:
     def result(parts: list[str], writer: Writer) -> Value:
         return Value(writer.name(f"{parts[0]} / max({parts[1]}, 1)"), writer.name(f"{parts[1]} == 0"))
 
@@ -86,13 +86,13 @@ def _avg(_kind: Kind) -> _Made:
 
 
 def _add_double(parts: list[str], value: str, writer: Writer) -> None:
-    """Sum from first to last: the first value is taken as it is."""
+    """Sum from first to last, starting with the first value, which keeps -0.0."""
     number = writer.name(f"float({value})")
     writer.line(f"{parts[0]} = {number} if {parts[1]} == 0 else {parts[0]} + {number}")
     writer.line(f"{parts[1]} += 1")
 
 
-def _stddev(_kind: Kind) -> _Made:
+def _stddev(_kind: Kind) -> _Recipe:
     def add(parts: list[str], value: str, writer: Writer) -> None:
         count, mean, squares = parts
         number = writer.name(f"float({value})")
@@ -108,8 +108,8 @@ def _stddev(_kind: Kind) -> _Made:
     return (Kind.INT, Kind.FLOAT, Kind.FLOAT), add, result
 
 
-def _extreme(function: str) -> Callable[[Kind], _Made]:
-    def made(kind: Kind) -> _Made:
+def _extreme(function: str) -> Callable[[Kind], _Recipe]:
+    def make(kind: Kind) -> _Recipe:
         def add(parts: list[str], value: str, writer: Writer) -> None:
             best, count = parts
             with writer.block(f"if {count} == 0 or {better(function, value, best, kind)}:"):
@@ -121,10 +121,10 @@ def _extreme(function: str) -> Callable[[Kind], _Made]:
 
         return (kind if kind is Kind.FLOAT else Kind.INT, Kind.INT), add, result
 
-    return made
+    return make
 
 
-FOLDS: dict[str, Callable[[Kind], _Made]] = {
+FOLDS: dict[str, Callable[[Kind], _Recipe]] = {
     "avg": _avg,
     "count": _count,
     "max": _extreme("max"),

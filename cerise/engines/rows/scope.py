@@ -1,4 +1,4 @@
-"""Where conditions find their values while a row is being mapped to a label, and what is kept for that."""
+"""Generates the loads of values in conditions, while a row is being mapped to a label."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
 Members = frozenset[str]
 
 
-class Unfit(Exception):
-    """A clause that this engine cannot run; the message says why."""
+class UnfitRows(Exception):
+    """This engine cannot run a clause; the message says why."""
 
 
 @dataclass
 class Conditions:
-    """What a search asks of rows, as code, and what it must keep for that.
+    """The conditions of a clause as generated code, and the state that the code needs.
 
     Attributes:
         source: the generated module.
-        judged: whether it tells for each row by itself which labels it could have.
-        dependent: a bit for each label that is also asked about during the search.
-        columns: the columns that are read, with their kinds.
+        judged: whether the code computes masks of labels, row by row.
+        dependent: a bit for each label with a condition that is tested during the search.
+        columns: the columns that the code reads, with their kinds.
         texts: the strings of the conditions, with their numbers.
-        sets: the sets of labels whose rows are kept, with the register of their number.
-        registers: how many registers there are.
-        keys: on what the future of a search depends.
-        histories: for an end and the register of a set, of how many rows from that end the future depends,
-            where these are many, and the first of the registers that keep a hash of them.
-        derived: columns to be computed first.
-        literal_only: the columns of strings that are only ever asked to equal strings of the conditions.
-        classes: whether conditions ask for labels of earlier rows.
-        numbered: whether they ask for MATCH_NUMBER().
-        from_start: whether they ask where in the match a row is.
+        sets: the sets of labels whose rows are kept, with the register that counts them.
+        registers: how many registers the code uses.
+        keys: the keys of the memo, on which the future of a search depends.
+        histories: for an end and the register of a set, on how many rows from that end the future depends, if
+            these are many, and the first of the registers with their hashes.
+        derived: columns to compute before the search.
+        literal_only: the string columns that conditions only compare with their own strings.
+        classes: whether conditions read the labels of earlier rows.
+        numbered: whether conditions read MATCH_NUMBER().
+        from_start: whether conditions depend on a row's position in the match.
     """
 
     source: str = ""
@@ -73,29 +73,29 @@ class Conditions:
 
     @cached_property
     def formulas(self) -> Formulas:
-        from cerise.kernels import formulas  # this brings numba
+        from cerise.kernels import formulas  # imports numba
 
         return formulas.load(self.source)
 
 
 def is_here(each: Atom, label: str) -> bool:
-    """Whether an atom is of the row that is being mapped, or of one a fixed way from it."""
+    """Tell whether an atom reads the row being mapped, or a row at a fixed distance from it."""
     if not isinstance(each, Nav) or each.column == CLASSIFIER:
         return False
     return each.last and each.offset == 0 and (each.members is None or label in each.members)
 
 
-def place(register: int, index: str) -> str:
-    """Return the address of a place of a set: sets are known by their registers."""
+def position_address(register: int, index: str) -> str:
+    """Return the address of a position of a set, which is identified by its register."""
     stride = f"load({words('cols', Context.stride)})"
     return f"load({words('cols', Context.positions)}) + 8 * ({register} * {stride} + {index})"
 
 
 @dataclass(slots=True)
 class Scope:
-    """Gives atoms their values while a row `e` is being mapped to a label in a match that starts at `d`.
+    """Generates the values of atoms while row `e` is being mapped to a label in a match that starts at `d`.
 
-    While rows are judged by themselves there is no match yet: `searching` is false.
+    `searching` is False for masks, which are computed before any match exists.
     """
 
     bound: BoundRows
@@ -109,28 +109,28 @@ class Scope:
         each = self.bound.atoms[attr.path[0]]
         match each:
             case Nav():
-                return self._reached(each, writer)
+                return self._navigate(each, writer)
             case RowAgg():
                 fold = self.folds[attr.path[0]]
-                return fold.result(self.folded(attr.path[0], writer), writer)
+                return fold.result(self.fold(attr.path[0], writer), writer)
             case MatchNumber():
                 return Value(writer.name(f"load({words('cols', Context.number)})"))
             case MatchStatus():
-                raise Unfit("DEFINE asks for MATCH_STATUS()")
+                raise UnfitRows("DEFINE asks for MATCH_STATUS()")
 
     def aggregate(self, agg: Agg, writer: Writer) -> Value:  # noqa: ARG002
         raise AssertionError(agg)
 
     def text(self, literal: str) -> str:
-        """Return the code that stands for a string of the conditions."""
+        """Return the expression for the code of a string of the conditions."""
         number = self.found.texts.setdefault(literal, len(self.found.texts))
         if not self.searching:
             return text_name(number)
         texts = f"load({words('cols', Context.texts)})"
         return f"load({words(texts, number)})"
 
-    def folded(self, name: str, writer: Writer) -> list[str]:
-        """Return the parts of an aggregate with the row that is being mapped."""
+    def fold(self, name: str, writer: Writer) -> list[str]:
+        """Return the parts of an aggregate, with the row being mapped included."""
         fold, agg = self.folds[name], self.bound.atoms[name]
         assert isinstance(agg, RowAgg)
         parts = [writer.name(f"{load_code(words('r', p.register), p.kind)} + {p.zero}") for p in fold.parts]
@@ -152,7 +152,7 @@ class Scope:
             return Value(self.text(self.label))
         return self._column(agg.columns[0], "e", NEVER, writer)
 
-    def _reached(self, nav: Nav, writer: Writer) -> Value:
+    def _navigate(self, nav: Nav, writer: Writer) -> Value:
         """Return the value of a column in the row that a navigation reaches."""
         row, missing = self._row(nav, writer)
         if nav.shift:
@@ -166,7 +166,7 @@ class Scope:
         return self._column(nav.column, row, missing, writer)
 
     def _class(self, row: str, missing: str, writer: Writer) -> Value:
-        """Return the label of a row; of one that is not mapped yet it is null (M20)."""
+        """Return the label of a row; null for a row that is not mapped yet (M20)."""
         if row == "e":
             return Value(self.text(self.label))
         outside = writer.name(either(missing, f"({row} < d or {row} > e)"))
@@ -176,7 +176,7 @@ class Scope:
         return Value(writer.name(f"{here} if {row} == e else {earlier}"), outside)
 
     def _row(self, nav: Nav, writer: Writer) -> tuple[str, str]:
-        """Return the row of the match that a navigation starts from, and whether there is none."""
+        """Return the row of the match that a navigation starts from, and whether it is missing."""
         own = nav.members is None or self.label in nav.members
         if own and nav.last and nav.offset == 0:
             return "e", NEVER
@@ -192,7 +192,7 @@ class Scope:
             index = str(nav.offset)
             missing = writer.name(f"{index} >= {count} + {int(own)}")
         safe = writer.name(f"{index} if {index} >= 0 and {index} < {count} else 0")
-        row = writer.name(f"load({place(register, safe)})")
+        row = writer.name(f"load({position_address(register, safe)})")
         if own and not nav.last:
             row = writer.name(f"e if {index} == {count} else {row}")
         return row, missing

@@ -1,4 +1,4 @@
-"""The search through partitions or slices, compiled: from which rows, and where it goes on after a match."""
+"""Kernels that search partitions or slices: choose start rows, and resume after each match."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cerise.engines.rows.records import (
     TO_NEXT,
     UNMAPPED,
     Entries,
-    Workspace,
+    SearchWorkspace,
 )
 from cerise.kernels.jit import Ints, Marks, ask, int64, kernel, load, void
 from cerise.kernels.records import Words
@@ -31,8 +31,8 @@ STARTS = 1 << 15  # searches, most of them short, after which the scan pauses
 
 
 @kernel()
-def emit(m: Workspace, labels: Words, length: int, timeout: int) -> bool:
-    """Write a match down, unless there is no room."""
+def emit(m: SearchWorkspace, labels: Words, length: int, timeout: int) -> bool:
+    """Write a match; return False if there is no room."""
     at, first = m.match_count, m.labelled
     if at >= m.found.room or first + length > m.labels_room:
         return False
@@ -50,8 +50,8 @@ def emit(m: Workspace, labels: Words, length: int, timeout: int) -> bool:
 
 
 @kernel()
-def resume_after(m: Workspace, labels: Words, start: int, end: int) -> int:
-    """Return the row at which the search goes on after a match (M39), or minus why it cannot (M40)."""
+def resume_after(m: SearchWorkspace, labels: Words, start: int, end: int) -> int:
+    """Return the row at which the search resumes after a match (M39), or minus the error's reason (M40)."""
     skip = m.skip
     if end == start or skip == TO_NEXT:
         return start + 1
@@ -67,8 +67,8 @@ def resume_after(m: Workspace, labels: Words, start: int, end: int) -> int:
 
 
 @kernel()
-def last_start(m: Workspace, low: int, high: int) -> int:
-    """Return after which row no match starts: from there on, no row could have some label that it needs."""
+def last_start(m: SearchWorkspace, low: int, high: int) -> int:
+    """Return the last row at which a match can start: the rows from there on could have all needed labels."""
     needs, masks, wide = m.needs, m.masks, m.wide
     found, row = 0, high
     while row > low and found & needs != needs:
@@ -78,8 +78,8 @@ def last_start(m: Workspace, low: int, high: int) -> int:
 
 
 @kernel()
-def enter(m: Workspace, low: int, high: int) -> None:
-    """Begin with a partition."""
+def enter(m: SearchWorkspace, low: int, high: int) -> None:
+    """Start the search of a partition."""
     m.row = max(low, m.start)
     m.last = min(m.stop, last_start(m, low, high) + 1, high)
     m.number = 0
@@ -89,8 +89,8 @@ def enter(m: Workspace, low: int, high: int) -> None:
 
 
 @kernel()
-def may_start(m: Workspace, row: int, high: int) -> bool:
-    """Whether the labels of a row, and those of the next, allow that a match starts there."""
+def may_start(m: SearchWorkspace, row: int, high: int) -> bool:
+    """Tell whether a match can start at a row, by the masks of this row and the next."""
     if m.nullable:
         return True
     second, masks, wide = m.second, m.masks, m.wide
@@ -100,14 +100,14 @@ def may_start(m: Workspace, row: int, high: int) -> bool:
 
 
 @kernel()
-def next_start(m: Workspace, row: int, high: int, last: int) -> int:
-    """Return the first row from here on whose labels, and those of the next, allow that a match starts."""
+def next_start(m: SearchWorkspace, row: int, high: int, last: int) -> int:
+    """Return the first row from here on at which a match can start, by its mask and that of the next row."""
     if m.nullable:
         return row
     first, second, masks, wide = m.first, m.second, m.masks, m.wide
     every = first * EACH_BYTE
     if second != ANYTHING:
-        last = min(last, high - 1)  # after the last row there is none
+        last = min(last, high - 1)  # the last row has no next row
     while row < last:
         if wide == 0:
             while row + 8 <= last and load(masks + row) & every == 0:
@@ -121,8 +121,8 @@ def next_start(m: Workspace, row: int, high: int, last: int) -> int:
 
 
 @kernel()
-def search_from(m: Workspace, edge: Any, low: int, high: int, start: int) -> int:
-    """Search from one row; return why the search must stop here, or DONE."""
+def search_from(m: SearchWorkspace, edge: Any, low: int, high: int, start: int) -> int:
+    """Search from one row; return DONE, or the reason to stop."""
     m.context.number = m.number + 1
     end = attempt(m, edge, low, high, start)
     if end < NO_MATCH:
@@ -147,8 +147,8 @@ def search_from(m: Workspace, edge: Any, low: int, high: int, start: int) -> int
 
 @kernel(int64(int64, int64))
 def scan(workspace: int, edge: Any) -> int:
-    """Search partition after partition, from where the last call stopped; return why this one stops."""
-    m, starts = Workspace(workspace), 0
+    """Search partition after partition, from where the last call stopped; return the reason to stop."""
+    m, starts = SearchWorkspace(workspace), 0
     while m.partition < m.partitions:
         low, high = m.offsets[m.partition], m.offsets[m.partition + 1]
         if m.row < low:
@@ -163,7 +163,7 @@ def scan(workspace: int, edge: Any) -> int:
             why = PAUSED if starts > STARTS else search_from(m, edge, low, high, start)
             if why != DONE:
                 if why in (FULL, FORGETFUL):
-                    forget(m)  # what is on the way has not failed, and may be searched again
+                    forget(m)  # states of the present path have not failed
                 m.walked = start - m.start
                 return why
         m.partition += 1
@@ -174,30 +174,30 @@ def scan(workspace: int, edge: Any) -> int:
 
 @kernel(void(*[int64] * 7))
 def judge_rows(edge: Any, context: int, offset: int, partition: int, start: int, stop: int, out: int) -> None:
-    """Find out which labels rows could have by themselves.
+    """Compute the masks of rows: the labels that each could have by itself.
 
     Args:
-        edge: the formulas that tell.
-        context: what they are told.
-        offset: where it is said where partitions start.
-        partition: that of the first row.
+        edge: the generated code.
+        context: the address of its context: the columns.
+        offset: the address of the offsets of partitions.
+        partition: the partition of the first row.
         start: the first row.
         stop: the row after the last.
-        out: room for a word for each row.
+        out: the address of a word for each row, which receives its mask.
     """
-    told, offsets, masks, row = Context(context), Words(offset), Words(out), start
+    values, offsets, masks, row = Context(context), Words(offset), Words(out), start
     while row < stop:
         while offsets[partition + 1] <= row:
             partition += 1
         high = offsets[partition + 1]
-        told.low = offsets[partition]
-        told.high = high
+        values.low = offsets[partition]
+        values.high = high
         until = min(high, stop)
-        ask(edge, FITS, masks[row - start :], row, until, told, 0)
+        ask(edge, FITS, masks[row - start :], row, until, values, 0)
         row = until
 
 
-# ---- from chosen rows, and the way from match to match through what was found
+# ---- the search of slices, and the chain from match to match
 
 
 UNKNOWN, KNOWN, STOPPED = range(3)  # of a row: not searched from, searched from, the search stopped there
@@ -205,19 +205,18 @@ UNKNOWN, KNOWN, STOPPED = range(3)  # of a row: not searched from, searched from
 
 @kernel(int64(int64, int64, Marks, int64))
 def search_entries(workspace: int, edge: Any, known: Any, entry: int) -> int:
-    """Search from an entry on, as AFTER MATCH SKIP says, to a row already searched from; then from the next.
+    """Search from each entry, by AFTER MATCH SKIP, until a row that was searched from already.
 
     Args:
-        workspace: the memory of a search through a part of one partition.
-        edge: the formulas of the clause.
-        known: for each row of the part whether it was searched from; filled in.
-        entry: the rows of the part where a search begins, unless they are known by then, and how many
-            rows their matches may have together before no further one is begun.
+        workspace: the workspace of a search in a part of one partition.
+        edge: the generated code of the clause.
+        known: for each row of the part whether it was searched from; updated.
+        entry: the entries: the rows of the part to begin at, unless known by then, and the room for matches.
 
     Returns:
-        Why it stops; called again, it goes on.
+        The reason to stop; called again, it resumes.
     """
-    m, entries = Workspace(workspace), Entries(entry)
+    m, entries = SearchWorkspace(workspace), Entries(entry)
     first, stop, high = m.start, m.stop, m.offsets[1]
     if m.row < 0:
         enter(m, 0, high)
@@ -244,7 +243,7 @@ def search_entries(workspace: int, edge: Any, known: Any, entry: int) -> int:
             why = PAUSED if searched > STARTS else search_from(m, edge, 0, high, start)
             if why != DONE:
                 if why in (FULL, FORGETFUL):
-                    forget(m)  # what is on the way has not failed, and may be searched again
+                    forget(m)  # states of the present path have not failed
                 return why
             known[start - first] = KNOWN
             m.walked += m.row - start
@@ -253,14 +252,14 @@ def search_entries(workspace: int, edge: Any, known: Any, entry: int) -> int:
 
 @kernel(int64(Ints, Ints, Marks, int64, Marks))
 def follow_matches(starts: Any, resumes: Any, known: Any, row: int, taken: Any) -> int:
-    """Go from match to match; return where the way leaves the rows, or comes to one not searched from.
+    """Follow the chain of matches; return the row where it leaves the slice or meets an unsearched row.
 
     Args:
         starts: where matches start, ascending.
-        resumes: where the search goes on after each.
+        resumes: where the search resumes after each.
         known: for each row whether it was searched from.
-        row: where the way begins.
-        taken: for each match whether it is on the way; filled in.
+        row: where the chain begins.
+        taken: receives for each match whether it is on the chain.
     """
     for i in range(len(starts)):
         while row < starts[i]:

@@ -1,4 +1,4 @@
-"""What a search reads: rows in order as words of memory, with the labels that each could have."""
+"""The input of a search: sorted rows as words of memory, and masks of the labels that each could have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from cerise.engines.base import Ints, Masks
 from cerise.engines.rows.order import Ordered
-from cerise.engines.rows.prepare import computed
+from cerise.engines.rows.prepare import compute_column
 from cerise.engines.rows.program import Program
 from cerise.engines.rows.records import BYTE
 from cerise.engines.rows.scope import Conditions
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SearchInput:
-    """Rows in order; any number of searches may read them at once.
+    """Sorted rows, which any number of searches may read at once.
 
     Attributes:
-        program: what is searched for.
+        program: the compiled clause.
         offsets: where partitions start, and the number of rows.
-        values: what conditions read.
-        times: what WITHIN measures, never descending in a partition.
-        no_time: the number that stands for no time.
-        masks: which labels each row could have, as far as it can be told beforehand.
+        values: the columns that conditions read.
+        times: the times for WITHIN, ascending in each partition.
+        no_time: the number that stands for null in `times`.
+        masks: the labels that each row could have, as known before the search.
     """
 
     program: Program
@@ -52,31 +52,31 @@ class SearchInput:
     def of(
         cls, program: Program, rows: Ordered, masks: Masks | None, threads: Threads = ALONE
     ) -> SearchInput:
-        """Return rows as a search reads them.
+        """Return the input of a search.
 
         Args:
-            program: what is searched for.
+            program: the compiled clause.
             rows: the rows.
-            masks: which labels each row of their table could have by itself; None: any.
-            threads: who does the work.
+            masks: the labels that each row of their table could have by itself; None: any.
+            threads: the threads that share the work.
         """
-        from cerise.engines.results.columns import TableColumns  # this brings numba
+        from cerise.engines.results.columns import TableColumns  # imports numba
 
         asked, table = program.conditions, rows.table
         for each in asked.derived:
-            table = table.append_column(pa.field(each.name, each.type), computed(each, table))
+            table = table.append_column(pa.field(each.name, each.type), compute_column(each, table))
         values = TableColumns(asked.columns, asked.texts, asked.literal_only).read(table, rows.order, threads)
         offsets = np.ascontiguousarray(rows.offsets)
-        told, room = room_for_masks(len(rows), len(program.bound.labels))
-        _bring(told, masks, rows.order, threads)
+        own_masks, room = room_for_masks(len(rows), len(program.bound.labels))
+        _write_masks(own_masks, masks, rows.order, threads)
         if asked.judged:
-            near_masks(asked, values.words, offsets, threads, told)
+            near_masks(asked, values.words, offsets, threads, own_masks)
         times, no_time = _times(program.bound, rows, threads)
         return cls(program, offsets, values, times, no_time, room)
 
 
-def _bring(target: Masks, masks: Masks | None, order: Ints | None, threads: Threads) -> None:
-    """Write masks into their place, in order."""
+def _write_masks(target: Masks, masks: Masks | None, order: Ints | None, threads: Threads) -> None:
+    """Write masks in the order of the search."""
 
     def write(block: tuple[int, int]) -> None:
         here = slice(*block)
@@ -94,14 +94,14 @@ def _times(bound: BoundRows, rows: Ordered, threads: Threads) -> tuple[Ints, int
     name = bound.order[0].column
     column = raw_column(rows.table, (name,))
     times = canonical(column, kind_of(column.type), name).cast(pa.int64())
-    none = _unused(times)
+    none = _spare_number(times)
     known = np.asarray(times.fill_null(none) if times.null_count else times, dtype=np.int64)
     found = np.ascontiguousarray(take_values(known, rows.order, threads))
     return (~found, ~none) if bound.order[0].descending else (found, none)
 
 
-def _unused(numbers: pa.Array) -> int:
-    """Return a number that is none of some."""
+def _spare_number(numbers: pa.Array) -> int:
+    """Return a number that is not among the numbers."""
     ends = pc.min_max(numbers)
     low, high = ends["min"].as_py(), ends["max"].as_py()
     if low is None:
@@ -116,26 +116,26 @@ def _unused(numbers: pa.Array) -> int:
 
 # ---- masks: the labels that a row could have by itself
 #
-# Conditions on one row alone are judged before rows are sorted: columns that only they read are not moved,
-# and rows that no match can hold go first.
+# Conditions on one row alone are tested before rows are sorted. So the columns that only they read are not
+# sorted, and rows that no match can hold are dropped first.
 
 
 class Judge:
-    """Tells which labels rows could have, as far as some conditions tell."""
+    """Computes masks of rows by conditions on single rows."""
 
     def __init__(self, conditions: Conditions, labels: int) -> None:
-        from cerise.engines.results.columns import TableColumns  # this brings numba
+        from cerise.engines.results.columns import TableColumns  # imports numba
 
         self._conditions, self._type = conditions, mask_type(labels)
         self._edge = conditions.formulas.edge
         self._columns = TableColumns(conditions.columns, conditions.texts, conditions.literal_only)
 
     def masks(self, rows: pa.Table) -> Masks:
-        """Return a bit for each label that each of some rows could have by itself."""
+        """Return the mask of each row: a bit for each label that it could have by itself."""
         from cerise.engines.rows.search import judge_rows
 
         for each in self._conditions.derived:
-            rows = rows.append_column(pa.field(each.name, each.type), computed(each, rows))
+            rows = rows.append_column(pa.field(each.name, each.type), compute_column(each, rows))
         values, count = self._columns.read(rows), len(rows)
         words, offsets, out = values.words(), np.array([0, count]), np.empty(count, np.int64)
         judge_rows(self._edge, words.ctypes.data, offsets.ctypes.data, 0, 0, count, out.ctypes.data)
@@ -143,35 +143,35 @@ class Judge:
 
 
 def mask_type(labels: int) -> Any:
-    """Return the type of masks: bytes, where all labels have room in them."""
+    """Return the type of masks: bytes if all labels fit, else words."""
     return np.uint8 if labels <= BYTE else np.int64
 
 
 def room_for_masks(rows: int, labels: int) -> tuple[Masks, Masks]:
-    """Return room for masks, and all of it: words may be read behind the last of them."""
+    """Return an array for masks, and the same with padding: kernels read whole words beyond the last mask."""
     whole: Masks = room(rows + BYTE, mask_type(labels))
     whole[rows:] = 0
     return whole[:rows], whole
 
 
-def judged(conditions: Conditions, table: pa.Table, labels: int, threads: Threads = ALONE) -> Masks:
-    """Return which labels, of so many, each row of a table could have by itself."""
+def judge_table(conditions: Conditions, table: pa.Table, labels: int, threads: Threads = ALONE) -> Masks:
+    """Return the mask of each row of a table; `labels` is the number of labels."""
     parts = threads.each(Judge(conditions, labels).masks, _batches(table, threads.limits.judged_rows))
     masks: Masks = np.concatenate([np.zeros(0, mask_type(labels)), *parts])
     return masks
 
 
-def sifted(
+def sift_rows(
     judge: Judge, table: pa.Table, names: list[str], wanted: int, threads: Threads
 ) -> tuple[pa.Table, Masks]:
-    """Return the rows that could have one of the labels that are wanted, and which labels each could have.
+    """Return the rows that could have one of the wanted labels, and their masks.
 
     Args:
-        judge: tells which labels a row could have.
+        judge: computes the masks.
         table: the rows.
-        names: the columns that are still needed.
-        wanted: a bit for each of these labels.
-        threads: who does the work.
+        names: the columns to keep.
+        wanted: a bit for each wanted label.
+        threads: the threads that share the work.
     """
 
     def sift(rows: pa.Table) -> tuple[pa.Table, Masks]:
@@ -180,7 +180,7 @@ def sifted(
         rows = rows.select(names)
         if kept.all():
             return rows, masks
-        which = np.flatnonzero(kept)  # to take rows is faster than to filter them
+        which = np.flatnonzero(kept)  # take is faster than filter
         return rows.take(pa.array(which)), masks[which]
 
     tables, masks = zip(
@@ -196,13 +196,13 @@ def _batches(table: pa.Table, rows: int) -> list[pa.Table]:
 def near_masks(
     conditions: Conditions, words: Callable[[], Ints], offsets: Ints, threads: Threads, out: Masks
 ) -> None:
-    """Take from masks the labels that rows cannot have because of the rows near them in their partition.
+    """Remove from masks the labels that a row cannot have because of other rows at a fixed distance.
 
     Args:
-        conditions: what is asked.
-        words: gives the words that generated code is told.
+        conditions: the conditions.
+        words: returns the context of generated code.
         offsets: where partitions start, and the number of rows.
-        threads: who does the work.
+        threads: the threads that share the work.
         out: the masks.
     """
     from cerise.engines.rows.search import judge_rows
@@ -211,10 +211,10 @@ def near_masks(
 
     def judge(block: tuple[int, int]) -> None:
         start, stop = block
-        told, found = words(), np.empty(stop - start, np.int64)
+        values, found = words(), np.empty(stop - start, np.int64)
         partition = int(np.searchsorted(offsets, start, "right")) - 1
         judge_rows(
-            edge, told.ctypes.data, offsets.ctypes.data, partition, start, stop, found.ctypes.data
+            edge, values.ctypes.data, offsets.ctypes.data, partition, start, stop, found.ctypes.data
         )  # fmt: skip
         out[start:stop] &= found.astype(out.dtype)
 

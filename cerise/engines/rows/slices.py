@@ -1,10 +1,10 @@
-"""One partition in slices that are searched apart (D3): a slice has the matches that start in it.
+"""Searches one partition in independent slices (D3): a slice finds the matches that start in it.
 
-Matches may depend on those of the slices before. The preferred match from a row is the same whatever was
-found before it; only whether it is searched from depends on that. So a slice is searched as if nothing
-reached into it, and then from each row at which the search could go on after a match that does, until it
-comes to a row searched from already: mostly at once. The matches found are candidates, and a chain through
-the slices in order takes those that are on its way.
+Matches may depend on those of earlier slices. The preferred match from a row does not depend on earlier
+matches; only whether the search visits the row does. So a slice is searched from its first row, and then from
+each row at which the search could resume after a match that reaches into the slice, until it meets a row that
+was searched from already, which mostly happens at once. The matches found are candidates. A chain through the
+slices in order takes the candidates on its path.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.engines.base import Bools, Ints, Options, RowMatches, concat_matches
-from cerise.engines.rows.engine import Search
+from cerise.engines.rows.engine import MatchSearch
 from cerise.engines.rows.records import Entries
 from cerise.engines.rows.search_input import SearchInput
 from cerise.engines.threads import Watch
@@ -29,19 +29,19 @@ from cerise.pattern.row_pattern import BoundRows, SkipTo
 from cerise.plan.slicing import AMPLIFIED, MAX_TIME, MIN_TIME, Halo, Slice
 
 Marks = npt.NDArray[np.uint8]
-MOST = 1 << 62  # rows of matches, where nobody counts them
-AN_ERROR = 1 << 10  # rows of matches that an error takes as long as
+MOST = 1 << 62  # rows of matches: unlimited
+AN_ERROR = 1 << 10  # rows of matches that an error counts as
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The rows that are a slice's own.
+    """The rows that belong to a slice.
 
     Attributes:
-        low: the first of them.
+        low: the first row.
         high: the row after the last.
-        entries: how many of them, from the first on, the search may begin with: those that matches before
-            it reach, and one more.
+        entries: at how many rows, from the first on, the search may enter: all rows that earlier matches
+            can reach, and one more.
     """
 
     low: int
@@ -55,15 +55,15 @@ class Stretch:
 def stretches(
     search_input: SearchInput, window: int, count: int, *, amplified: float = AMPLIFIED
 ) -> list[Stretch]:
-    """Cut rows into so many stretches of about one size; one, if matches reach too far from one to the next.
+    """Cut rows into `count` stretches of about equal size; into one, if matches reach too far into the next.
 
     Args:
         search_input: the rows, one partition.
         window: how much later than its first row a match may end.
         count: how many stretches.
-        amplified: how much more than all rows may be searched from.
+        amplified: how many times the rows may be searched from, at most.
     """
-    rows, times = len(search_input), _known_times(search_input)
+    rows, times = len(search_input), _fill_times(search_input)
     borders = sorted({0, *(rows * i // count for i in range(1, count)), rows})
     found = []
     for low, high in pairwise(borders):
@@ -74,8 +74,8 @@ def stretches(
     return found
 
 
-def _known_times(search_input: SearchInput) -> Ints:
-    """Return what WITHIN measures; rows without a time have the first or the last one."""
+def _fill_times(search_input: SearchInput) -> Ints:
+    """Return the times for WITHIN; rows without a time get the least or the greatest one."""
     lacking = search_input.times == search_input.no_time
     return (
         np.where(lacking, _no_time(search_input.program.bound), search_input.times)
@@ -89,7 +89,7 @@ def _no_time(bound: BoundRows) -> int:
 
 
 def times_of(bound: BoundRows, table: pa.Table, none: int | None = None) -> Ints:
-    """Return what WITHIN measures; rows without a time have the first or the last one, or the one given."""
+    """Return the times for WITHIN; rows without a time get `none`, or else the least or the greatest one."""
     name = bound.order[0].column
     column = raw_column(table, (name,))
     times = canonical(column, kind_of(column.type), name).fill_null(_no_time(bound) if none is None else none)
@@ -97,7 +97,7 @@ def times_of(bound: BoundRows, table: pa.Table, none: int | None = None) -> Ints
 
 
 def stretch_of(bound: BoundRows, table: pa.Table, part: Slice, needs: Halo) -> tuple[pa.Table, Stretch]:
-    """Return the rows that a slice needs, of some that are in order, and which of these are its own."""
+    """Return the rows that a slice needs, of sorted rows, and the stretch of its own rows among them."""
     times = times_of(bound, table)
     low = 0 if part.start == MIN_TIME else _from(times, part.start)
     high = _from(times, part.stop)
@@ -119,8 +119,8 @@ def _after(times: Ints, time: int) -> int:
 # ---- the search
 
 
-class SliceSearch(Search):
-    """The search through the rows of a slice; rows are counted from its first one."""
+class SliceSearch(MatchSearch):
+    """The search of the rows of a slice; rows count from its first one."""
 
     INPUT = "a slice of the ordered input"
 
@@ -130,43 +130,43 @@ class SliceSearch(Search):
         super().__init__(search_input, (stretch.low, stretch.high), options, watch)
         self.low = stretch.low
 
-    def starting_in(self, opens: Bools) -> Iterator[RowMatches]:
-        """Yield the matches that start in some rows, where each is searched from: SKIP TO NEXT ROW."""
-        return self._begun((~opens).astype(np.uint8), _entries(0, len(opens)))
+    def search_openers(self, opens: Bools) -> Iterator[RowMatches]:
+        """Yield the matches that start in the given rows, under SKIP TO NEXT ROW."""
+        return self._search_entries((~opens).astype(np.uint8), _entries(0, len(opens)))
 
-    def on_from(self, known: Marks, row: int) -> tuple[RowMatches, int]:
-        """Search from a row to one already searched from; return what is found, and that row."""
+    def search_on(self, known: Marks, row: int) -> tuple[RowMatches, int]:
+        """Search from a row to one already searched from; return the matches, and that row."""
         known[row] = 0
-        found = concat_matches(list(self._begun(known, _entries(row, row + 1))))
+        found = concat_matches(list(self._search_entries(known, _entries(row, row + 1))))
         return found, self.m.row - self.low
 
-    def speculative(self, known: Marks, end: int, room: int) -> Iterator[RowMatches]:
-        """Yield what is found from each row on before one.
+    def speculate(self, known: Marks, end: int, room: int) -> Iterator[RowMatches]:
+        """Yield the matches found from each entry before `end`.
 
-        A row that cannot be searched from is an error only for whoever comes there.
+        An error at a row counts only if the chain visits the row, so it is noted and not raised.
         """
         from cerise.engines.rows.search import STOPPED
 
         entries = _entries(0, end, room)
         while True:
             try:
-                yield from self._begun(known, entries)
+                yield from self._search_entries(known, entries)
                 return
             except CeriseError as error:
                 if self.m.match_count:
-                    yield self.taken()
+                    yield self.take_matches()
                 known[self.m.row - self.low] = STOPPED
-                if isinstance(error, PlanError):  # the others may take as long
+                if isinstance(error, PlanError):  # other entries may take as long
                     self.steps.taken = 0
                     return
                 entries[Entries.room] -= AN_ERROR
 
-    def _begun(self, known: Marks, entries: Ints) -> Iterator[RowMatches]:
+    def _search_entries(self, known: Marks, entries: Ints) -> Iterator[RowMatches]:
         from cerise.engines.rows.search import search_entries
 
         if self.m.row >= 0:
             self.m.row, self.m.depth = self.low + int(entries[Entries.next]), -1
-        return self.found(lambda: search_entries(int(self.m), self.formulas.edge, known, entries.ctypes.data))
+        return self.run(lambda: search_entries(int(self.m), self.formulas.edge, known, entries.ctypes.data))
 
 
 def _entries(first: int, end: int, room: int = MOST) -> Ints:
@@ -174,7 +174,7 @@ def _entries(first: int, end: int, room: int = MOST) -> Ints:
 
 
 def resumes(bound: BoundRows, matches: RowMatches) -> Ints:
-    """Return the row at which the search goes on after each match (M39)."""
+    """Return the row at which the search resumes after each match (M39)."""
     after = matches.starts + 1
     skips = matches.lengths > 0
     if matches.timeouts is not None:
@@ -185,14 +185,14 @@ def resumes(bound: BoundRows, matches: RowMatches) -> Ints:
         return after
     targets = np.array([label in bound.skip.members for label in bound.labels], np.bool_)
     which = np.flatnonzero(targets[matches.labels])
-    which = which[::-1] if bound.skip.to is SkipTo.FIRST else which  # of several the last one stays
+    which = which[::-1] if bound.skip.to is SkipTo.FIRST else which  # the last assignment wins
     found = after.copy()
     found[matches.owners[which]] = matches.rows[which]
     return np.where(skips, found, after)
 
 
-def picked(matches: RowMatches, which: Ints) -> RowMatches:
-    """Return some matches, in the order given; a match is not given twice."""
+def pick(matches: RowMatches, which: Ints) -> RowMatches:
+    """Return the matches at distinct positions, in their order."""
     if len(which) == len(matches) and bool((which[1:] > which[:-1]).all()):
         return matches
     lengths = matches.lengths[which]
@@ -209,19 +209,19 @@ def picked(matches: RowMatches, which: Ints) -> RowMatches:
     )
 
 
-# ---- slices whose matches depend on those before them
+# ---- slices whose matches depend on earlier slices
 
 
-PER_ROWS = 1 << 15  # rows of a slice that give its candidates as much room again
+PER_ROWS = 1 << 15  # rows of a slice for which its candidates get the same room again
 
 
 @dataclass(slots=True)
-class Candidates:
-    """What is known of a slice, its own rows counted from 0.
+class SliceCandidates:
+    """The candidates of a slice; its rows count from 0.
 
     Attributes:
         starts: where matches start, ascending.
-        resumes: where the search goes on after each.
+        resumes: where the search resumes after each.
         known: for each row whether it was searched from.
     """
 
@@ -231,14 +231,14 @@ class Candidates:
 
 
 @dataclass(slots=True)
-class Searched:
-    """A slice that can be searched, and searched again.
+class SearchedSlice:
+    """A slice with the state of its search, so that the chain can search it further.
 
     Attributes:
         search_input: its rows, and those around them.
-        stretch: which of them are its own.
-        options: after how many steps the search is given up, and how much is done at a time.
-        watch: sees how far the search is.
+        stretch: its own rows.
+        options: the limits of steps and sizes.
+        watch: observes the progress of the search.
     """
 
     search_input: SearchInput
@@ -250,41 +250,40 @@ class Searched:
     def __post_init__(self) -> None:
         self.search = SliceSearch(self.search_input, self.stretch, self.options, self.watch)
 
-    def candidates(self) -> tuple[RowMatches, Candidates]:
-        """Return the matches that the slice may contribute."""
+    def candidates(self) -> tuple[RowMatches, SliceCandidates]:
+        """Search the slice, and return its candidates."""
         rows, low = len(self.stretch), self.stretch.low
         known = np.zeros(rows, np.uint8)
         end, most = min(rows, self.stretch.entries), self.options.limits.candidate_rows
-        room = most - 1 + most * rows // PER_ROWS
-        found = concat_matches(list(self.search.speculative(known, end, room)))
+        found = concat_matches(list(self.search.speculate(known, end, most - 1 + most * rows // PER_ROWS)))
         if bool((found.starts[1:] < found.starts[:-1]).any()):
-            found = picked(found, np.argsort(found.starts, kind="stable"))
+            found = pick(found, np.argsort(found.starts, kind="stable"))
         after = resumes(self.search_input.program.bound, found)
-        return found, Candidates(found.starts - low, after - low, known)
+        return found, SliceCandidates(found.starts - low, after - low, known)
 
-    def search_on(self, row: int, found: Candidates) -> tuple[RowMatches, int]:
-        """Search from a row not searched from to one that was; return what is found, and that row."""
-        return self.search.on_from(found.known, row)
+    def search_on(self, row: int, found: SliceCandidates) -> tuple[RowMatches, int]:
+        """Search from a new row to one already searched from; return the matches, and that row."""
+        return self.search.search_on(found.known, row)
 
 
-SearchOn = Callable[[int, Candidates], tuple[RowMatches, int]]
-Taken = tuple[int, Ints | RowMatches]  # how many matches are before; then which candidates, or others
+SearchOn = Callable[[int, SliceCandidates], tuple[RowMatches, int]]
+Taken = tuple[int, Ints | RowMatches]  # the number of earlier matches; positions of candidates, or matches
 
 
 @dataclass(slots=True)
 class Chain:
-    """The way through the slices, in order.
+    """The chain of matches through the slices, in order.
 
     Attributes:
-        row: where it enters the next slice.
-        count: how many matches were taken.
+        row: the row of the next slice at which the chain enters it.
+        count: how many matches it has so far.
     """
 
     row: int = 0
     count: int = 0
 
-    def through(self, found: Candidates, search_on: SearchOn) -> Iterator[Taken]:
-        """Yield the matches of a slice that are taken, in order; what they lack is searched for then."""
+    def through(self, found: SliceCandidates, search_on: SearchOn) -> Iterator[Taken]:
+        """Yield the matches of a slice on the chain, in order; search from rows not searched from yet."""
         from cerise.engines.rows.search import follow_matches
 
         row, size = self.row, len(found.known)
@@ -292,28 +291,30 @@ class Chain:
             first = int(np.searchsorted(found.starts, row))
             taken = np.zeros(len(found.starts) - first, np.uint8)
             row = int(follow_matches(found.starts[first:], found.resumes[first:], found.known, row, taken))
-            yield from self._counted(first + np.flatnonzero(taken))
+            yield from self._count(first + np.flatnonzero(taken))
             if row < size:
                 others, row = search_on(row, found)
-                yield from self._counted(others)
+                yield from self._count(others)
         self.row = row - size
 
-    def _counted(self, matches: Ints | RowMatches) -> Iterator[Taken]:
+    def _count(self, matches: Ints | RowMatches) -> Iterator[Taken]:
         if len(matches):
             yield self.count, matches
             self.count += len(matches)
 
 
-def numbered(matches: RowMatches, before: int) -> RowMatches:
-    """Return matches with their numbers, where so many were before them."""
+def number_matches(matches: RowMatches, before: int) -> RowMatches:
+    """Return matches numbered from `before` + 1 on."""
     return replace(matches, numbers=np.arange(before + 1, before + 1 + len(matches), dtype=np.int64))
 
 
-def chained(slices: Iterable[tuple[Searched, tuple[RowMatches, Candidates]]]) -> Iterator[list[RowMatches]]:
-    """Yield for each slice its matches, in order."""
+def chain_slices(
+    slices: Iterable[tuple[SearchedSlice, tuple[RowMatches, SliceCandidates]]],
+) -> Iterator[list[RowMatches]]:
+    """Yield the matches of each slice, in order."""
     chain = Chain()
     for searched, (matches, found) in slices:
         yield [
-            numbered(each if isinstance(each, RowMatches) else picked(matches, each), before)
+            number_matches(each if isinstance(each, RowMatches) else pick(matches, each), before)
             for before, each in chain.through(found, searched.search_on)
         ]

@@ -1,4 +1,4 @@
-"""Search a table of rows for a row pattern, on all cores: partitions apart, or slices of one partition."""
+"""Searches a table for a row pattern on all cores: by partitions, or by slices of one partition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cerise.engines.limits import Limits
 from cerise.engines.reference import rows as reference
 from cerise.engines.results.value_codes import partitions
 from cerise.engines.rows.engine import input_of_table, search
-from cerise.engines.rows.order import Ordered, Wanted, ordered
+from cerise.engines.rows.order import Ordered, PartitionFilter, sort_rows
 from cerise.engines.rows.prepare import (
     input_of,
     needed_columns,
@@ -25,8 +25,8 @@ from cerise.engines.rows.prepare import (
     whole,
 )
 from cerise.engines.rows.program import Program, compile_rows, describe, why_not
-from cerise.engines.rows.search_input import Judge, SearchInput, judged, sifted
-from cerise.engines.rows.slices import Candidates, Searched, Stretch, chained, stretches
+from cerise.engines.rows.search_input import Judge, SearchInput, judge_table, sift_rows
+from cerise.engines.rows.slices import SearchedSlice, SliceCandidates, Stretch, chain_slices, stretches
 from cerise.engines.threads import Steps, Threads, Watch
 from cerise.errors import PlanError, UnsupportedError, did_you_mean
 from cerise.pattern.expr import attributes
@@ -35,7 +35,7 @@ from cerise.plan.row_needs import is_chained, row_halo, starts_are_free, step_la
 from cerise.plan.slicing import AMPLIFIED, Halo
 
 ENGINES = ("rows", "reference")
-PARTS_PER_THREAD = 4  # so that none waits long for the others
+PARTS_PER_THREAD = 4  # more parts than threads, to balance the load
 
 
 def choose_engine(bound: BoundRows, options: Options) -> tuple[str, str]:
@@ -54,12 +54,12 @@ def choose_engine(bound: BoundRows, options: Options) -> tuple[str, str]:
 
 
 def explain(bound: BoundRows, options: Options, slices: str | None = None) -> dict[str, str]:
-    """Say, by name, what is to be known about how a clause is run.
+    """Return facts about how a clause is run, by name.
 
     Args:
         bound: the clause.
-        options: how it is run.
-        slices: how the rows of one partition are shared out, where not to threads of this process.
+        options: the options of the run.
+        slices: how a partition is cut into slices, if not for threads of this process.
     """
     engine, why = choose_engine(bound, options)
     facts = {
@@ -82,7 +82,7 @@ def explain(bound: BoundRows, options: Options, slices: str | None = None) -> di
 
 
 def halo_of(bound: BoundRows, options: Options) -> Halo | str:
-    """Return what slices of one partition need beyond their rows, or say why it is not cut."""
+    """Return the halo of slices of one partition, or why the partition is not cut."""
     engine, _ = choose_engine(bound, options)
     return row_halo(bound) if engine == "rows" else f"the engine {engine} searches a partition as a whole"
 
@@ -97,12 +97,12 @@ def _shown_slices(bound: BoundRows, options: Options) -> str:
 
 
 def _shown_orders(bound: BoundRows) -> str:
-    said = ", ".join(_shown_order(each) for each in bound.order)
+    order = ", ".join(_shown_order(each) for each in bound.order)
     if bound.arrival:
-        return said or "as the rows come"
+        return order or "as the rows come"
     names = [name for tier in tie_columns(bound) for name in tier]
     hashed = f"a hash of {', '.join(names)}: columns in ORDER BY that leave no ties are better"
-    return f"{said}, then {hashed}" if said else hashed
+    return f"{order}, then {hashed}" if order else hashed
 
 
 def _shown_order(order: Order) -> str:
@@ -129,21 +129,21 @@ def search_table(
     show: Display,
     told: Callable[[Ints], None] | None = None,
 ) -> Iterator[Answer]:
-    """Yield the result of a clause over a table, part after part; the first part has the columns only.
+    """Yield the result of a clause over a table in parts; the first part has no rows.
 
     Args:
         bound: the clause.
-        table: its rows, as they arrive.
-        options: how to run it.
+        table: its rows, in the order of arrival.
+        options: the options of the run.
         threads: the threads that share the work.
-        show: makes a table of matches among rows.
-        told: is told the rows whose order only hashes decide (S1.2).
+        show: builds a table from matches among rows.
+        told: called with the rows whose order only hashes decide (S1.2).
     """
     if choose_engine(bound, options)[0] == "reference":
         prepared = prepare(bound, table, told)
         threads.watch.total = len(prepared)
         rows = Ordered(prepared, None, partitions(bound, prepared), {})
-        parts: Iterable[RowMatches] = found_in(bound, prepared, rows.offsets, options, threads.watch)
+        parts: Iterable[RowMatches] = find_in_table(bound, prepared, rows.offsets, options, threads.watch)
         yield _answer(rows, concat_matches([]), show)
         yield from (_answer(rows, each, show) for each in parts)
         return
@@ -152,8 +152,8 @@ def search_table(
         told(rows.undecided)
     threads.watch.total = len(search_input)
     yield _answer(rows, concat_matches([]), show)
-    if threads.count == 1:  # some matches at a time
-        found = _searched(search_input, (0, len(search_input)), options, threads.watch)
+    if threads.count == 1:  # in batches of matches
+        found = _search(search_input, (0, len(search_input)), options, threads.watch)
         yield from (_answer(rows, each, show) for each in found)
         return
     yield from (each for part in _in_threads(search_input, rows, threads, options, show) for each in part)
@@ -164,11 +164,11 @@ def _answer(rows: Ordered, matches: RowMatches, show: Display) -> Answer:
 
 
 def _laid_out(bound: BoundRows, table: pa.Table, threads: Threads) -> tuple[Ordered, SearchInput]:
-    """Return the rows of a table in order, and as a search reads them."""
+    """Return the sorted rows of a table, and the input of the search."""
     program = compile_rows(bound)
-    table, masks = _sifted(program, input_of(bound, table), threads)
-    wanted, ties = _wanted(program, masks, threads.limits), tie_columns(bound)
-    rows = ordered(bound, _joined(bound, table, threads), threads, wanted, ties)
+    table, masks = _sift(program, input_of(bound, table), threads)
+    wanted, ties = _choose_partitions(program, masks, threads.limits), tie_columns(bound)
+    rows = sort_rows(bound, _concat_columns(bound, table, threads), threads, wanted, ties)
     return rows, SearchInput.of(program, rows, masks, threads)
 
 
@@ -180,29 +180,29 @@ def _in_threads(
     def to_answers(matches: Iterable[RowMatches]) -> list[Answer]:
         return [_answer(rows, each, show) for each in matches]
 
-    def searched(part: Stretch) -> tuple[Searched, tuple[RowMatches, Candidates]]:
-        search = Searched(search_input, part, options, threads.watch)
+    def search_slice(part: Stretch) -> tuple[SearchedSlice, tuple[RowMatches, SliceCandidates]]:
+        search = SearchedSlice(search_input, part, options, threads.watch)
         return search, search.candidates()
 
     if len(cut := _slices(search_input, threads, options)) > 1:
-        return threads.each(to_answers, chained(threads.each(searched, cut)))
+        return threads.each(to_answers, chain_slices(threads.each(search_slice, cut)))
     parts = _parts(bound, rows.offsets, threads.count)
-    return threads.each(lambda part: to_answers(_searched(search_input, part, options, threads.watch)), parts)
+    return threads.each(lambda part: to_answers(_search(search_input, part, options, threads.watch)), parts)
 
 
-def found_in(
+def find_in_table(
     bound: BoundRows, prepared: pa.Table, offsets: Ints, options: Options, watch: Watch | None = None
 ) -> Iterator[RowMatches]:
-    """Yield the matches in a prepared table, some at a time, by the engine that can."""
+    """Yield the matches in a prepared table, in batches, by the chosen engine."""
     if choose_engine(bound, options)[0] == "reference":
         steps = Steps(options.max_steps, watch or Watch(), options.limits.row_steps)
         yield reference.to_matches(bound, reference.find_rows(bound, prepared, steps), offsets)
     else:
         search_input = input_of_table(compile_rows(bound), prepared, offsets)
-        yield from _searched(search_input, (0, len(search_input)), options, watch)
+        yield from _search(search_input, (0, len(search_input)), options, watch)
 
 
-def _searched(
+def _search(
     search_input: SearchInput, part: tuple[int, int], options: Options, watch: Watch | None = None
 ) -> Iterator[RowMatches]:
     found = search(search_input, part, options, watch)
@@ -216,8 +216,8 @@ def _searched(
 # ---- rows that no match can hold
 
 
-def _sifted(program: Program, table: pa.Table, threads: Threads) -> tuple[pa.Table, Masks | None]:
-    """Return the columns that are still needed, of rows that may matter, and which labels they could have."""
+def _sift(program: Program, table: pa.Table, threads: Threads) -> tuple[pa.Table, Masks | None]:
+    """Return the rows that may be in a match, with the columns still needed, and their masks."""
     bound = program.bound
     needed = needed_columns(bound, _still_asked(program) if bound.arrival else None)
     names = [name for name in needed if name in table.column_names] or table.column_names[:1]
@@ -225,8 +225,8 @@ def _sifted(program: Program, table: pa.Table, threads: Threads) -> tuple[pa.Tab
         return table.select(names), None
     skips = len(table) >= threads.limits.filtered_rows and why_no_skip(bound) is None
     if not skips:
-        return table.select(names), judged(program.alone, table, len(bound.labels), threads)
-    return sifted(Judge(program.alone, len(bound.labels)), table, names, step_label_bits(bound), threads)
+        return table.select(names), judge_table(program.alone, table, len(bound.labels), threads)
+    return sift_rows(Judge(program.alone, len(bound.labels)), table, names, step_label_bits(bound), threads)
 
 
 def _still_asked(program: Program) -> set[str]:
@@ -236,16 +236,16 @@ def _still_asked(program: Program) -> set[str]:
     return names | {name for name in asked.columns if name not in derived}
 
 
-def _wanted(program: Program, masks: Masks | None, limits: Limits) -> Wanted | None:
-    """Return which partitions are searched, where rows by themselves can tell."""
+def _choose_partitions(program: Program, masks: Masks | None, limits: Limits) -> PartitionFilter | None:
+    """Return the filter of partitions to search; None: search all."""
     needs = _needed_alone(program)
     if masks is None or masks.dtype != np.uint8 or not needs or len(masks) < limits.filtered_rows:
         return None
-    return Wanted(masks, sum(1 << program.bound.labels.index(each) for each in needs))
+    return PartitionFilter(masks, sum(1 << program.bound.labels.index(each) for each in needs))
 
 
 def _needed_alone(program: Program) -> list[str]:
-    """Return labels that a partition needs for a match, and of which a row by itself tells if it has them."""
+    """Labels every match needs and that one row alone can decide. Partitions lacking one are skipped."""
     bound = program.bound
     if not bound.partition or bound.show is Show.UNMATCHED:
         return []
@@ -254,8 +254,8 @@ def _needed_alone(program: Program) -> list[str]:
     ]
 
 
-def _joined(bound: BoundRows, table: pa.Table, threads: Threads) -> pa.Table:
-    """Return a table with columns in one piece, but for strings of which one for each partition is shown."""
+def _concat_columns(bound: BoundRows, table: pa.Table, threads: Threads) -> pa.Table:
+    """Return a table with one chunk per column, except for strings that are read once per partition."""
     if bound.show is Show.UNMATCHED:
         return whole(table, threads)
     read = {name for each in bound.measures for atom in each.atoms for name in read_by(bound.atoms[atom])}
@@ -267,7 +267,7 @@ def _joined(bound: BoundRows, table: pa.Table, threads: Threads) -> pa.Table:
 
 
 def _slices(search_input: SearchInput, threads: Threads, options: Options) -> list[Stretch]:
-    """Cut rows that are one partition into slices, one for each thread, where matches depend on others."""
+    """Cut one partition into a slice for each thread, if its matches form a chain; else return none."""
     bound = search_input.program.bound
     needs = row_halo(bound)
     if threads.count == 1 or bound.partition or isinstance(needs, str) or not is_chained(bound):
@@ -277,7 +277,7 @@ def _slices(search_input: SearchInput, threads: Threads, options: Options) -> li
 
 
 def _parts(bound: BoundRows, offsets: Ints, threads: int) -> list[tuple[int, int]]:
-    """Cut rows into parts of about as many each, some for each thread: it searches from these rows on."""
+    """Cut rows into parts of about equal size, several for each thread, which searches from their rows."""
     rows, count = int(offsets[-1]), 1 if threads == 1 else PARTS_PER_THREAD * threads
     borders = np.array([rows * i // count for i in range(1, count)], np.int64)
     if not starts_are_free(bound):

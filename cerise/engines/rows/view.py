@@ -1,4 +1,4 @@
-"""The rows of the result, and what each of them sees of its match (M33–M38)."""
+"""The rows of the result, and the rows of its match that each can read (M33–M38)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from cerise.pattern.row_pattern import CLASSIFIER, BoundRows, Nav, Show
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ResultRows:
     """The rows of the result in order: by partition, match and row.
 
     Attributes:
-        match: which match each belongs to; -1: none (M36).
-        until: where, among the rows of all matches, those end that a running expression sees.
+        match: the match of each row; -1: none (M36).
+        until: the end, among the rows of all matches, of the rows that a running expression reads.
         row: the row of the prepared table that it shows; under ONE ROW PER MATCH the first of the match.
     """
 
@@ -32,43 +32,43 @@ class Places:
         return len(self.match)
 
 
-def places(bound: BoundRows, matches: RowMatches) -> Places:
-    """Return the rows that come out for matches."""
+def places(bound: BoundRows, matches: RowMatches) -> ResultRows:
+    """Return the rows of the result for matches."""
     if bound.show is Show.ONE:
-        return Places(np.arange(len(matches), dtype=np.int64), matches.ends, matches.starts)
+        return ResultRows(np.arange(len(matches), dtype=np.int64), matches.ends, matches.starts)
     shown = np.arange(len(matches.labels), dtype=np.int64)
     if matches.excluded is not None:
         shown = shown[~matches.excluded]
-    parts = [Places(matches.owners[shown], shown + 1, matches.rows[shown])]
+    parts = [ResultRows(matches.owners[shown], shown + 1, matches.rows[shown])]
     if bound.show is not Show.OMIT_EMPTY and (empty := np.flatnonzero(matches.lengths == 0)).size:
-        parts.append(Places(empty, matches.ends[empty], matches.starts[empty]))
+        parts.append(ResultRows(empty, matches.ends[empty], matches.starts[empty]))
     if matches.unmatched is not None:
         none = np.full(len(matches.unmatched), -1, np.int64)
-        parts.append(Places(none, none + 1, matches.unmatched))
-    return parts[0] if len(parts) == 1 else _merged(parts, matches)
+        parts.append(ResultRows(none, none + 1, matches.unmatched))
+    return parts[0] if len(parts) == 1 else _merge(parts, matches)
 
 
-def _merged(parts: list[Places], matches: RowMatches) -> Places:
-    """Put rows in the order of where their match starts; an unmatched row is a start without a match."""
+def _merge(parts: list[ResultRows], matches: RowMatches) -> ResultRows:
+    """Sort rows by the start of their match; an unmatched row counts as its own start."""
     match, until, row = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("match", "until", "row")
     )
     begins = np.where(match >= 0, np.append(matches.starts, 0)[match], row)
     order = np.argsort(begins, kind="stable")
-    return Places(match[order], until[order], row[order])
+    return ResultRows(match[order], until[order], row[order])
 
 
 @dataclass(frozen=True)
-class View:
-    """Matches in their rows, seen from the rows of the result; arrays are computed once."""
+class ResultView:
+    """The matches as seen from the rows of the result; arrays are computed once."""
 
     bound: BoundRows
     ordered: Ordered
     matches: RowMatches
-    places: Places
+    places: ResultRows
 
     @classmethod
-    def of(cls, bound: BoundRows, ordered: Ordered, matches: RowMatches) -> View:
+    def of(cls, bound: BoundRows, ordered: Ordered, matches: RowMatches) -> ResultView:
         return cls(bound, ordered, matches, places(bound, matches))
 
     @property
@@ -81,12 +81,12 @@ class View:
 
     @cached_property
     def owners(self) -> Ints:
-        """Which match each of them belongs to."""
+        """The match of each of these rows."""
         return self.matches.owners
 
     @cached_property
     def matched(self) -> Bools:
-        """Which rows of the result belong to a match."""
+        """A mask of the rows of the result that belong to a match."""
         return self.places.match >= 0
 
     @cached_property
@@ -98,64 +98,64 @@ class View:
         return self.of_match(self.matches.ends)
 
     def of_match(self, values: Ints) -> Ints:
-        """Return, for each row of the result, a value of its match; 0 where it has none."""
+        """Return for each row of the result a value of its match; 0: it has no match."""
         return values if self.one else np.append(values, 0)[self.places.match]
 
     def members(self, names: frozenset[str] | None) -> Bools:
-        """Return which rows of all matches are mapped to one of some variables (None: to any)."""
+        """Return a mask of the rows of all matches that are mapped to one of the variables (None: to any)."""
         if names is None:
             return np.ones(len(self.matches.labels), np.bool_)
         chosen = np.array([label in names for label in self.bound.labels], np.bool_)
         return chosen[self.matches.labels]
 
     def spans(self, mask: Bools, *, final: bool) -> tuple[Ints, Ints]:
-        """Return, for each row of the result, which of the rows in a mask it sees: from, and up to."""
+        """Return for each row of the result the range of masked rows that it can read."""
         before = np.concatenate([[0], np.cumsum(mask, dtype=np.int64)])
-        return before[self.first], before[self.seen(final=final)]
+        return before[self.first], before[self.find_ends(final=final)]
 
-    def seen(self, *, final: bool) -> Ints:
-        """Return, for each row of the result, up to which of the rows of all matches it sees."""
+    def find_ends(self, *, final: bool) -> Ints:
+        """Return for each row of the result the end of the rows of its match that it can read."""
         return self.end if final or self.one else self.places.until
 
-    def reached(self, nav: Nav) -> tuple[Ints, Bools]:
-        """Return the row of its match, of those of all matches, that each row of the result sees first.
+    def navigate(self, nav: Nav) -> tuple[Ints, Bools]:
+        """Return for each row of the result the row of its match that a navigation reaches before its shift.
 
-        Also whether there is one.
+        Rows count over all matches. The second array tells whether the row exists.
         """
         if nav.members is None:
-            low, high = self.first, self.seen(final=nav.final)
+            low, high = self.first, self.find_ends(final=nav.final)
             nth = high - 1 - nav.offset if nav.last else low + nav.offset
             return nth, (nth >= low) & (nth < high)
         if self.one:
-            nth = self._reached_in_matches(nav.members, -1 - nav.offset if nav.last else nav.offset)
+            nth = self._navigate_matches(nav.members, -1 - nav.offset if nav.last else nav.offset)
             return nth, nth >= 0
         mask = self.members(nav.members)
         low, high = self.spans(mask, final=nav.final)
         nth = high - 1 - nav.offset if nav.last else low + nav.offset
-        there = (nth >= low) & (nth < high)
-        return np.append(np.flatnonzero(mask), 0)[np.where(there, nth, -1)], there
+        exists = (nth >= low) & (nth < high)
+        return np.append(np.flatnonzero(mask), 0)[np.where(exists, nth, -1)], exists
 
-    def counted(self, names: frozenset[str] | None, *, final: bool) -> Ints:
-        """Return how many rows mapped to one of some variables (None: to any) each row of the result sees."""
+    def count_rows(self, names: frozenset[str] | None, *, final: bool) -> Ints:
+        """Return for each row of the result how many rows of the variables (None: of any) it can read."""
         if names is None:
-            return self.seen(final=final) - self.first
+            return self.find_ends(final=final) - self.first
         if not self.one:
             low, high = self.spans(self.members(names), final=final)
             return high - low
-        from cerise.engines.rows.passes import count_labels  # this brings numba
+        from cerise.engines.rows.passes import count_labels  # imports numba
 
         count = np.empty(len(self.matches), np.int64)
-        count_labels(*self._labelled(), self._bits(names), count)
+        count_labels(*self._label_arrays(), self._bits(names), count)
         return count
 
-    def _reached_in_matches(self, names: frozenset[str], nth: int) -> Ints:
-        from cerise.engines.rows.passes import reach  # this brings numba
+    def _navigate_matches(self, names: frozenset[str], nth: int) -> Ints:
+        from cerise.engines.rows.passes import reach  # imports numba
 
         found = np.empty(len(self.matches), np.int64)
-        reach(*self._labelled(), self._bits(names), nth, found)
+        reach(*self._label_arrays(), self._bits(names), nth, found)
         return found
 
-    def _labelled(self) -> tuple[npt.NDArray[np.uint8], Ints, Ints]:
+    def _label_arrays(self) -> tuple[npt.NDArray[np.uint8], Ints, Ints]:
         labels = np.ascontiguousarray(self.matches.labels, "<i2").view(np.uint8)
         return labels, self.first, self.end
 
@@ -168,23 +168,23 @@ class View:
         return self.take(column, self.rows[which])
 
     def show(self, name: str) -> pa.Array:
-        """Return the values of a column in the rows that are shown."""
+        """Return the values of a column in the shown rows."""
         if name in self.ordered.keys and self.matches.unmatched is None:
-            return self._typed(
+            return self._cast(
                 self.ordered.keys[name].take(pa.array(self.of_match(self.matches.partition))), name
             )
         return self.take(name, self.places.row)
 
     def take(self, name: str, rows: Ints, there: Bools | None = None) -> pa.Array:
-        """Return the values of a column in some rows, null where they are not there."""
+        """Return the values of a column in rows; null where a row does not exist."""
         if there is None or there.all():
             index = pa.array(self.ordered.places(rows))
         else:
             index = pa.array(self.ordered.places(np.where(there, rows, 0)), mask=~there)
         column = self.ordered.table.column(name)
         taken = (column.chunk(0) if column.num_chunks == 1 else column).take(index)
-        return self._typed(taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken, name)
+        return self._cast(taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken, name)
 
-    def _typed(self, array: pa.Array, name: str) -> pa.Array:
-        """Return values of a column in its type: in the table they may be codes."""
+    def _cast(self, array: pa.Array, name: str) -> pa.Array:
+        """Return values of a column in its declared type; in the table they may be codes."""
         return array if array.type == self.bound.type_of(name) else array.cast(self.bound.type_of(name))

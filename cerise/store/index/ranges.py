@@ -107,13 +107,13 @@ def intervals_of(tests: Sequence[Test], type_: pa.DataType) -> tuple[Ints, Ints]
         kept = [
             (max(low, start), min(high, end))
             for low, high in kept
-            for start, end in _merge_overlapping(ranges)
+            for start, end in _merge_ranges(ranges)
             if max(low, start) <= min(high, end)
         ]
     return np.array([low for low, _ in kept], np.int64), np.array([high for _, high in kept], np.int64)
 
 
-def _merge_overlapping(ranges: Sequence[Range]) -> list[Range]:
+def _merge_ranges(ranges: Sequence[Range]) -> list[Range]:
     """Merge overlapping ranges; the ranges are sorted."""
     found: list[Range] = []
     for low, high in ranges:

@@ -173,7 +173,7 @@ def _signature(change: Change) -> str:
     return log.signature([*({"add": dict(zip(names, each, strict=True))} for each in adds), *removes])
 
 
-def find_unused_files(root: str, hours: int) -> list[str]:
+def find_obsolete_files(root: str, hours: int) -> list[str]:
     """Return the files that left the table at least this many hours ago, or are as old and in no version.
 
     Raises:

@@ -232,7 +232,7 @@ def write_data(groups: Iterable[pa.Table], writing: Writing, name: str, *, new: 
     leaves = list(_leaves(writing.columns))
     groups = iter(groups)
     first = next(groups, writing.columns.empty_table())
-    packed = dict(_choose_packed(first))
+    packed = dict(_choose_encodings(first))
     with folder.open_output(name) as sink:
         summing = Summing(sink, name)
         writer = pq.ParquetWriter(
@@ -260,7 +260,7 @@ def write_data(groups: Iterable[pa.Table], writing: Writing, name: str, *, new: 
     return Written(name, found.size, milliseconds(found), facts, described[0].num_rows, new)
 
 
-def _choose_packed(events: pa.Table) -> Iterator[tuple[str, str]]:
+def _choose_encodings(events: pa.Table) -> Iterator[tuple[str, str]]:
     """Yield the columns to encode as packed differences, and the compression of each.
 
     These are integers and times with many distinct values, as packed differences decode faster. If the

@@ -33,7 +33,7 @@ from cerise.store.table.data_file import Writing
 from cerise.store.table.failpoints import mark_step
 from cerise.store.table.settings import Settings
 from cerise.store.table.snapshot import Snapshot, file_of
-from cerise.store.table.synopses import FOLDER, UNCOVERED, list_saved, save_if_due, unsound
+from cerise.store.table.synopses import FOLDER, UNCOVERED, list_synopses, save_if_due, unsound
 
 Progress = Callable[[int, int], None]
 DAY = 86_400_000  # in milliseconds: the writer of an older draft must be dead
@@ -229,7 +229,7 @@ def _drop(index: Folder, needed: set[str | None]) -> int:
     day_ago = time.time_ns() // 1_000_000 - DAY
     drafts = [name for name in held if name.endswith(DRAFT) and milliseconds(held[name]) < day_ago]
     old = [f"index/{name}" for name in (*gone, *drafts)]
-    old += [f"{FOLDER}/{name}" for name in ([] if needed else list_saved(index))]
+    old += [f"{FOLDER}/{name}" for name in ([] if needed else list_synopses(index))]
     with attempt(f"remove old index files in {index.root}", "some of them are left, and are not used"):
         for name in old:
             index.remove(name)

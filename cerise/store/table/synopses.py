@@ -49,7 +49,7 @@ def load_index(now: Snapshot) -> Indexed:
     sizes = {f"{PLACE}/{name}": found.size for name, found in folder.inside(PLACE).files().items()}
     broken = {each.path: "it is missing" for each in now.sealed if each.index not in sizes}
     usable = {folder.path(str(each.index)): each for each in now.sealed if each.path not in broken}
-    synopsis = _load_covering(now, folder, usable, sizes)
+    synopsis = _reuse_last(now, folder, usable, sizes)
     covered = {each.path for each in synopsis.files}
     opened = _open_indexes(
         (each for path, each in usable.items() if path not in covered), now, folder, broken
@@ -62,7 +62,7 @@ def load_index(now: Snapshot) -> Indexed:
     return Indexed(synopsis, plain, broken)
 
 
-def _load_covering(
+def _reuse_last(
     now: Snapshot, folder: Folder, usable: dict[str, LoggedFile], sizes: dict[str, int]
 ) -> Synopsis:
     """Return the part of the last saved synopsis that still fits the index files of a version."""
@@ -139,7 +139,7 @@ def _in_order(synopsis: Synopsis, now: Snapshot) -> bool:
 # ---- saved synopses
 
 
-def list_saved(folder: Folder) -> list[str]:
+def list_synopses(folder: Folder) -> list[str]:
     """Return the names of the saved synopses, the newest first."""
     return sorted((name for name in folder.inside(FOLDER).files() if NAME.match(name)), reverse=True)
 
@@ -165,7 +165,7 @@ def _move(synopsis: Synopsis, old: str, new: str) -> Synopsis:
 
 def _last(folder: Folder, now: Snapshot) -> Synopsis | None:
     """Return the newest saved synopsis that can be read and has the layout of the version."""
-    for name in list_saved(folder):
+    for name in list_synopses(folder):
         try:
             found = read(folder, name)
         except (StoreError, OSError) as error:
@@ -201,7 +201,7 @@ def mend_synopsis(now: Snapshot) -> None:
     """Remove saved synopses that cannot be read; if there were any, save the synopsis anew."""
     folder = Folder.of(now.writing.index_root)
     with attempt(f"write the synopsis of {now.writing.root} again", "it stays damaged, and is not used"):
-        broken = [name for name in list_saved(folder) if not _is_sound(folder, name)]
+        broken = [name for name in list_synopses(folder) if not _is_sound(folder, name)]
         for name in broken:
             folder.inside(FOLDER).remove(name)
         if broken:

@@ -7,11 +7,11 @@ from collections.abc import Container
 
 from cerise.errors import StoreError
 from cerise.files.folder import DRAFT, Folder, cause_of, milliseconds
-from cerise.store.table.commits import find_unused_files
+from cerise.store.table.commits import find_obsolete_files
 from cerise.store.table.data_file import Writing, is_ours
 from cerise.store.table.failpoints import mark_step
 from cerise.store.table.settings import index_name
-from cerise.store.table.synopses import FOLDER, list_saved
+from cerise.store.table.synopses import FOLDER, list_synopses
 
 WEEK = 168  # hours for which Delta's log remembers removed files
 
@@ -36,7 +36,7 @@ def vacuum(writing: Writing, hours: float, now_ms: int) -> list[str]:
         )
     data, index = Folder.of(writing.root), Folder.of(writing.index_root)
     present = data.files()  # the log also lists files that are removed already
-    unused = sorted(name for name in find_unused_files(writing.root, math.ceil(hours)) if name in present)
+    unused = sorted(name for name in find_obsolete_files(writing.root, math.ceil(hours)) if name in present)
     removed: list[str] = []
     try:
         for name in filter(is_ours, unused):
@@ -62,7 +62,7 @@ def _leftovers(data: Folder, index: Folder, before: int) -> list[str]:
     inside = {place: index.inside(place).files() for place in (".", "index", FOLDER)}
     held = data.files()  # listed after the index files, as a writer writes the data file first
     gone = [f"index/{name}" for name in inside["index"] if _is_orphan(name, held)]
-    gone += [f"{FOLDER}/{name}" for name in list_saved(index)[1:]]
+    gone += [f"{FOLDER}/{name}" for name in list_synopses(index)[1:]]
     for place, found in inside.items():
         old = (name for name, each in found.items() if milliseconds(each) <= before)
         gone += [f"{place}/{name}" for name in old if name.endswith(DRAFT)]

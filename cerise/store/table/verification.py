@@ -21,7 +21,7 @@ from cerise.store.table.appending import in_stream_order
 from cerise.store.table.data_file import read_file
 from cerise.store.table.external_index import read_groups
 from cerise.store.table.snapshot import Snapshot
-from cerise.store.table.synopses import list_saved, load_index, read
+from cerise.store.table.synopses import list_synopses, load_index, read
 
 Progress = Callable[[int, int], None]
 BITS = 20  # seen rows of an append are kept in bitmaps of 2^20
@@ -41,7 +41,7 @@ def verify(now: Snapshot, progress: Progress | None = None) -> list[Finding]:
         now: the version.
         progress: called with the number of files done, and their total.
     """
-    found = list(_find_missing(now))
+    found = list(_check_sizes(now))
     unsound = {each.place for each in found}
     broken = load_index(now).broken
     found += [Finding(path, f"its index cannot be used: {why}") for path, why in broken.items()]
@@ -55,7 +55,7 @@ def verify(now: Snapshot, progress: Progress | None = None) -> list[Finding]:
     return found
 
 
-def _find_missing(now: Snapshot) -> Iterator[Finding]:
+def _check_sizes(now: Snapshot) -> Iterator[Finding]:
     sizes = Folder.of(now.writing.root).sizes([each.path for each in now.files])
     for file, size in zip(now.files, sizes, strict=True):
         if size is None:
@@ -66,7 +66,7 @@ def _find_missing(now: Snapshot) -> Iterator[Finding]:
 
 def _synopses(now: Snapshot) -> Iterator[Finding]:
     folder = Folder.of(now.writing.index_root)
-    for name in list_saved(folder):
+    for name in list_synopses(folder):
         try:
             read(folder, name)
         except (StoreError, OSError, pa.ArrowException) as error:
