@@ -268,9 +268,9 @@ class CheckedFile(io.RawIOBase):
                 raise self._damage_error((at, end), (start, start + size))
         return found[start - low : start - low + size]
 
-    def _damage_error(self, stretch: tuple[int, int], asked: tuple[int, int]) -> StoreError:
-        """Return the error for a damaged stretch, found by a read of the bytes `asked`."""
-        inside, wanted = self._columns(*stretch), self._columns(*asked)
+    def _damage_error(self, stretch: tuple[int, int], read: tuple[int, int]) -> StoreError:
+        """Return the error for a damaged stretch, found by a read of the bytes `read`."""
+        inside, wanted = self._columns(*stretch), self._columns(*read)
         others = [name for name in inside if name not in wanted]
         too = f", which hold column{'s' * (len(others) > 1)} {', '.join(others)} too" if others else ""
         return StoreError(

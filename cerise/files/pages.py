@@ -1,4 +1,4 @@
-"""Integers at some rows of a Parquet column, without decoding the whole of it.
+"""Reads integers at given rows of a Parquet column, without decoding all of it.
 
 Integers and times with many values are written as packed differences, and Arrow decodes all of them. This
 module skips the pages without a requested row, and in the other pages it only adds up the differences. It

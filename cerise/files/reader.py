@@ -102,7 +102,7 @@ class GroupReader:
     """Reads the row groups of one task, with few files open at a time.
 
     Attributes:
-        reading: which columns of which files to read.
+        reading: the files and columns to read.
         groups: the row groups that the task may read.
         tails: the footers and checksums of all files, if known.
         counts: how much it has read.

@@ -44,7 +44,7 @@ class Scan:
     """The scan of one task.
 
     Attributes:
-        reading: which columns of which files to read.
+        reading: the files and columns to read.
         groups: the row groups, sorted by their first times.
         limits: how many events a batch has.
     """

@@ -65,11 +65,11 @@ def _why_not(bound: BoundRows, schema: Schema) -> str | None:
         return "rows that are in no match are shown"
     if any(isinstance(each, Anchor) for each in walk_rows(bound.pattern)):
         return "^ and $ ask for the ends of a partition"
-    asked = {each.path[0] for condition in bound.conditions for each in attributes(condition.expr)}
+    in_conditions = {each.path[0] for condition in bound.conditions for each in attributes(condition.expr)}
     for name, atom in bound.atoms.items():
         if isinstance(atom, Nav) and atom.shift:
             return "PREV and NEXT ask for rows outside of the match"
-        if isinstance(atom, MatchNumber) and name in asked:
+        if isinstance(atom, MatchNumber) and name in in_conditions:
             return "DEFINE asks for MATCH_NUMBER()"
     return None
 

@@ -117,7 +117,7 @@ def attempt(m: SearchWorkspace, edge: Any, low: int, high: int, start: int) -> i
     code, masks, wide, labels = m.code, m.masks, m.wide, m.labels
     registers, count, stack, timeouts = m.registers, m.register_count, m.stack, m.timeouts
     any_time = m.within == ANY_TIME
-    asked = -1 if m.updates else m.dependent  # labels that need `map_row`
+    slow_labels = -1 if m.updates else m.dependent  # labels that need `map_row`
     pc, row, progress, depth, steps = 0, start, -1, 0, 0
     alarm, found = m.alarm, NO_MATCH  # up to this step a search is short, and its steps are not counted
     if m.depth >= 0:
@@ -142,7 +142,7 @@ def attempt(m: SearchWorkspace, edge: Any, low: int, high: int, start: int) -> i
                 save_timeout(m, row - start, start - low)
             elif (mask_of(masks, wide, row) >> a) & 1:
                 mapped = 1
-                if steps > alarm or (asked >> a) & 1:
+                if steps > alarm or (slow_labels >> a) & 1:
                     if steps > m.until:
                         found = -PAUSED - 1
                         break

@@ -55,12 +55,12 @@ def write_conditions(bound: BoundRows) -> Conditions:
     """
     found = Conditions()
     rewritten = _without_texts(bound, found)
-    asked = {each.label: conjuncts(each.expr) for each in rewritten.conditions}
+    by_label = {each.label: conjuncts(each.expr) for each in rewritten.conditions}
     alone = {
         label: [each for each in exprs if _judged_alone(each, label, rewritten)]
-        for label, exprs in asked.items()
+        for label, exprs in by_label.items()
     }
-    rest = {label: [each for each in exprs if each not in alone[label]] for label, exprs in asked.items()}
+    rest = {label: [each for each in exprs if each not in alone[label]] for label, exprs in by_label.items()}
     aggs = _aggregates(rest, rewritten)
     _take_places(rest, rewritten, found)
     folds = {name: _take_fold(agg, rewritten, found) for name, agg in aggs.items()}
@@ -71,7 +71,7 @@ def write_conditions(bound: BoundRows) -> Conditions:
             cases.append(_test(number, label, rest[label], rewritten, found, folds))
     if found.registers or found.classes:
         cases += [_update(number, rewritten, found, folds) for number in range(len(bound.labels))]
-    exprs = [expr for each in asked.values() for expr in each]
+    exprs = [expr for each in by_label.values() for expr in each]
     found.literal_only = _literal_columns(exprs, rewritten)
     found.source = HEAD + "\n".join(cases) + "\n    return 0\n"
     return found
@@ -85,11 +85,11 @@ def split_conditions(bound: BoundRows) -> tuple[BoundRows, BoundRows]:
     single: list[Condition] = []
     rest: list[Condition] = []
     for condition in bound.conditions:
-        asked: dict[bool, list[Expr]] = {True: [], False: []}
+        by_scope: dict[bool, list[Expr]] = {True: [], False: []}
         for each in conjuncts(condition.expr):
-            asked[_of_one_row(each, condition.label, bound)].append(each)
-        single += _conjoin(condition, asked[True])
-        rest += _conjoin(condition, asked[False])
+            by_scope[_of_one_row(each, condition.label, bound)].append(each)
+        single += _conjoin(condition, by_scope[True])
+        rest += _conjoin(condition, by_scope[False])
     return replace(bound, conditions=tuple(single)), replace(bound, conditions=tuple(rest))
 
 

@@ -81,7 +81,7 @@ def compile_pattern(pattern: RowPattern, *, most: int = 1 << 20) -> Code:
     writer = _Writer(numbers)
     accept = writer.add(ACCEPT)
     start = writer.write(pattern, accept, hidden=False)
-    known = find_beginning(pattern)
+    known = find_first_labels(pattern)
     second = ANYTHING if known.short else _bits(known.seconds, numbers)
     needs = sum(1 << numbers[each] for each in needed_labels(pattern))
     rows = _renumber(writer.lines(), start)
@@ -266,7 +266,7 @@ class Beginning:
         )
 
 
-def find_beginning(pattern: RowPattern) -> Beginning:
+def find_first_labels(pattern: RowPattern) -> Beginning:
     """Return the beginning of matches of a pattern."""
     match pattern:
         case Label(name):
@@ -274,18 +274,18 @@ def find_beginning(pattern: RowPattern) -> Beginning:
         case Anchor():
             return Beginning()
         case Concat(items):
-            return reduce(Beginning.then, map(find_beginning, items), Beginning())
+            return reduce(Beginning.then, map(find_first_labels, items), Beginning())
         case Alternation(items):
-            return reduce(Beginning.either, map(find_beginning, items))
+            return reduce(Beginning.either, map(find_first_labels, items))
         case Permute(items):
-            parts = list(map(find_beginning, items))
+            parts = list(map(find_first_labels, items))
             pairs = [first.then(second) for first, second in permutations(parts, 2)]
             every = reduce(Beginning.then, parts, Beginning())
             return replace(reduce(Beginning.either, pairs, every), nullable=every.nullable, short=every.short)
         case Excluded(item):
-            return find_beginning(item)
+            return find_first_labels(item)
         case Quantified(item, low, high):
-            once = find_beginning(item)
+            once = find_first_labels(item)
             twice = once if high == 1 else once.then(once)
             short = once.short and (low <= 1 or once.nullable)
             return replace(once.either(twice), nullable=low == 0 or once.nullable, short=short)

@@ -32,7 +32,7 @@ STARTS = 1 << 15  # searches, most of them short, after which the scan pauses
 
 @kernel()
 def emit(m: SearchWorkspace, labels: Words, length: int, timeout: int) -> bool:
-    """Write a match; return False if there is no room."""
+    """Write a match; return False if the tables are full."""
     at, first = m.match_count, m.labelled
     if at >= m.found.room or first + length > m.labels_room:
         return False

@@ -62,15 +62,16 @@ class SearchInput:
         """
         from cerise.engines.results.columns import TableColumns  # imports numba
 
-        asked, table = program.conditions, rows.table
-        for each in asked.derived:
+        conditions, table = program.conditions, rows.table
+        for each in conditions.derived:
             table = table.append_column(pa.field(each.name, each.type), compute_column(each, table))
-        values = TableColumns(asked.columns, asked.texts, asked.literal_only).read(table, rows.order, threads)
+        columns = TableColumns(conditions.columns, conditions.texts, conditions.literal_only)
+        values = columns.read(table, rows.order, threads)
         offsets = np.ascontiguousarray(rows.offsets)
         own_masks, room = room_for_masks(len(rows), len(program.bound.labels))
         _write_masks(own_masks, masks, rows.order, threads)
-        if asked.judged:
-            near_masks(asked, values.words, offsets, threads, own_masks)
+        if conditions.judged:
+            near_masks(conditions, values.words, offsets, threads, own_masks)
         times, no_time = _times(program.bound, rows, threads)
         return cls(program, offsets, values, times, no_time, room)
 

@@ -175,12 +175,12 @@ class ResultView:
             )
         return self.take(name, self.places.row)
 
-    def take(self, name: str, rows: Ints, there: Bools | None = None) -> pa.Array:
+    def take(self, name: str, rows: Ints, exists: Bools | None = None) -> pa.Array:
         """Return the values of a column in rows; null where a row does not exist."""
-        if there is None or there.all():
+        if exists is None or exists.all():
             index = pa.array(self.ordered.places(rows))
         else:
-            index = pa.array(self.ordered.places(np.where(there, rows, 0)), mask=~there)
+            index = pa.array(self.ordered.places(np.where(exists, rows, 0)), mask=~exists)
         column = self.ordered.table.column(name)
         taken = (column.chunk(0) if column.num_chunks == 1 else column).take(index)
         return self._cast(taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken, name)

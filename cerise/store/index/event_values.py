@@ -158,9 +158,9 @@ class EventValues:
     def _words(self, i: int, codes: Ints, valid: Marks, groups: Ints) -> pa.Array:
         type_ = self._layout.type_of(self._layout.attributes[i])
         sizes = self._synopsis.group(f"words.{i}")[groups]
-        codes, there = np.where(valid, codes, 0), np.flatnonzero(valid)
-        files = self._synopsis.group("file")[groups[there]]
-        check_codes(self._synopsis, files, codes[there], sizes[there])
+        codes, present = np.where(valid, codes, 0), np.flatnonzero(valid)
+        files = self._synopsis.group("file")[groups[present]]
+        check_codes(self._synopsis, files, codes[present], sizes[present])
         pieces, order = [], []
         for some, at, _held in self._dictionaries(i, groups):
             ends = np.empty(len(some) + 1, np.int64)

@@ -159,7 +159,7 @@ def _dictionary(words: pa.Array) -> bytes:
 
 
 class IndexFile:
-    """An index file, of which only the directory is in memory.
+    """An index file with its directory in memory.
 
     Args:
         filesystem: its file system.

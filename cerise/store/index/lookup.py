@@ -212,13 +212,13 @@ class Index:
         """Estimate how many events meet the criteria, from the synopsis and its sample."""
         clusters = select_clusters(self.synopsis, criteria)
         in_reach = select_in_time(self.synopsis, clusters, find_intervals(self._layout, criteria, None))
-        asked = attribute_tests(self._layout, criteria)
+        tests_by_attribute = attribute_tests(self._layout, criteria)
         selection = in_reach
-        for tests in asked:
+        for tests in tests_by_attribute:
             if self._layout.kind(tests[0].path[0]) is not Kind.STRING:  # no file is opened for an estimate
                 selection = apply_tests(selection, tests, self.synopsis, self._values.thresholds)
         counts = self.synopsis.cluster("count")
-        share = self._samples.share(criteria) if asked else 1.0
+        share = self._samples.share(criteria) if tests_by_attribute else 1.0
         return float(min(counts[selection.clusters].sum(), counts[in_reach.clusters].sum() * share))
 
     # ---- their values

@@ -218,7 +218,7 @@ def _check_numbers(table: pa.Table, name: str, count: int) -> None:
     table.validate()
     numbers = np.asarray(table.column(name).combine_chunks())
     if len(numbers) and not (numbers.min() >= 0 and numbers.max() < count):
-        raise ValueError(f"a {name} is not there")
+        raise ValueError(f"the number of a {name} is out of range")
 
 
 def _check_trailer(data: pa.Buffer) -> pa.Buffer:

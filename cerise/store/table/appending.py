@@ -103,7 +103,7 @@ def commit_pieces(
     """Commit written files; if that fails, remove them.
 
     Raises:
-        Overtaken: a file to remove is no longer in the table.
+        Overtaken: a file to remove has left the table.
         NotCommitted: a written file is missing, or other commits came first at every try.
     """
     try:

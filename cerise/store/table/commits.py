@@ -64,7 +64,7 @@ def create(root: str, columns: pa.Schema) -> None:
 def commit(root: str, change: Change, waits: Iterable[float]) -> int:
     """Commit files as one version, despite concurrent commits.
 
-    deltalake adds files that are missing, and removes files that are no longer in the table. So its own
+    deltalake adds files that are missing, and removes files that have left the table. So its own
     retries are off, and each try here checks the newest version first.
 
     Args:
@@ -76,7 +76,7 @@ def commit(root: str, change: Change, waits: Iterable[float]) -> int:
         A version that has the change.
 
     Raises:
-        Overtaken: a file to remove is no longer in the table.
+        Overtaken: a file to remove has left the table.
         NotCommitted: a file to add is missing or of another size, or other commits came first at every try.
         StoreError: the log cannot be written.
     """

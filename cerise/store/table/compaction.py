@@ -30,7 +30,7 @@ from cerise.store.table.settings import BLOCKS_PER_FILE
 from cerise.store.table.snapshot import Snapshot, own_snapshot
 from cerise.store.table.synopses import mend_synopsis, unsound
 
-ROUNDS = 5  # tries of a compaction that loses files to concurrent commits
+ROUNDS = 5  # tries of a compaction that loses to concurrent commits
 Progress = Callable[[int, int], None]
 Run = list[LoggedFile]
 

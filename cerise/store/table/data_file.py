@@ -82,7 +82,7 @@ class Written:
         modified: when it was written, in milliseconds since 1970.
         statistics: facts about its columns for Delta's log, as JSON.
         rows: how many events it has.
-        new: whether its events are new; else they come from files that the commit removes.
+        new: whether its events are new; False: they come from files that the commit removes.
         index: the name of its index file; None: it has no index.
     """
 

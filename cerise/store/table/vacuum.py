@@ -23,7 +23,7 @@ def vacuum(writing: Writing, hours: float, now_ms: int) -> list[str]:
 
     Args:
         writing: the table.
-        hours: how long to keep files that are no longer in the newest version.
+        hours: how long to keep files that have left the table.
         now_ms: the time, in milliseconds since 1970.
 
     Returns:
