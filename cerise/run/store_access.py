@@ -85,7 +85,7 @@ class StoreAccess:
         whole = [Slice(MIN_TIME, MAX_TIME, ())]
         if halo.events or self.needs.roles is None or not (self.way.large or amplified > 2):
             return whole
-        found = slices(self.view.spans(), halo, most)
+        found = slices(self.view.spans(), halo, most, amplified=amplified)
         return found if len(found) > 1 else whole
 
     def open(self, part: Slice | None, halo: Halo) -> StoreReader:

@@ -211,7 +211,7 @@ class WriteTask:
         for number, piece in enumerate(_pieces(batches, self.writing.settings.file_rows)):
             if number >= FILES_PER_TASK:
                 raise StoreError(
-                    f"one task was given more than {first:,} events to append",
+                    f"one task was given more than {first - (task << ROWS_PER_TASK):,} events to append",
                     hint="append them in parts, or set spark.sql.shuffle.partitions to more",
                 )
             part = AppendPart(self.append, FILES_PER_TASK * task + number, first, attempt)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -266,3 +267,27 @@ def test_basic_and_backtracking_can_go_on_for_each_other_or_refuse(name: str) ->
         except DataError:
             continue
         assert before + found(chain(second.feed(events.slice(300, 600)), second.flush()), bound) == whole
+
+
+@pytest.mark.parametrize("engine", [*NFA, "reference"])
+def test_which_events_may_start_a_match_is_saved(engine: str) -> None:
+    """A slice with a halo is saved, and loaded into a matcher that has seen later events."""
+    bound = bound_of("PATTERN SEQ(A a, B b) WITHIN 100")
+    given = {SCHEMA.time: [1, 2, 3, 4, 5], SCHEMA.type: list("ABAAB")}
+    columns = [pa.array(given.get(each.name, [None] * 5), each.type) for each in SCHEMA.columns]
+    table = pa.table(columns, schema=SCHEMA.columns)
+    whole = EventBatch.in_order(table, SCHEMA)
+    opens = np.array([False, False, True, False, False])
+    parts = [replace(whole.slice(low, high), opens=opens[low:high]) for low, high in ((0, 3), (3, 5))]
+    matcher = start(engine, bound)
+    first = found(matcher.feed(parts[0]), bound)
+    saved = matcher.save()
+    other = start(engine, bound)
+    found(other.feed(whole), bound)
+    other.load(saved)
+    ids = first + found(other.feed(parts[1]), bound) + found(other.flush(), bound)
+    alone = start("reference", bound)
+    expected = found(alone.feed(replace(whole, opens=opens)), bound) + found(alone.flush(), bound)
+    assert ids == expected
+    assert ids.total() == 1
+    found(other.feed(whole), bound)  # after a flush the stream begins anew

@@ -25,7 +25,8 @@ from cerise.pattern.values import Fault
 
 Rows = npt.NDArray[np.int64]
 Positions = tuple[tuple[int, ...], ...]  # of one match: the rows of each variable, in pattern order
-STATE = b"cerise.reference.1\n"
+STATE = b"cerise.reference.2\n"
+OPENS, POSITION = "__cerise_opens", "__cerise_position"  # columns of saved events
 
 
 class Reference:
@@ -89,7 +90,7 @@ class ReferenceMatcher:
         positions = np.concatenate([np.zeros(0, np.int64), *self._positions])
         events = replace(EventBatch.in_order(table, schema), positions=positions)
         opens = np.concatenate([np.zeros(0, bool), *self._opens])
-        self._tables, self._opens, self._positions = [], [], []
+        self._forget()
         columns = events.columns(self.bound.reads)
         found: list[Positions] = []
         for rows in partitions_of(events, self.bound):
@@ -101,11 +102,16 @@ class ReferenceMatcher:
         yield self._matches(found, events)
 
     def save(self) -> bytes:
-        """Return the events, after a hash of their query."""
+        """Return the events, their positions and which may start a match, after a hash of the query."""
         sink = pa.BufferOutputStream()
         tables = self._tables or [self.bound.schema.columns.empty_table()]
-        with pa.ipc.new_stream(sink, tables[0].schema) as writer:
-            for table in tables:
+        opens, positions = self._opens or [np.zeros(0, bool)], self._positions or [np.zeros(0, np.int64)]
+        kept = [
+            table.append_column(OPENS, pa.array(each)).append_column(POSITION, pa.array(places))
+            for table, each, places in zip(tables, opens, positions, strict=True)
+        ]
+        with pa.ipc.new_stream(sink, kept[0].schema) as writer:
+            for table in kept:
                 writer.write_table(table)
         return STATE + self._mark() + bytes(sink.getvalue())
 
@@ -115,8 +121,13 @@ class ReferenceMatcher:
         if not state.startswith(head):
             raise DataError("the saved state is of another query, or damaged", hint="start the query afresh")
         table = pa.ipc.open_stream(state[len(head) :]).read_all()
-        self._tables, self._opens, self._positions = [], [], []
-        self._keep(EventBatch.in_order(table, self.bound.schema))
+        self._forget()
+        events = EventBatch.in_order(table.drop_columns([OPENS, POSITION]), self.bound.schema)
+        opens, positions = (table.column(name).to_numpy() for name in (OPENS, POSITION))
+        self._keep(replace(events, opens=opens, positions=positions))
+
+    def _forget(self) -> None:
+        self._tables, self._opens, self._positions, self._last_time = [], [], [], None
 
     def _mark(self) -> bytes:
         text = f"{show(self.bound.query)}\n{self.bound.schema.columns}"
