@@ -10,6 +10,7 @@ sums have at best page checksums, which Arrow compares; these cover neither page
 from __future__ import annotations
 
 import io
+import re
 import struct
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -177,22 +178,30 @@ def _tail(source: pa.NativeFile, path: str, size: int) -> Tail:
     sums = None
     if trailer.endswith(MAGIC):
         sums = _sums(trailer, footer, start - TRAILER.size, part)
-    if sums is None and MAGIC in near:
+    first = size - len(near)
+    trailers = (first + found.end() - TRAILER.size for found in re.finditer(re.escape(MAGIC), near))
+    if sums is None and any(_covered(part(at, at + TRAILER.size), at) for at in trailers if at > 0):
         raise StoreError(f"the footer of {path} is damaged", hint=RESTORE)
     return Tail(pq.read_metadata(pa.BufferReader(footer)), sums)
 
 
 def _sums(trailer: bytes, footer: bytes, end: int, part: Callable[[int, int], bytes]) -> Sums | None:
     """Return the checksums that end at an offset; None: they, or the footer, are damaged."""
-    *facts, checksum, _ = TRAILER.unpack(trailer)
-    letters, count, stretch = facts
-    covered = end - letters - 8 * count
-    if covered < 0 or not stretch or count != -(-covered // stretch):
+    letters, count, stretch, checksum, _ = TRAILER.unpack(trailer)
+    covered = _covered(trailer, end)
+    if covered is None:
         return None
     record = part(covered, end)
     if _checksum(record, (letters, count, stretch), footer) != checksum:
         return None
     return Sums(record[:letters].decode(), stretch, struct.unpack(f"<{count}Q", record[letters:]), covered)
+
+
+def _covered(trailer: bytes, end: int) -> int | None:
+    """Return how many bytes the checksums before a trailer cover; None: its numbers are not of a trailer."""
+    letters, count, stretch, _, _ = TRAILER.unpack(trailer)
+    covered: int = end - letters - 8 * count
+    return None if covered < 0 or not stretch or count != -(-covered // stretch) else covered
 
 
 class CheckedFile(io.RawIOBase):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cerise.files.footers import range_of
+from cerise.files.footers import columns_of, range_of
 from cerise.files.lake import Lake, open_file_system
 
 LOOKED_AT = 8  # row groups whose values are read
@@ -29,7 +29,7 @@ def find_values(lake: Lake, column: str, names: Collection[str]) -> set[str]:
 def _groups(lake: Lake, column: str) -> Iterator[tuple[int, int, str, str]]:
     """Yield for each row group the number of its file, its own number, and its least and greatest text."""
     for number, footer in enumerate(lake.footers):
-        place = next((i for i in range(footer.num_columns) if footer.schema.column(i).path == column), None)
+        place = columns_of(footer).get((column,))
         for group in range(footer.num_row_groups if place is not None else 0):
             known = range_of(footer.row_group(group).column(place))
             if known is None:
@@ -42,7 +42,7 @@ def _read(lake: Lake, number: int, group: int, column: str) -> set[str]:
     try:
         with open_file_system(lake.root).open_input_file(lake.files[number].path) as source:
             file = pq.ParquetFile(source, metadata=lake.footers[number], read_dictionary=[column])
-            values = file.read_row_group(group, columns=[column]).column(0)
+            values = file.read_row_group(group, columns=[column]).column(column)
     except (pa.ArrowException, OSError):
         return set()  # the query will fail on this file, and say why
     return {value for chunk in values.chunks for value in _distinct(chunk)}

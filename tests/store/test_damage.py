@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,9 @@ from cerise.errors import StoreError
 from cerise.event_store import Store
 from cerise.files import checksums as checked
 from cerise.files import event_files as files
+from cerise.files.checksums import MAGIC
+from cerise.files.column_values import find_values
+from cerise.files.lake import open_lake
 from tests.tiers import AT_LENGTH
 
 FLIPS = 150 if AT_LENGTH else 50
@@ -336,3 +340,23 @@ def test_a_file_that_is_cut_while_it_is_open(copied: Callable[[], Path], what: s
     lines = [line for line in done.stdout.splitlines() if not line.startswith("hint")]
     assert len(lines) == 3
     assert all(line.startswith(told) for line in lines), done.stdout
+
+
+def test_a_file_of_others_may_hold_the_magic_word(tmp_path: Path) -> None:
+    """The word that ends our checksums is text like any other in a column."""
+    words = [MAGIC.decode(), f"x{MAGIC.decode() * 5}y", "B"]
+    table = pa.table({"t": [1, 2, 3], "kind": words})
+    pq.write_table(table, tmp_path / "e.parquet", compression="none", use_dictionary=False)
+    found = cerise.find(str(tmp_path), "PATTERN SEQ(a, b) WHERE b.kind = 'B'", time="t")
+    assert found["last_time"].to_pylist() == [3, 3]
+
+
+def test_the_values_of_a_struct_are_not_those_of_a_column_with_dots(tmp_path: Path) -> None:
+    """Parquet joins the names of fields with dots, which a column may have too."""
+    table = pa.table({"t": [1, 2], "a": [{"b": "login"}] * 2, "a.b": ["x", "y"]})
+    pq.write_table(table, tmp_path / "e.parquet")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # 'login' would be taken for a value of the type column
+        found = cerise.find(str(tmp_path), "PATTERN SEQ(login, x2) WHERE login.t < x2.t", time="t")
+        assert len(found) == 1
+    assert find_values(open_lake(str(tmp_path)), "a.b", {"login", "x"}) == {"x"}

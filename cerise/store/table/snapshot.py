@@ -48,7 +48,7 @@ class Snapshot:
 
     @property
     def rows(self) -> int:
-        return sum(each.rows - each.deleted for each in self.files)
+        return sum(max(each.rows - each.deleted, 0) for each in self.files)  # 0: the log does not count
 
 
 def own_snapshot(writing: Writing, version: int | None = None) -> Snapshot:
