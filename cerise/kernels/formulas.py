@@ -32,20 +32,27 @@ class Formulas(NamedTuple):
     keeps: Any
 
 
-@functools.lru_cache(maxsize=KEPT)
 def load(source: str) -> Formulas:
-    """Return the functions of a generated module, compiled unless the JIT is off."""
+    """Return the functions of a generated module, compiled unless the JIT is off.
+
+    Hold the result while its address is in use: the cache may drop the code.
+    """
     with _PARSING:
-        return _compile(source) if jit.COMPILED else _interpret(source)
+        return _load(source)
 
 
 @functools.lru_cache(maxsize=KEPT)
+def _load(source: str) -> Formulas:
+    return _compile(source) if jit.COMPILED else _interpret(source)
+
+
 def load_columns(source: str) -> dict[str, Callable[..., None]]:
     """Return the functions of a generated module that fill in columns; each keeps the code in memory."""
     with _PARSING:
         return _compile_columns(source)
 
 
+@functools.lru_cache(maxsize=KEPT)
 def _compile_columns(source: str) -> dict[str, Callable[..., None]]:
     names = [line.split("(")[0][4:] for line in source.splitlines() if line.startswith("def side")]
     if not jit.COMPILED:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from itertools import chain, pairwise
 
 import pytest
 
+from cerise.engines.automaton.program import program_of
 from cerise.engines.base import Options
 from cerise.engines.choose import ENGINES
 from cerise.engines.limits import Limits
 from cerise.errors import DataError
+from cerise.kernels import formulas
 from tests.engines.test_rcep import ANY, KLEENE, answer, bound_of, events, found, start, stream
 from tests.support.cases.runners import whole as run
 from tests.tiers import mostly_nightly
@@ -35,6 +38,7 @@ QUERIES = {
     "limit": f"{KLEENE} WHERE b.x > a.x WITHIN 9 LIMIT 3 PER EVENT",
     "count": f"{KLEENE} WHERE b.x > a.x WITHIN 9 RETURN COUNT(*)",
 }
+SOURCES = [program_of(bound_of(text), merging=False).source for text in list(QUERIES.values())[:6]]
 SMALL = {"joined_events": 1, "matches": 2}
 ROOMS = (Limits(**SMALL), *map(Limits.all, (1, 2, 3)))
 CUTS = (0, 1, 2, 17, 18, 60, 61, 100, 140)
@@ -132,6 +136,19 @@ def test_threads_that_find_many_matches_keep_them_all(engine: str) -> None:
     )
     assert one.total() > 100
     assert two == one
+
+
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "reference"])
+def test_a_matcher_holds_its_code_when_the_cache_lets_it_go(engine: str) -> None:
+    bound, batch = bound_of(QUERIES["equal"]), stream(3, 120)
+    expected = answer(bound, batch)
+    matcher = ENGINES[engine].start(bound, Options())
+    formulas._load.cache_clear()
+    formulas._compile_columns.cache_clear()
+    gc.collect()
+    others = [formulas.load(f"{text}\n# other") for text in SOURCES]  # may lie where the code was
+    assert found(chain(matcher.feed(batch), matcher.flush()), bound) == expected
+    assert others
 
 
 # ---- going on

@@ -34,7 +34,7 @@ class _Mirror:
     """The mirrored query of right-deep joins: its formulas, its runs, and its columns."""
 
     def __init__(self, program: Program, options: Options, on_fault: Callable[[Fault], None]) -> None:
-        self.edge = formulas.load(program.source).edge
+        self.formulas = formulas.load(program.source)
         self.memory = Memory(program, options)
         self._columns = Columns(program, on_fault)
         self.memory.m.cols = self._columns.chunk
@@ -86,7 +86,7 @@ class RcepMatcher(Recomputing):
         edge, back = self._formulas.edge, 0
         if self._mirror is not None:
             self._mirror.read(piece)
-            edge, back = self._mirror.edge, self._mirror.memory.address
+            edge, back = self._mirror.formulas.edge, self._mirror.memory.address
         follow_kept(self._memory.address, space.address, first)
         space.w.next, space.w.depth = first, -1
         status, progress = FULL, Progress()
