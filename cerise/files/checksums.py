@@ -180,7 +180,7 @@ def _tail(source: pa.NativeFile, path: str, size: int) -> Tail:
         sums = _sums(trailer, footer, start - TRAILER.size, part)
     first = size - len(near)
     trailers = (first + found.end() - TRAILER.size for found in re.finditer(re.escape(MAGIC), near))
-    if sums is None and any(_count_covered(part(at, at + TRAILER.size), at) for at in trailers if at > 0):
+    if sums is None and any(_count_bytes(part(at, at + TRAILER.size), at) for at in trailers if at > 0):
         raise StoreError(f"the footer of {path} is damaged", hint=RESTORE)
     return Tail(pq.read_metadata(pa.BufferReader(footer)), sums)
 
@@ -188,7 +188,7 @@ def _tail(source: pa.NativeFile, path: str, size: int) -> Tail:
 def _sums(trailer: bytes, footer: bytes, end: int, part: Callable[[int, int], bytes]) -> Sums | None:
     """Return the checksums that end at an offset; None: they, or the footer, are damaged."""
     letters, count, stretch, checksum, _ = TRAILER.unpack(trailer)
-    covered = _count_covered(trailer, end)
+    covered = _count_bytes(trailer, end)
     if covered is None:
         return None
     record = part(covered, end)
@@ -197,7 +197,7 @@ def _sums(trailer: bytes, footer: bytes, end: int, part: Callable[[int, int], by
     return Sums(record[:letters].decode(), stretch, struct.unpack(f"<{count}Q", record[letters:]), covered)
 
 
-def _count_covered(trailer: bytes, end: int) -> int | None:
+def _count_bytes(trailer: bytes, end: int) -> int | None:
     """Return how many bytes the checksums before a trailer cover; None: its numbers are not of a trailer."""
     letters, count, stretch, _, _ = TRAILER.unpack(trailer)
     covered: int = end - letters - 8 * count
