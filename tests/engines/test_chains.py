@@ -407,7 +407,7 @@ ONE = np.array([3])
                 (),
                 (AnchorTest(0, 1, Compare("<", np.arange(3), np.arange(3))),),
             ),
-            "no anchor",
+            "not an anchor",
         ),
         (lambda: limb_bits(1 << 31), "too many to add"),
     ],

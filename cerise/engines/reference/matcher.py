@@ -26,7 +26,7 @@ from cerise.pattern.values import Fault
 Rows = npt.NDArray[np.int64]
 Positions = tuple[tuple[int, ...], ...]  # of one match: the rows of each variable, in pattern order
 STATE = b"cerise.reference.2\n"
-OPENS, POSITION = "__cerise_opens", "__cerise_position"  # columns of saved events
+OPENS, POSITION = "__cerise_saved_opens", "__cerise_saved_position"  # columns of saved events
 
 
 class Reference:
