@@ -66,6 +66,13 @@ def test_import_is_light() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_the_tasks_of_spark_load_the_index_only_for_a_store() -> None:
+    """Its kernels would be compiled on the first use, for queries that never ask them."""
+    code = "import sys, cerise.spark.runner; print([m for m in sys.modules if m.startswith('cerise.store.')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_finding_in_arrow_loads_no_spark() -> None:
     code = (
         "import sys, cerise, pyarrow as pa;"

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import indent
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -17,6 +18,9 @@ from cerise import api, data
 from cerise.cli.match_view import MatchView, console, look
 from cerise.cli.output import in_order
 from cerise.spark.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SHOWN = 5
 Status = Callable[[str], AbstractContextManager[None]]
@@ -75,10 +79,15 @@ def demo(events: int, show_status: Status) -> None:
             data.write("nasdaq", path, events)
         typer.echo(f"{events:,} one-minute bars of 2,000 stocks, as Parquet: `cerise generate nasdaq bars`\n")
         with show_status("starting Spark"):
-            session()
+            _wake_workers(session())
         for example in EXAMPLES:
             _show(example, path, show_status)
     typer.echo(f"All of it took {clock.perf_counter() - started:.0f} s, with the start of Spark.\n\n{NEXT}")
+
+
+def _wake_workers(spark: SparkSession) -> None:
+    """Run a job that does nothing, so that the first query does not wait for the JVM and Python workers."""
+    spark.range(1).mapInArrow(lambda batches: batches, "id long").toArrow()
 
 
 def _show(example: Example, bars: Path, show_status: Status) -> None:

@@ -19,6 +19,8 @@ from cerise.plan.pushdown import Sieve
 from cerise.plan.slicing import AMPLIFIED, MAX_TIME, MIN_TIME, Halo, Slice, place_of
 from cerise.run.question import Batch, Note, Questions
 
+ARRIVED = ("__cerise_arrived", "__cerise_arrived_as")  # columns that give the order of arrival
+
 
 class SliceReader(Protocol):
     """Reads the events of one slice."""

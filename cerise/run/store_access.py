@@ -21,6 +21,7 @@ from cerise.filters.row_index_query import build_row_index_query
 from cerise.filters.two_phase import Filtering
 from cerise.plan.needs import Needs
 from cerise.plan.slicing import MAX_TIME, MIN_TIME, Halo, Slice, slices
+from cerise.run.access import ARRIVED
 from cerise.run.files_access import FilesAccess
 from cerise.run.kept_events import KeptEvents
 from cerise.run.question import Batch, Note, Questions, add
@@ -31,7 +32,6 @@ from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
 from cerise.store.view import View
 
 WORTH_A_THREAD = 1_000_000  # events
-ARRIVED = ("__cerise_arrived", "__cerise_arrived_as")  # columns that give the order of arrival
 
 
 @dataclass(frozen=True)

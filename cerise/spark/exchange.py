@@ -19,8 +19,8 @@ from cerise.files.scan import ROW
 from cerise.plan.needs import Needs
 from cerise.plan.pushdown import Sieve
 from cerise.plan.slicing import Targets
+from cerise.run.access import ARRIVED
 from cerise.run.report import to_bytes
-from cerise.run.store_access import ARRIVED
 
 OPENS = "__cerise_opens"  # whether a match may start with an event, because the target owns it
 BLOBS = "target int, events binary"

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -33,7 +33,9 @@ from cerise.run.question import Note, Question, Questions, Work, add
 from cerise.run.report import ORDER_HINT, TIES, Report, say_ties
 from cerise.spark.exchange import Cutter, arrange, gather
 from cerise.spark.frames import quote_path
-from cerise.store.table.data_file import AppendPart, Writing, Written, write_piece
+
+if TYPE_CHECKING:
+    from cerise.store.table.data_file import Writing
 
 Batches = Iterable[pa.RecordBatch]
 FILES_PER_TASK = 100
@@ -205,6 +207,8 @@ class WriteTask:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Yield a description of each file written, pickled."""
+        from cerise.store.table.data_file import AppendPart, write_piece  # imports the kernels of the index
+
         context = TaskContext.get()
         task, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
         first = task << ROWS_PER_TASK
@@ -215,7 +219,7 @@ class WriteTask:
                     hint="append them in parts, or set spark.sql.shuffle.partitions to more",
                 )
             part = AppendPart(self.append, FILES_PER_TASK * task + number, first, attempt)
-            written: Written = write_piece(piece, self.writing, part)
+            written = write_piece(piece, self.writing, part)
             first += len(piece)
             yield pa.RecordBatch.from_pydict({"written": [pickle.dumps(written)]})
 
