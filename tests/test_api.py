@@ -73,6 +73,21 @@ def test_the_tasks_of_spark_load_the_index_only_for_a_store() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_a_text_is_bound_anew_to_other_columns_and_roles() -> None:
+    """Bound texts stay in memory: equal words over other types, keys or orders are other queries."""
+    query = "PATTERN SEQ(A a, B b) RETURN a.x AS x, b.t - a.t AS gap"
+    numbers = pa.table({"t": [1, 2], "type": ["A", "B"], "x": [5, 6]})
+    times = numbers.set_column(0, "t", numbers["t"].cast(pa.timestamp("us")))
+    words = numbers.set_column(2, "x", pa.array(["u", "v"]))
+    nested = numbers.append_column("s", pa.array([{"y": 1}] * 2)).replace_schema_metadata({"k": "v"})
+    for _ in range(2):
+        assert find(query, numbers).to_pylist()[0]["gap"] == 1
+        assert find(query, times).to_pylist()[0]["gap"] == dt.timedelta(microseconds=1)
+        assert find(query, words)["x"].to_pylist() == ["u"]
+        assert find(query, nested)["x"].to_pylist() == [5]
+        assert len(find(query, numbers, key="x")) == 0
+
+
 def test_finding_in_arrow_loads_no_spark() -> None:
     code = (
         "import sys, cerise, pyarrow as pa;"

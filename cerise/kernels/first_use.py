@@ -16,17 +16,18 @@ class FirstUse:
 
     def __init__(self) -> None:
         self.compiled = 0
+        self._before = 0  # kernels compiled before the line began
         self._since = 0.0
         self._show: Show | None = None
         self._open = False  # whether a line of ours on the terminal has no end yet
 
     def compiling(self) -> None:
         """Count a kernel that the cache lacks; numba compiles it next."""
-        if not self.compiled:
+        if self.compiled == self._before:
             self._since = time.monotonic()
         self.compiled += 1
-        seconds = time.monotonic() - self._since
-        text = f"compiling engines, once on this machine: {self.compiled} kernels, {seconds:.0f} s"
+        count, seconds = self.compiled - self._before, time.monotonic() - self._since
+        text = f"compiling engines, once on this machine: {_kernels(count)}, {seconds:.0f} s"
         if self._show is not None:
             self._show(text)
         elif sys.stderr.isatty():
@@ -37,13 +38,11 @@ class FirstUse:
             sys.stderr.flush()
 
     def end(self) -> None:
-        """End the line on the terminal, if there is one: the kernels that the work needs are there."""
+        """End the line on the terminal, if there is one; the next kernel begins another."""
         if self._open:
-            seconds = time.monotonic() - self._since
-            sys.stderr.write(
-                f"\rcompiled {self.compiled} kernels in {seconds:.0f} s, once on this machine\x1b[K\n"
-            )
-            self._open = False
+            count, seconds = self.compiled - self._before, time.monotonic() - self._since
+            sys.stderr.write(f"\rcompiled {_kernels(count)} in {seconds:.0f} s, once on this machine\x1b[K\n")
+        self._open, self._before = False, self.compiled
 
     @contextmanager
     def shown_by(self, show: Show) -> Iterator[None]:
@@ -52,7 +51,11 @@ class FirstUse:
         try:
             yield
         finally:
-            self._show = before
+            self._show, self._before = before, self.compiled
+
+
+def _kernels(count: int) -> str:
+    return "1 kernel" if count == 1 else f"{count} kernels"
 
 
 FIRST_USE = FirstUse()

@@ -59,6 +59,10 @@ def test_a_terminal_shows_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[2].startswith("compiling engines, once on this machine: 2 kernels, 0 s")
     assert lines[-1] == "compiled 2 kernels in 0 s, once on this machine\x1b[K\n"
     assert terminal.getvalue().count("\n") == 1
+    told.compiling()  # of another engine, later
+    told.end()
+    assert terminal.getvalue().split("\r")[-1].startswith("compiled 1 kernel in 0 s")
+    assert told.compiled == 3
 
 
 def test_a_file_gets_no_line_and_a_spinner_shows_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
