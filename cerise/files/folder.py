@@ -15,7 +15,7 @@ from pyarrow import fs
 
 from cerise.errors import StoreError
 
-DRAFT = ".tmp"
+DRAFT = ".tmp"  # how the names of incomplete files end
 NOISE = re.compile("\x1b\\[[0-9;]*m|\u21b3")  # colours and arrows
 FRAME = re.compile(r"\s*\d+: ")  # a line of a backtrace
 
@@ -129,7 +129,7 @@ class Folder:
                 self.tidy(name)
                 raise
             return
-        draft = f"{name}.{secrets.token_hex(8)}{DRAFT}"
+        draft = name_draft(name)
         try:
             with self.open_output(draft) as sink:
                 yield sink
@@ -156,7 +156,7 @@ class Folder:
             with self.whole(name) as sink:
                 sink.write(content)
             return
-        first = f"{name}.{secrets.token_hex(8)}{DRAFT}"
+        first = name_draft(name)
         with self.whole(first) as sink:
             sink.write(content)
         try:
@@ -173,6 +173,15 @@ class Folder:
         """Remove a file after a failure; errors are ignored in favour of the first one."""
         with suppress(OSError):
             self.remove(name)
+
+
+def name_draft(name: str) -> str:
+    """Return a name for a file that is not complete yet.
+
+    It begins with a dot: where a writer is killed, the draft stays, and readers of the folder pass it over.
+    """
+    folder, slash, last = name.rpartition("/")
+    return f"{folder}{slash}.{last}.{secrets.token_hex(8)}{DRAFT}"
 
 
 @contextmanager

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from cerise.errors import StoreError
 from cerise.files.folder import Folder
+
+TABLE = pa.table({"x": [1, 2]})
 
 
 def names(path: Path) -> list[str]:
@@ -30,6 +34,16 @@ def test_a_file_is_put_whole(tmp_path: Path) -> None:
     assert folder.read("sub/a") == b"three"
     assert folder.sizes(["sub/a", "sub/b"]) == [5, None]
     assert names(tmp_path) == ["sub", "sub/a"]
+
+
+def test_a_draft_is_hidden_from_readers(tmp_path: Path) -> None:
+    folder = Folder.of(tmp_path)
+    pq.write_table(TABLE, tmp_path / "a.parquet")
+    with folder.whole("b.parquet") as sink:
+        pq.write_table(TABLE, sink)
+        assert len(names(tmp_path)) == 2
+        assert len(pq.read_table(tmp_path)) == len(TABLE)  # as it is for ever where the writer is killed here
+    assert len(pq.read_table(tmp_path)) == 2 * len(TABLE)
 
 
 def test_a_file_that_must_be_new(tmp_path: Path) -> None:
