@@ -91,6 +91,10 @@ class DataError(CeriseError):
     """The events themselves are wrong: null times, values that do not fit."""
 
 
+class StateLayoutError(DataError):
+    """A saved state of the same query, of another engine or release: run the query again over its events."""
+
+
 class CeriseWarning(UserWarning):
     """The query is legal, but probably a mistake."""
 

@@ -198,6 +198,31 @@ class EventBatch:
             None if self.opens is None else self.opens[start:stop],
         )
 
+    def take(self, rows: Ints, equals: npt.NDArray[np.uint64] | None = None) -> EventBatch:
+        """Return the events at some rows, which ascend; `opens` is left out.
+
+        Args:
+            rows: the rows.
+            equals: how many equal events precede each of these events; None: as this batch says.
+        """
+        if equals is None and self.equals is not None:
+            equals = self.equals[rows]
+        table = self.table.take(pa.array(rows))
+        return EventBatch(self.schema, table, self.times[rows], self.positions[rows], equals)
+
+
+def concat_events(parts: Sequence[EventBatch]) -> EventBatch:
+    """Concatenate batches of a stream, one or more, whose equal events are counted."""
+    if len(parts) == 1:
+        return parts[0]
+    return EventBatch(
+        parts[0].schema,
+        pa.concat_tables([part.table for part in parts]),
+        np.concatenate([part.times for part in parts]),
+        np.concatenate([part.positions for part in parts]),
+        np.concatenate([part.equals for part in parts if part.equals is not None]),
+    )
+
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:

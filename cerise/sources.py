@@ -342,7 +342,7 @@ def source_of(events: Any, how: How) -> tuple[Source, Runner]:
         )
     if isinstance(events, pa.Schema):
         return SchemaSource(plain_schema(events)), HERE
-    return TableSource(plain_table(_arrow(events))), HERE
+    return TableSource(plain_table(to_arrow(events))), HERE
 
 
 def _runner(how: How) -> Runner:
@@ -422,15 +422,16 @@ def _schema(source: Source, roles: Roles) -> Schema:
         )
     arrival = isinstance(source, TableSource | FilesSource) or getattr(source, "spark", True) is None
     return Schema(
-        source.columns, roles.time, roles.type, _names(roles.key), _names(roles.order), arrival=arrival
+        source.columns, roles.time, roles.type, to_names(roles.key), to_names(roles.order), arrival=arrival
     )
 
 
-def _names(columns: Columns | None) -> tuple[str, ...]:
+def to_names(columns: Columns | None) -> tuple[str, ...]:
+    """Return one name, or several, as a tuple."""
     return (columns,) if isinstance(columns, str) else tuple(columns or ())
 
 
-def _arrow(events: Any) -> pa.Table:
+def to_arrow(events: Any) -> pa.Table:
     """Return a table of any library as an Arrow table, by the Arrow PyCapsule protocol."""
     if isinstance(events, pa.Table):
         return events

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Protocol
@@ -11,9 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.engines.limits import DEFAULT, Limits
-from cerise.errors import PlanError
+from cerise.errors import DataError, PlanError, StateLayoutError
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
+
+AFRESH = "start the query afresh"
+AGAIN = "run the query again over the events of its windows, or start it afresh"
+_STATE = re.compile(rb"([a-z-]+\n)?cerise\.|\n-?\d*\Z")  # of an engine, or of a race: see `TrialMatcher.save`
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +165,24 @@ class Matcher(Protocol):
 
     report: EngineReport
 
+    @property
+    def alive(self) -> Mapping[str, int]:
+        """How many runs or events the matcher keeps, by these names."""
+        ...
+
     def feed(self, events: EventBatch) -> Iterator[Finding]:
         """Take the next events in stream order; yield the matches that become final, in batches.
 
         For a query that asks for totals an engine may yield tallies, matches or both. It reads events while
         the caller takes matches: exhaust the iterator before the next call.
+        """
+        ...
+
+    def advance(self, time: int) -> Iterator[Finding]:
+        """No event before `time` will come; yield the matches that this makes final.
+
+        A match that waits for a veto is final as soon as `time` is after the last moment at which an event
+        could veto it. Windows that count events do not depend on time.
         """
         ...
 
@@ -179,6 +197,26 @@ class Matcher(Protocol):
     def load(self, state: bytes) -> None:
         """Go on from a saved state of the same query."""
         ...
+
+
+def refuse_disorder(last: int | None, events: EventBatch) -> None:
+    """Refuse events that are earlier than the last ones, or than the time to which a matcher advanced.
+
+    Raises:
+        DataError: the events go back in time.
+    """
+    if last is not None and events.times[0] < last:
+        raise DataError(
+            f"events go back in time, from {last} to {events.times[0]}", hint="feed batches in stream order"
+        )
+
+
+def refuse_state(state: bytes) -> DataError:
+    """Return the error for bytes that are not a saved state of an engine; another engine's are told apart."""
+    problem = "these bytes are not a saved state of this engine"
+    if _STATE.match(state):
+        return StateLayoutError(problem, hint=f"load it with the engine that saved it, or {AGAIN}")
+    return DataError(problem, hint=AFRESH)
 
 
 class Engine(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cerise.engines import nfa, rcep, reference
 from cerise.engines.base import Engine, Options
 from cerise.engines.race import Trial
+from cerise.engines.totals.groups import why_never_final
 from cerise.errors import PlanError, UnsupportedError, did_you_mean
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Strategy
@@ -43,6 +44,26 @@ def reasons(bound: Bound, options: Options) -> str:
         if each.name not in chosen.name.split(" or ") and (reason := each.why_not(bound)) is not None:
             unfit.setdefault(reason, []).append(each.name)
     return "; ".join([why, *(f"not {', '.join(names)}: {reason}" for reason, names in unfit.items())])
+
+
+def explain_refusal(bound: Bound, options: Options, *, unbounded: bool) -> tuple[str, str] | None:
+    """Return the reason why a query cannot run over a stream, and a hint; None if it can.
+
+    Args:
+        bound: the query.
+        options: how to run it.
+        unbounded: whether its state may grow for ever (S5.4).
+    """
+    if bound.within is None and not unbounded:
+        return "without WITHIN its state grows for ever", "give it a window, or say unbounded=True"
+    if bound.query.totals is not None and (reason := why_never_final(bound)) is not None:
+        return reason, "ask for totals PER WINDOW, with WITHIN and SLIDE in units of time"
+    if options.engine == "reference":
+        return "the engine 'reference' keeps all events", "leave the engine to Cerise"
+    if choose(bound, options) is ENGINES["reference"]:
+        why = ENGINES["nfa"].why_not(bound)
+        return f"only the engine 'reference' can run it, which keeps all events: {why}", "find it in batch"
+    return None
 
 
 def _cheapest(bound: Bound) -> tuple[tuple[str, ...], str]:

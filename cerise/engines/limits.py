@@ -17,7 +17,10 @@ class Limits:
         read_events: events whose columns an automaton reads at a time.
         chunk_events: events that one call of an automaton's kernel moves over.
         joined_events: new events that recomputation looks at together, unless its window holds more.
-        pool_rows: runs, nodes, candidates or partitions below which an engine does not tidy up.
+        pool_rows: runs, nodes or candidates below which an automaton does not tidy up within a batch.
+        small_rows: runs and nodes, or kept events, up to which an engine tidies up after every batch, and not
+            only if many are new.
+        idle_partitions: partitions from which on those without events are forgotten.
         first_rows: rows of the tables of runs, nodes and frames at the start; they grow by need.
         matches: matches, or events of one variable, that an engine writes at a time.
         tested_events: events that recomputation tests before it returns to its caller.
@@ -42,6 +45,7 @@ class Limits:
         stack_rows: entries of the stack of a row search, and of its memory, at the start; they grow by need.
         memo_bytes: bytes of that memory at most; where it is full, it is cleared.
         row_steps: steps that each row searched from adds to those that all row searches may take.
+        open_rows: rows of an open partition of a stream above which its search is kept, not started over.
         row_matches: row matches that are written at a time.
         match_rows: rows of row matches that are written at a time, unless one match has more.
         candidate_rows: rows that candidates of a slice have when no further search begins, and as many for
@@ -60,6 +64,11 @@ class Limits:
         cut_events: events that a Spark task cuts for other tasks together.
         blob_events: events that travel from task to task in one piece.
         output_rows: rows that a Spark task hands back at a time.
+        clock_events: one in this number of a stream's events that fit no query crosses to Python, to tell the
+            time; 1: all do, so that the watermark is exact, and a slow stream does not lag.
+        snapshot_bytes: bytes of a stream's journal that a snapshot of its state is always worth.
+        entry_bytes: bytes that an entry of that journal counts as at least: to repeat it takes time.
+        replayed_events: events of that journal that are matched together when they are repeated.
         raced_events: events from which on engines race for a query.
         first_race: events of the first lap of a race.
         raced_runs: runs that an engine may keep at a time before it loses a race.
@@ -69,6 +78,8 @@ class Limits:
     chunk_events: int = 1 << 15
     joined_events: int = 1 << 16
     pool_rows: int = 1 << 16
+    small_rows: int = 1 << 12
+    idle_partitions: int = 1 << 10
     first_rows: int = 256
     matches: int = 1 << 17
     tested_events: int = 1 << 22
@@ -92,6 +103,7 @@ class Limits:
     stack_rows: int = 1 << 8
     memo_bytes: int = 1 << 28
     row_steps: int = 10_000
+    open_rows: int = 1 << 11
     row_matches: int = 1 << 16
     match_rows: int = 1 << 20
     candidate_rows: int = 1 << 16
@@ -109,6 +121,10 @@ class Limits:
     cut_events: int = 1 << 20
     blob_events: int = 1 << 18
     output_rows: int = 1 << 16
+    clock_events: int = 16
+    snapshot_bytes: int = 1 << 20
+    entry_bytes: int = 10_000
+    replayed_events: int = 1 << 20
     raced_events: int = 10_000
     first_race: int = 1 << 8
     raced_runs: int = 20_000

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cerise.engines.base import Engine, EngineReport, Finding, Matcher, Options
-from cerise.errors import DataError, PlanError
+from cerise.engines.base import Engine, EngineReport, Finding, Matcher, Options, refuse_disorder, refuse_state
+from cerise.errors import PlanError
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
 
@@ -28,6 +29,7 @@ SECONDS = 0.02  # for each engine, if the first batch has at least
 WHOLE = 50_000  # events; in proportion less if it has fewer
 BETTER = 0.8  # the last engine is safe: another wins if it takes less than 0.8 of its time
 HOPELESS = 2  # an engine that takes twice as long ends the race: later engines keep even more runs
+_WAITING = re.compile(rb"(-?\d{1,19})?")  # the state of a race before its first event, after the line's end
 BEATEN = 3  # an engine that takes 3 times as long as the best for the same events has lost
 
 
@@ -69,15 +71,24 @@ class TrialMatcher:
         self.chosen: str | None = None
         self.report = EngineReport()
         self._matcher: Matcher | None = None
+        self._advanced: int | None = None  # the time before which no event will come, until an engine runs
 
     def feed(self, events: EventBatch) -> Iterator[Finding]:
         """Take the next events in stream order; the first batch chooses the engine."""
         if not len(events):
             return
         if self._matcher is None:
+            refuse_disorder(self._advanced, events)
             self._start(self._find_fastest(events))
         assert self._matcher is not None
         yield from self._matcher.feed(events)
+
+    def advance(self, time: int) -> Iterator[Finding]:
+        """No event before `time` will come; yield the matches that this makes final."""
+        if self._matcher is None:
+            self._advanced = time if self._advanced is None else max(time, self._advanced)
+            return
+        yield from self._matcher.advance(time)
 
     def flush(self) -> Iterator[Finding]:
         if self._matcher is None:
@@ -88,24 +99,33 @@ class TrialMatcher:
     def save(self) -> bytes:
         """Return the state, for `load` in another process: the engine's name and the engine's state."""
         if self._matcher is None or self.chosen is None:
-            return b"\n"
+            return b"\n" + (b"" if self._advanced is None else str(self._advanced).encode())
         return self.chosen.encode() + b"\n" + self._matcher.save()
 
     def load(self, state: bytes) -> None:
         """Go on from a saved state of the same query."""
         name, ends, rest = state.partition(b"\n")
-        if ends and not name and not rest:
-            self._matcher, self.chosen = None, None
+        if ends and not name and _WAITING.fullmatch(rest):
+            self._matcher, self.chosen, self._advanced = None, None, int(rest) if rest else None
             return
         if (known := name.decode(errors="replace")) not in self.engines:
-            raise DataError("these bytes are not a saved state of this query", hint="start the query afresh")
+            raise refuse_state(state)
+        self._advanced = None
         self._start(known)
         assert self._matcher is not None
         self._matcher.load(rest)
 
+    @property
+    def alive(self) -> Mapping[str, int]:
+        return {} if self._matcher is None else self._matcher.alive
+
     def _start(self, name: str) -> None:
         self.chosen = name
         self._matcher = self.engines[name].start(self.bound, self.options)
+        if self._advanced is not None:
+            for _ in self._matcher.advance(self._advanced):  # without events, nothing can match
+                pass
+            self._advanced = None
         self.report = self._matcher.report
 
     def _find_fastest(self, events: EventBatch) -> str:

@@ -149,11 +149,11 @@ class Draft:
 
     def within(self, extent: Extent) -> Draft:
         """Bound the match: "12 hours", "1000 events", a timedelta, or units of an integer time column."""
-        return Draft(replace(self.query, within=_window(extent)))
+        return Draft(replace(self.query, within=window_of(extent)))
 
     def slide(self, extent: Extent) -> Draft:
         """Let windows start at multiples of the extent, instead of at every event: SLIDE."""
-        return Draft(replace(self.query, slide=_window(extent)))
+        return Draft(replace(self.query, slide=window_of(extent)))
 
     def output(self, which: str) -> Draft:
         """Choose which matches to return: "all" or "non_overlapping"."""
@@ -280,7 +280,7 @@ def _single(item: Variable) -> Var:
     raise BindError("only a single event can be repeated, optional or absent", hint="write many(var(…))")
 
 
-def _window(extent: Extent) -> Window:
+def window_of(extent: Extent) -> Window:
     if isinstance(extent, Term):
         if not isinstance(extent._expr, Param):
             raise BindError("a window is a constant or a parameter", hint='write within(param("span"))')

@@ -67,7 +67,7 @@ def bind(query: Query, schema: Schema, params: Mapping[str, Any] | None = None) 
     params = dict(params or {})
     _reject_unknown(params, query)
     try:
-        return _bind(query, schema, params)
+        return replace(_bind(query, schema, params), params=_show_params(params))
     except CeriseError as error:
         raise error.located(query.text) from None
     except RecursionError:
@@ -101,6 +101,11 @@ def _reject_unknown(params: Mapping[str, Any], query: Query) -> None:
         if name not in used:
             hint = did_you_mean(name, used) if used else "the query has no parameters"
             raise BindError(f"the query has no parameter :{name}", hint=hint)
+
+
+def _show_params(params: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    values = {name: literal(Param(name), params) for name in sorted(params)}
+    return tuple((name, f"{value.kind.value} {value.value!r}") for name, value in values.items())
 
 
 def _params(query: Query) -> set[str]:

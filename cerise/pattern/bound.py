@@ -104,7 +104,10 @@ class OutColumn:
 
 @dataclass(frozen=True)
 class Bound:
-    """A query bound to the schema of its events; `source` is the query whose matches are the events."""
+    """A query bound to the schema of its events; `source` is the query whose matches are the events.
+
+    `params` are the parameters given, sorted by name, each with its value as text.
+    """
 
     query: Query
     schema: Schema
@@ -119,6 +122,7 @@ class Bound:
     columns: tuple[OutColumn, ...]
     warnings: tuple[str, ...] = ()
     source: Bound | None = None
+    params: tuple[tuple[str, str], ...] = ()
 
     @cached_property
     def reads(self) -> tuple[Path, ...]:

@@ -80,9 +80,7 @@ class Needs:
 
     def keys(self, table: pa.Table) -> UInts | None:
         """Return a hash of the partition of each row; None: all rows are one partition."""
-        if not self.partition:
-            return None
-        return hash_columns((_hashable(table, path) for path in self.partition), len(table))
+        return hash_partition(table, self.partition)
 
     def targets(self, count: int) -> Targets | str:
         """Return the targets of exchanged rows, or the reason why one task must have all rows."""
@@ -113,14 +111,22 @@ def fold(several: Sequence[Needs]) -> Needs:
         roles=first.roles,
         ties=first.ties,
         partition=first.partition if len({each.partition for each in several}) == 1 else (),
-        filter=_any_filter([each.filter for each in several]),
+        filter=any_filter([each.filter for each in several]),
         why_all=whys[0] if whys else None,
         halo=_widest([each.halo for each in several]),
         not_null=tuple(set.intersection(*(set(each.not_null) for each in several))),
     )
 
 
-def _any_filter(filters: Sequence[Needed | None]) -> Needed | None:
+def hash_partition(table: pa.Table, partition: Sequence[Path]) -> UInts | None:
+    """Return a hash of the partition of each row; None: all rows are one partition."""
+    if not partition:
+        return None
+    return hash_columns((_hashable(table, path) for path in partition), len(table))
+
+
+def any_filter(filters: Sequence[Needed | None]) -> Needed | None:
+    """Return the tests of rows that matter to any of several questions; None: all rows matter to one."""
     known = [each for each in filters if each is not None]
     if len(known) < len(filters):
         return None

@@ -50,6 +50,7 @@ class Work:
         complete: fetches the columns of matched events that are only returned.
         threads: the threads that a search may use inside.
         counts_ties: whether the search counts events whose order only a hash decides.
+        streams: whether the events are a stream: totals leave when they are final, with `advance`.
     """
 
     options: Options
@@ -60,6 +61,7 @@ class Work:
     complete: Callable[[EventBatch], EventBatch] = as_it_is
     threads: Threads = ALONE
     counts_ties: bool = False
+    streams: bool = False
 
 
 class CandidateSearch(Protocol):
@@ -83,6 +85,19 @@ class Search(CandidateSearch, Protocol):
 
     def load(self, state: bytes) -> None:
         """Continue from a saved state of the same question."""
+        ...
+
+
+class StreamSearch(Search, Protocol):
+    """A search that can run over a stream that has no end."""
+
+    @property
+    def alive(self) -> Mapping[str, int]:
+        """How many runs, events or rows the search keeps, by these names."""
+        ...
+
+    def advance(self, time: int) -> Iterator[pa.Table]:
+        """No event before `time` will come; yield the rows that this makes final."""
         ...
 
 
@@ -229,7 +244,7 @@ class Questions:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise BindError(f"two queries are named '{twice}'", hint="give them different names after INTO")
-        return cls(tuple(questions), names, _union([each.result for each in questions]))
+        return cls(tuple(questions), names, union_schemas([each.result for each in questions]))
 
     @property
     def result(self) -> pa.Schema:
@@ -269,7 +284,12 @@ def concat(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
     return pa.concat_tables(filled) if filled else schema.empty_table()
 
 
-def _union(schemas: Sequence[pa.Schema]) -> pa.Schema:
+def union_schemas(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """Return the columns of several answers in one table, after the column that names the query.
+
+    Raises:
+        BindError: two answers have a column of the same name and different types.
+    """
     fields: dict[str, pa.Field] = {TAG: pa.field(TAG, pa.string())}
     for number, schema in enumerate(schemas, 1):
         for each in schema:

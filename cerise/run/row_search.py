@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from cerise.engines.base import Bools, Ints, Options, RowMatches, concat_matches
 from cerise.engines.limits import Limits
+from cerise.engines.row_streams.row_stream import RowStream, StreamedClause
 from cerise.engines.rows import engine, program
 from cerise.engines.rows.order import Ordered
 from cerise.engines.rows.output import measure_atoms, show_atoms, show_matches, to_atoms
@@ -117,9 +118,8 @@ class RowClause(Alone):
                 needed -= {each.name}
                 needed |= {attr.path[0] for attr in attributes(each.expr)}
         names = [*bound.columns.names, *(each.name for each in bound.derived)]
-        return tuple(name for name in names if name in needed) or tuple(
-            names[:1]
-        )  # one column gives the number of rows
+        found = tuple(name for name in names if name in needed)
+        return found or tuple(names[:1])  # one column gives the number of rows
 
     @cached_property
     def result(self) -> pa.Schema:
@@ -127,9 +127,8 @@ class RowClause(Alone):
 
     @cached_property
     def partial(self) -> pa.Schema:
-        return (
-            show_atoms(self.bound, self._no_rows(), concat_matches([])).schema if self.atoms else self.result
-        )
+        empty = concat_matches([])
+        return show_atoms(self.bound, self._no_rows(), empty).schema if self.atoms else self.result
 
     def _no_rows(self) -> Ordered:
         empty = prepare(self.bound, self.needs.columns.empty_table())
@@ -164,6 +163,13 @@ class RowClause(Alone):
 
     def start(self, work: Work) -> RowSearch:
         return RowSearch(self, work)
+
+    def start_stream(self, work: Work, *, on_skip: str = "error", unbounded: bool = False) -> RowStream:
+        """Return a search over a stream; see `StreamedClause` for the arguments and the errors."""
+        options, told = work.options, partial(count_ties, work)
+        show = self.display(options.limits)
+        how = StreamedClause(self.bound, self.needs.columns, options, show, self.host, on_skip, unbounded)
+        return RowStream(how, partial(add, work.note), told)
 
     def start_candidates(self, work: Work) -> RowCandidates:
         return RowCandidates(self, work)
@@ -283,8 +289,7 @@ def _clock(bound: BoundRows) -> Clock:
 
 
 def _inside(times: Ints, part: Slice) -> Bools:
-    inside: Bools = (times >= part.start) & ((times < part.stop) | (part.stop == MAX_TIME))
-    return inside
+    return np.asarray((times >= part.start) & ((times < part.stop) | (part.stop == MAX_TIME)))
 
 
 def _offsets(table: pa.Table) -> Ints:
@@ -343,10 +348,8 @@ def _unknown(found: SliceCandidates) -> SliceCandidates:
 def _pack(number: int, part: int, found: SliceCandidates, rows: pa.Table | None) -> pa.Table:
     known = [each.tobytes() if part == 0 else None for each in (found.starts, found.resumes, found.known)]
     values = [number, part, *known, None if rows is None else to_bytes(rows)]
-    return pa.table(
-        [pa.array([each], kind) for each, kind in zip(values, CANDIDATES.types, strict=True)],
-        schema=CANDIDATES,
-    )
+    columns = [pa.array([each], kind) for each, kind in zip(values, CANDIDATES.types, strict=True)]
+    return pa.table(columns, schema=CANDIDATES)
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -102,6 +102,9 @@ class Sase:
     def start(self, work: Work) -> SaseSearch:
         return SaseSearch(self, work)
 
+    def start_stream(self, work: Work) -> SaseSearch:
+        return SaseSearch(self, work)
+
     def start_candidates(self, work: Work) -> SaseCandidates:
         return SaseCandidates(self, work)
 
@@ -148,6 +151,15 @@ class SaseSearch:
             events = self._positions(events)
         yield from self._tables(self._matcher.feed(events))
 
+    def advance(self, time: int) -> Iterator[pa.Table]:
+        """No event before `time` will come; yield the matches, or partial totals, that this makes final.
+
+        Of a stream (`Work.streams`) each group of totals leaves once: `finish` makes its row.
+        """
+        yield from self._tables(self._matcher.advance(time))
+        if self._ledger is not None and self._work.streams and len(final := self._ledger.leave(time)):
+            yield final
+
     def flush(self) -> Iterator[pa.Table]:
         """Yield the matches, or partial totals, that become final at the end of the events."""
         yield from self._tables(self._matcher.flush())
@@ -165,8 +177,13 @@ class SaseSearch:
                     yield to_table(whole, self._bound, self._work.options.limits)
                 continue
             self._ledger.add(each)
-            if self._ledger.leaves_early and len(self._ledger) >= self._work.options.limits.output_rows:
+            early = self._ledger.leaves_early and not self._work.streams
+            if early and len(self._ledger) >= self._work.options.limits.output_rows:
                 yield self._ledger.partial()
+
+    @property
+    def alive(self) -> Mapping[str, int]:
+        return self._matcher.alive
 
     def save(self) -> bytes:
         """Return the state of the matcher, the positions and the totals."""

@@ -12,6 +12,7 @@ import pytest
 from cerise.engines.base import Options
 from cerise.engines.choose import ENGINES
 from cerise.engines.limits import Limits
+from cerise.engines.nfa import upkeep
 from cerise.engines.nfa.matcher import NfaMatcher
 from cerise.errors import PlanError
 from cerise.events import EventBatch, Schema
@@ -175,6 +176,40 @@ def test_keys_that_keep_being_new_leave_nothing_behind(engine: str) -> None:
         seen.append(sizes(matcher))
     assert max(each["partitions"] for each in seen) < 4 * BATCH // 20
     assert seen[-1]["heads"] <= 2 * seen[len(seen) // 3]["heads"]
+
+
+@engines
+@pytest.mark.parametrize("query", ["SEQ(A a, B b, C c)", "SEQ(A a, ~(B b))"])
+def test_a_small_batch_does_not_go_through_all_that_is_held(
+    engine: str, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matcher = start(engine, f"PATTERN {query} PARTITION BY k WITHIN 40000")
+    drain(matcher, batch(0, 60_000, "AABCDDDD", 10_000))
+    looks = []
+    sweep = upkeep.sweep
+    monkeypatch.setattr(upkeep, "sweep", lambda *given: (looks.append(given), sweep(*given)))
+    found = [drain(matcher, batch(60_000 + 100 * i, 100, "AABCDDDD", 10_000)) for i in range(50)]
+    assert len(looks) <= 1
+    assert sum(found) > 50
+    assert matcher._memory.m.live > 5_000
+    for _ in matcher.advance(10**6):
+        pass
+    assert matcher._memory.m.live == 0
+
+
+def test_strings_that_keep_being_new_are_forgotten() -> None:
+    schema = Schema(pa.schema([("t", pa.int64()), ("s", pa.string())]), "t")
+    bound = bind(parse("PATTERN SEQ(a, b) WHERE a.s = b.s WITHIN 50"), schema, {})
+    matcher = ENGINES["nfa"].start(bound, Options(limits=Limits(pool_rows=500, small_rows=10)))
+    assert isinstance(matcher, NfaMatcher)
+    sizes, found = [], 0
+    for begin in range(0, 20_000, 100):
+        times = np.arange(begin, begin + 100)
+        table = pa.table([times, [f"w{time // 2}" for time in times]], schema=schema.columns)
+        found += drain(matcher, EventBatch.of(table, schema))
+        sizes.append(len(matcher._columns.texts))
+    assert found == 10_000
+    assert max(sizes) < 1_500
 
 
 @engines

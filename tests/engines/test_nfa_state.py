@@ -17,7 +17,8 @@ from cerise.engines.automaton import state
 from cerise.engines.base import Matcher, Matches, Options
 from cerise.engines.choose import ENGINES
 from cerise.engines.match_ids import match_ids
-from cerise.errors import DataError
+from cerise.engines.meaning import meaning_of
+from cerise.errors import DataError, StateLayoutError
 from cerise.events import EventBatch, Schema
 from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
@@ -160,6 +161,48 @@ def test_a_state_of_other_parameters_is_refused(engine: str, query: str, one: An
 def test_a_state_of_another_schema_is_refused(engine: str, schema: Schema) -> None:
     with pytest.raises(DataError, match="other columns"):
         loaded(engine, bound_of(KLEENE, schema), saved(engine, bound_of(KLEENE)))
+
+
+@engines
+def test_a_state_of_this_query_in_another_layout_is_told_apart(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later release writes other code for the same query: its events can be run again."""
+    bound = bound_of(KLEENE)
+    good = saved(engine, bound)
+    newer = bytearray(good)
+    struct.pack_into("<I", newer, VERSION_AT, state.VERSION + 1)
+    recomputed = saved("rcep", bound)
+    other = bound_of(KLEENE.replace("WITHIN 24", "WITHIN 25"))
+    for bytes_ in (bytes(newer), recomputed, saved("reference", bound), b"nfa\n" + good, b"\n17", b"\n"):
+        with pytest.raises(StateLayoutError) as caught:
+            loaded(engine, bound, bytes_)
+        assert "run the query again" in str(caught.value.hint)
+    for bytes_ in (bytes(newer), recomputed):
+        with pytest.raises(DataError, match="of another query") as refused:
+            loaded(engine, other, bytes_)
+        assert not isinstance(refused.value, StateLayoutError)
+    monkeypatch.setattr(state, "_layout", lambda *_: b"0" * 16)
+    with pytest.raises(StateLayoutError, match="another engine or release"):
+        loaded(engine, bound, good)
+
+
+def test_a_meaning_is_of_the_query_its_parameters_and_its_events() -> None:
+    text = "PATTERN SEQ(A a, B b) WHERE a.x < :most WITHIN 9"
+    same = [
+        bound_of(text, most=5),
+        bound_of(text.replace("WHERE", "\n where  "), most=5),
+        bound_of(text, most=np.int64(5)),
+    ]
+    assert len({meaning_of(each) for each in same}) == 1
+    others = [
+        bound_of(text, most=6),
+        bound_of(text, most=5.0),
+        bound_of(text + "0", most=5),
+        bound_of(text, replace(SCHEMA, order=("id",)), most=5),
+        bound_of(text, replace(SCHEMA, columns=SCHEMA.columns.set(4, pa.field("x", pa.int32()))), most=5),
+    ]
+    assert len({meaning_of(each) for each in [*same, *others]}) == 1 + len(others)
 
 
 @engines

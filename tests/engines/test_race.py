@@ -17,7 +17,7 @@ from cerise.engines.base import Engine, Matches, Options
 from cerise.engines.choose import ENGINES, TRIED, choose
 from cerise.engines.limits import Limits
 from cerise.engines.race import Trial, TrialMatcher
-from cerise.errors import DataError, PlanError
+from cerise.errors import DataError, PlanError, StateLayoutError
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
 from tests.engines.test_rcep import ANY, KLEENE, SCHEMA, answer, bound_of, found, stream
@@ -238,7 +238,8 @@ def test_saved_after_the_choice_it_goes_on_with_the_same_engine(
 def test_bytes_that_are_no_state_are_refused(state: bytes) -> None:
     with pytest.raises(DataError, match="not a saved state") as caught:
         start(bound_of(RISING)).load(state)
-    assert caught.value.hint == "start the query afresh"
+    assert str(caught.value.hint).endswith("afresh")
+    assert isinstance(caught.value, StateLayoutError) == (state[:7] == b"cerise.")
 
 
 def test_a_state_of_another_query_is_refused() -> None:

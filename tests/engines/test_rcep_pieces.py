@@ -12,7 +12,7 @@ from cerise.engines.automaton.program import program_of
 from cerise.engines.base import Options
 from cerise.engines.choose import ENGINES
 from cerise.engines.limits import Limits
-from cerise.errors import DataError
+from cerise.errors import DataError, StateLayoutError
 from cerise.kernels import formulas
 from tests.engines.test_rcep import ANY, KLEENE, answer, bound_of, events, found, start, stream
 from tests.support.cases.runners import whole as run
@@ -56,6 +56,26 @@ def test_small_rooms_change_nothing(name: str, limits: Limits) -> None:
     expected = answer(bound, batch)
     assert expected.total() > 5
     assert answer(bound, batch, "rcep", limits) == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["keyed", "last", "two", "and", "one by one", "count keyed", "not before keyed"]
+)
+def test_small_batches_look_at_the_partitions_of_their_last_events(name: str) -> None:
+    """Many more events are kept than come; old ones stay until they are a quarter of all."""
+    more = {
+        "count keyed": f"{KLEENE} WHERE [k] AND b.x > a.x WITHIN 9 RETURN COUNT(*)",
+        "not before keyed": f"PATTERN SEQ(~(D n), B+ b[], C c) {ANY} WHERE [k] AND n.x = c.x WITHIN 12",
+    }
+    bound, batch = bound_of({**QUERIES, **more}[name]), stream(5, 140)
+    matcher, given = start(bound, small_rows=1), Counter[int]()
+    chosen: list[int | None] = []
+    select = matcher._select
+    matcher._select = lambda fresh: chosen.append(rows := select(fresh)) or rows  # type: ignore[method-assign]
+    for first in range(0, 140, 2):
+        given += found(matcher.feed(batch.slice(first, first + 2)), bound)
+    assert given + found(matcher.flush(), bound) == answer(bound, batch)
+    assert sum(each is not None for each in chosen) > 5
 
 
 @pytest.mark.parametrize("rows", [1, 7, 1_000])
@@ -202,16 +222,16 @@ def test_to_flush_is_to_forget() -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "problem"), [("nfa", "another query or engine"), ("reference", "not a saved state of this")]
+    ("engine", "problem"), [("nfa", "another engine or release"), ("reference", "not a saved state of this")]
 )
 def test_a_state_of_another_engine_is_refused(engine: str, problem: str) -> None:
     bound = bound_of(QUERIES["rising"])
     other, mine = ENGINES[engine].start(bound, Options()), start(bound)
     for _ in chain(other.feed(stream(4, 50)), mine.feed(stream(4, 50))):
         pass
-    with pytest.raises(DataError, match=problem) as caught:
+    with pytest.raises(StateLayoutError, match=problem) as caught:
         start(bound).load(other.save())
-    assert caught.value.hint == "start the query afresh"
+    assert "run the query again" in str(caught.value.hint)
     with pytest.raises(DataError):
         other.load(mine.save())
 

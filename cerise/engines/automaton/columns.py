@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,15 @@ from cerise.pattern.values import Fault
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.integer[Any]]
+FEW = 8  # values are looked up one by one if this many times more are known
 Renumber = Callable[[Ints], None]  # called with the new code of each old code
 
 
 class Texts:
     """The strings that codes stand for."""
+
+    _table: pa.Array
+    _known: dict[str, int] | None  # the code of each string, once few are looked up; newer than the table
 
     def __init__(self, literals: list[str], *, ordered: bool) -> None:
         self.literals = pa.array(literals, pa.string())
@@ -39,8 +44,26 @@ class Texts:
         if ordered:
             self.add(self.literals, lambda _: None)
 
+    def __len__(self) -> int:
+        return len(self._known) if self._known is not None else len(self._table)
+
+    @property
+    def table(self) -> pa.Array:
+        """All strings, each at its code."""
+        if self._known is not None and len(self._known) > len(self._table):
+            more = list(islice(self._known, len(self._table), None))
+            self._table = pa.concat_arrays([self._table, pa.array(more, pa.string())])
+        return self._table
+
+    @table.setter
+    def table(self, strings: pa.Array) -> None:
+        self._table, self._known = strings, None
+
     def add(self, new: pa.Array, renumber: Renumber) -> None:
         """Add strings to the table; if codes change, call `renumber` with the new ones."""
+        if self._is_small(new):
+            self._look_up(new)
+            return
         missing = pc.filter(new, pc.invert(pc.is_in(new, value_set=self.table)))
         if len(missing) == 0 and not self.ordered:
             return
@@ -52,6 +75,24 @@ class Texts:
                 renumber(self.codes_of(before, table))
         self.table = table
         self.codes = self.codes_of(self.literals, table)
+
+    def codes_for(self, strings: pa.Array) -> Ints:
+        """Return the codes of strings of the table; null gets any code."""
+        if self._is_small(strings):
+            return self._look_up(strings)
+        return self.codes_of(strings, self.table)
+
+    def _is_small(self, strings: pa.Array) -> bool:
+        """Whether looking strings up one by one costs less than a hash table of all strings."""
+        return not self.ordered and len(strings) * FEW < len(self)
+
+    def _look_up(self, strings: pa.Array) -> Ints:
+        """Return the code of each string; a new string is added to the table."""
+        if self._known is None:
+            self._known = {text: code for code, text in enumerate(self._table.to_pylist())}
+        known = self._known
+        found = (0 if text is None else known.setdefault(text, len(known)) for text in strings.to_pylist())
+        return np.fromiter(found, np.int64, len(strings))
 
     def keep(self, used: Ints, renumber: Renumber) -> None:
         """Drop all strings except the query's own and the strings of used codes."""
@@ -149,7 +190,7 @@ class Columns:
         return column if alone else column.dictionary_encode()
 
     def _codes(self, column: pa.DictionaryArray) -> Ints:
-        codes = Texts.codes_of(column.dictionary.cast(pa.string()), self.texts.table)
+        codes = self.texts.codes_for(column.dictionary.cast(pa.string()))
         indices = np.asarray(column.indices.fill_null(0), dtype=np.int64)
         return codes[indices] if len(codes) else np.zeros(len(column), np.int64)
 
@@ -204,6 +245,9 @@ class Partitions:
     def _of_one(self, column: pa.DictionaryArray) -> Ints:
         """Return partitions by a single column: known values are looked up at once, new values one by one."""
         values = column.dictionary
+        if len(values) * FEW < len(self.numbers):
+            few: Ints = np.take(self._look_up(values), np.asarray(column.indices))
+            return few
         if self._values is None:
             self._values = pa.array([key[0] for key in self.numbers], values.type)
         places = pc.index_in(values, value_set=self._values, skip_nulls=True)
@@ -215,6 +259,14 @@ class Partitions:
         part: Ints = np.take(known, np.asarray(column.indices)) if len(known) else np.zeros(0, np.int64)
         return part
 
+    def _look_up(self, values: pa.Array) -> Ints:
+        """Return the partition of each value of a single column; values are few."""
+        known = len(self.numbers)
+        found = [self._number((each,)) for each in values.to_pylist()]
+        if len(self.numbers) > known:
+            self._values = None
+        return np.array(found or [0], np.int64)
+
     def restore(self, keys: Iterable[tuple[Any, ...]]) -> None:
         self.numbers = {key: i for i, key in enumerate(keys)}
         self._values = None
@@ -224,6 +276,8 @@ class Partitions:
         self.restore([key for key, kept in zip(self.numbers, which, strict=False) if kept])
 
     def _number(self, key: tuple[Any, ...]) -> int:
+        if (known := self.numbers.get(key)) is not None:
+            return known
         if any(value is None and needed for value, needed in zip(key, self.required, strict=True)):
             return -1
         key = tuple("NaN" if isinstance(each, float) and math.isnan(each) else each for each in key)

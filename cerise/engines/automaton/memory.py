@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.engines.automaton.layout import (
-    COUNTING,
-)
+from cerise.engines.automaton.layout import COUNTING
 from cerise.engines.automaton.program import Program
 from cerise.engines.automaton.records import (
     BranchRecord,
@@ -26,7 +24,7 @@ from cerise.engines.automaton.records import (
 )
 from cerise.engines.base import Matches, Options
 from cerise.engines.match_ids import Ties
-from cerise.events import EventBatch
+from cerise.events import EventBatch, concat_events
 from cerise.kernels import jit
 from cerise.kernels.records import number
 from cerise.kinds import Kind
@@ -34,6 +32,7 @@ from cerise.pattern.bound import Bound
 from cerise.pattern.query import Output
 
 Ints = npt.NDArray[np.int64]
+JOINED_EVENTS = 1 << 16  # that pieces of kept events are joined to, at most
 
 
 class Memory:
@@ -212,55 +211,68 @@ def _longer(words: Ints, size: int, fill: int) -> Ints:
     return longer
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some kept events, and their numbers in the stream, ascending."""
+
+    numbers: Ints
+    events: EventBatch
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def keep(self, used: Ints) -> Piece:
+        rows = np.flatnonzero(_occur(self.numbers, used))
+        return self if len(rows) == len(self) else Piece(self.numbers[rows], self.events.take(rows))
+
+
 class Retained:
-    """Events by number: the events kept of earlier batches, and all events of the current batch.
+    """Events by number: the events kept of earlier batches, in pieces, and all events of the current batch.
 
     Attributes:
-        bound: the query.
-        kept: the events kept of earlier batches.
-        numbers: the numbers of the kept events in the stream, ascending.
+        nothing: no events.
         batch: the current batch.
         start: the number of its first event.
         ties: counts how often equal events have occurred before.
     """
 
-    bound: Bound
-    kept: EventBatch
-    numbers: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    batch: EventBatch | None = None
-    start: int = 0
-    ties: Ties = field(init=False)
+    def __init__(self, bound: Bound) -> None:
+        self.bound = bound
+        self.nothing = EventBatch.in_order(bound.schema.columns.empty_table(), bound.schema)
+        self.batch: EventBatch | None = None
+        self.start = 0
+        self.ties = Ties(bound)
+        self._pieces: list[Piece] = []
 
-    def __post_init__(self) -> None:
-        self.ties = Ties(self.bound)
+    @property
+    def kept(self) -> EventBatch:
+        """The events kept of earlier batches."""
+        return concat_events([each.events for each in self._pieces]) if self._pieces else self.nothing
 
-    @classmethod
-    def empty(cls, bound: Bound) -> Retained:
-        """Return the state before the first event: no event is kept."""
-        none = EventBatch.in_order(bound.schema.columns.empty_table(), bound.schema)
-        return cls(bound, none)
+    @property
+    def numbers(self) -> Ints:
+        """The numbers of the kept events in the stream, ascending."""
+        return np.concatenate([np.zeros(0, np.int64), *(each.numbers for each in self._pieces)])
+
+    def restore(self, kept: EventBatch, numbers: Ints) -> None:
+        self._pieces = [Piece(numbers, kept)] if len(kept) else []
 
     def begin(self, batch: EventBatch) -> None:
         self.batch = batch
 
     def end(self, held: Ints) -> None:
-        """End the current batch: keep its events with the given numbers, drop the others."""
+        """End the current batch: keep its events with the given numbers, which ascend, drop the others."""
         assert self.batch is not None
-        fresh = held[held >= self.start] - self.start
+        fresh = held[np.searchsorted(held, self.start) :] - self.start
         if len(fresh):
-            self.kept = _concat(self.kept, self._take_batch(fresh))
-            self.numbers = np.concatenate([self.numbers, fresh + self.start])
+            self._pieces = _join([*self._pieces, Piece(fresh + self.start, self._take_batch(fresh))])
         self.ties.follow(self.batch)
         self.start += len(self.batch)
         self.batch = None
 
-    def prune(self, held: Ints) -> None:
-        """Drop the events of earlier batches, except those with the given numbers."""
-        left = np.isin(self.numbers, held)
-        if not left.all():
-            rows = np.flatnonzero(left)
-            self.kept, self.numbers = _rows(self.kept, rows), self.numbers[rows]
+    def prune(self, used: Ints) -> None:
+        """Drop the events of earlier batches, except those whose numbers are given, in any order."""
+        self._pieces = _join([left for each in self._pieces if len(left := each.keep(used))])
 
     def matches(self, lengths: Ints, events: Ints, fill: Ints) -> Matches:
         """Return matches with their events.
@@ -279,40 +291,51 @@ class Retained:
 
     def take(self, used: Ints) -> EventBatch:
         """Return the events with the given numbers, which ascend."""
-        old = used < self.start
-        parts = []
-        if old.any():
-            parts.append(_rows(self.kept, np.searchsorted(self.numbers, used[old])))
-        if not old.all():
-            parts.append(self._take_batch(used[~old] - self.start))
-        return parts[0] if len(parts) == 1 else _concat(*parts) if parts else self.kept.slice(0, 0)
+        parts, low = [], 0
+        for piece in self._pieces:
+            high = int(np.searchsorted(used, piece.numbers[-1], "right"))
+            if high > low:
+                parts.append(piece.events.take(np.searchsorted(piece.numbers, used[low:high])))
+            low = high
+        if low < len(used):
+            parts.append(self._take_batch(used[low:] - self.start))
+        return concat_events(parts) if parts else self.nothing
 
     def _take_batch(self, rows: Ints) -> EventBatch:
         assert self.batch is not None
-        return _rows(self.batch, rows, self.ties.numbers(self.batch, rows))
+        return self.batch.take(rows, self.ties.numbers(self.batch, rows))
 
 
-def _rows(events: EventBatch, rows: Ints, equals: npt.NDArray[np.uint64] | None = None) -> EventBatch:
-    if equals is None:
-        assert events.equals is not None
-        equals = events.equals[rows]
-    return EventBatch(
-        events.schema, events.table.take(pa.array(rows)), events.times[rows], events.positions[rows], equals
-    )
+def _join(pieces: list[Piece]) -> list[Piece]:
+    """Join a piece with the piece before it, if that has at most twice as many events: few pieces stay."""
+    groups: list[list[Piece]] = []
+    for piece in pieces:
+        group = [piece]
+        while groups and (before := sum(map(len, groups[-1]))) <= 2 * (size := sum(map(len, group))):
+            if before + size > JOINED_EVENTS:
+                break
+            group = groups.pop() + group
+        groups.append(group)
+    return [group[0] if len(group) == 1 else _concat(group) for group in groups]
 
 
-def _concat(old: EventBatch, new: EventBatch) -> EventBatch:
-    if not len(old):
-        return new
-    assert old.equals is not None
-    assert new.equals is not None
-    return EventBatch(
-        old.schema,
-        pa.concat_tables([old.table, new.table]),
-        np.concatenate([old.times, new.times]),
-        np.concatenate([old.positions, new.positions]),
-        np.concatenate([old.equals, new.equals]),
-    )
+def _concat(pieces: list[Piece]) -> Piece:
+    events = concat_events([each.events for each in pieces])
+    numbers = np.concatenate([each.numbers for each in pieces])
+    return Piece(numbers, replace(events, table=events.table.combine_chunks()))
+
+
+def _occur(numbers: Ints, used: Ints) -> npt.NDArray[np.bool_]:
+    """Return which of some ascending numbers are used; those used from the first to the last are of them."""
+    low, span = int(numbers[0]), int(numbers[-1] - numbers[0]) + 1
+    inside = used[(used >= low) & (used < low + span)]
+    if span <= 64 * len(inside) + 1024:
+        marks = np.zeros(span, np.bool_)
+        marks[inside - low] = True
+        return marks[numbers - low]
+    marks = np.zeros(len(numbers), np.bool_)
+    marks[np.searchsorted(numbers, inside)] = True
+    return marks
 
 
 def _distinct(events: Ints, fill: Ints) -> Ints:

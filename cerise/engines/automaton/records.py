@@ -130,6 +130,7 @@ class RunList(Record):
 
     head: int
     length: int
+    least: int  # of matches that wait for a veto: no deadline is before it
 
 
 class Chunk(Record):

@@ -1,11 +1,13 @@
 """Saved state as bytes, with a header that detects damage, another query and another version.
 
-magic · format version · hash of the plan · hash of the schema · checksum · payload
+magic · format version · meaning · hash of the schema · hash of the layout · checksum · payload
+
+The meaning is of the query (`engines.meaning`): a state of another meaning is of no use. The layout is how
+this release runs it: a query whose layout is another can be run again over the events of its windows.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import struct
@@ -16,13 +18,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.engines.automaton.program import Program
-from cerise.errors import DataError
+from cerise.engines.base import AFRESH, AGAIN, refuse_state
+from cerise.engines.meaning import SIZE, digest, meaning_of, schema_hash
+from cerise.errors import DataError, StateLayoutError
 from cerise.events import EventBatch
-from cerise.pattern.show import show
 
 MAGIC = b"cerise.nfa\n"
-VERSION = 1
-HEAD = struct.Struct(f"<{len(MAGIC)}sI16s16s16s")
+VERSION = 2
+HEAD = struct.Struct(f"<{len(MAGIC)}sI" + f"{SIZE}s" * 4)
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -30,50 +33,46 @@ def write(program: Program, arrays: Arrays, *, engine: str = "") -> bytes:
     """Return arrays as bytes, with a header for their query and engine."""
     sink = io.BytesIO()
     np.savez(sink, allow_pickle=False, **arrays)
-    payload = sink.getvalue()
-    return HEAD.pack(MAGIC, VERSION, _plan(program, engine), _schema(program), _digest(payload)) + payload
+    payload, bound = sink.getvalue(), program.bound
+    hashes = (meaning_of(bound), schema_hash(bound.schema), _layout(program, engine), digest(payload))
+    return HEAD.pack(MAGIC, VERSION, *hashes) + payload
 
 
 def read(program: Program, state: bytes, *, engine: str = "") -> Arrays:
     """Return the arrays of a saved state.
 
     Raises:
-        DataError: the bytes are damaged, of a newer version, or of another query or schema.
+        StateLayoutError: the state is of this query, and of another engine or release of Cerise.
+        DataError: the bytes are damaged, or of another query or schema.
     """
     if len(state) < HEAD.size or not state.startswith(MAGIC):
-        raise DataError("these bytes are not a saved state of this engine", hint="start the query afresh")
-    _, version, plan, schema, digest = HEAD.unpack_from(state)
+        raise refuse_state(state)
+    _, version, meaning, schema, layout, checksum = HEAD.unpack_from(state)
     payload = state[HEAD.size :]
+    if version == VERSION and checksum != digest(payload):
+        raise DataError("the saved state is damaged", hint=f"load an older copy, or {AFRESH}")
+    if schema != schema_hash(program.bound.schema):
+        raise DataError("the saved state is of events with other columns", hint=AFRESH)
+    if meaning != meaning_of(program.bound):
+        raise DataError("the saved state is of another query", hint=AFRESH)
     if version != VERSION:
-        raise DataError(
+        raise StateLayoutError(
             f"the saved state has format version {version}, this Cerise reads version {VERSION}",
-            hint="load it with the version of Cerise that saved it, or start the query afresh",
+            hint=f"load it with the version of Cerise that saved it, or {AGAIN}",
         )
-    if digest != _digest(payload):
-        raise DataError("the saved state is damaged", hint="load an older copy, or start the query afresh")
-    if schema != _schema(program):
-        raise DataError("the saved state is of events with other columns", hint="start the query afresh")
-    if plan != _plan(program, engine):
-        raise DataError("the saved state is of another query or engine", hint="start the query afresh")
+    if layout != _layout(program, engine):
+        raise StateLayoutError(
+            "the saved state is of this query, and of another engine or release of Cerise", hint=AGAIN
+        )
     with np.load(io.BytesIO(payload), allow_pickle=False) as loaded:
         return dict(loaded)
 
 
-def _digest(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=16).digest()
-
-
-def _plan(program: Program, engine: str) -> bytes:
+def _layout(program: Program, engine: str) -> bytes:
     bound, layout = program.bound, program.layout
-    given = (layout.node_words, list(layout.texts), bound.partition, bound.within, bound.slide)
-    text = f"{show(bound.query)}\n{program.source}\n{given}{engine}"
-    return _digest(text.encode() + program.tables.edges.tobytes() + program.tables.states.tobytes())
-
-
-def _schema(program: Program) -> bytes:
-    schema = program.bound.schema
-    parts = (schema.time, schema.type, schema.key, schema.order, schema.arrival)
-    return _digest(f"{schema.columns}\n{parts}".encode())
+    given = (layout.node_words, list(layout.texts), bound.partition, bound.within, bound.slide, engine)
+    text = f"{program.source}\n{given}"
+    return digest(text.encode() + program.tables.edges.tobytes() + program.tables.states.tobytes())
 
 
 # ---- parts

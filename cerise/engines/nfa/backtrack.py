@@ -19,6 +19,7 @@ from cerise.engines.nfa.machine import (
     bind_event,
     free_list,
     free_run,
+    hold_back,
     keep_candidates,
     postpone,
     push,
@@ -136,7 +137,10 @@ def follow_run(
             return True
         s = moved if moved >= 0 else s
         e = after
-    push(m, r, part * states + s)
+    if s >= waits:
+        hold_back(m, r, part * states + s)
+    else:
+        push(m, r, part * states + s)
     return True
 
 

@@ -44,9 +44,9 @@ class Nfa:
 
     def compress(self, bound: Bound, events: EventBatch, options: Options) -> Compressed:
         """Return all matches of a query over events as the buffer that holds them (S7.5)."""
-        from cerise.engines.nfa.matcher import NfaMatcher
+        from cerise.engines.nfa.packing import PackingMatcher
 
-        return NfaMatcher(program_of(bound, merging=self.merging), options).compress(events)
+        return PackingMatcher(program_of(bound, merging=self.merging), options).compress(events)
 
     def explain(self, bound: Bound) -> Mapping[str, str]:
         """Show the automata, their nondeterminism, a bound on the number of runs, and whether runs merge."""

@@ -68,6 +68,15 @@ def push(m: Machine, r: int, at: int) -> None:
 
 
 @kernel()
+def hold_back(m: Machine, r: int, at: int) -> None:
+    """Put a match that waits for a veto at the head of a list."""
+    queue, deadline = m.lists[at], m.runs[r].deadline
+    if queue.head < 0 or deadline < queue.least:
+        queue.least = deadline
+    push(m, r, at)
+
+
+@kernel()
 def postpone(m: Machine, r: int, s: int, part: int, at: int) -> None:
     """Put a run on the stack of postponed runs; it goes on with event `at` of the chunk."""
     row = m.runs[r]
@@ -276,7 +285,7 @@ def accept(formulas: Any, m: Machine, d: int, branch: int, part: int, point: int
             if m.backtracks:
                 postpone(m, w, row.wait, part, m.at)
             else:
-                push(m, w, part * m.state_count + row.wait)
+                hold_back(m, w, part * m.state_count + row.wait)
             return
     record(m, m.runs[d].node, -1, -1, point, branch)
 

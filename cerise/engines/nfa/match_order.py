@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from cerise.engines.automaton.records import Machine, Match
+from cerise.engines.automaton.memory import Memory
+from cerise.engines.automaton.records import Machine, Match, Node
 from cerise.kernels.jit import Ints, int64, kernel
 
 MATCH_WORDS = Match.WORDS
@@ -106,3 +107,14 @@ def limit_matches(machine: int, ends: Any, keep: int) -> int:
             left += 1
         i = j
     return left
+
+
+def apply_limit(memory: Memory, limit: int) -> int:
+    """Drop the matches beyond LIMIT (S7.4); return how many matches are left."""
+    memory.make_room(matches=1)
+    matches = memory.matches[: memory.m.match_count]
+    alone = matches[:, Match.seq]
+    ends = np.where(alone >= 0, alone, memory.nodes[matches[:, Match.node], Node.seq])
+    order = np.argsort(ends, kind="stable")
+    matches[:] = matches[order]
+    return int(limit_matches(memory.address, ends[order], limit))

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from cerise.engines.automaton import state
 from cerise.engines.automaton.columns import Columns, Partitions
@@ -16,13 +15,12 @@ from cerise.engines.automaton.memory import Memory, Retained
 from cerise.engines.automaton.program import WAYS_OUT, Program, too_many_matches
 from cerise.engines.automaton.records import Machine, Match, Node
 from cerise.engines.automaton.window import number_in_partition
-from cerise.engines.base import EngineReport, Matches, Options, Progress
+from cerise.engines.base import EngineReport, Matches, Options, Progress, refuse_disorder
 from cerise.engines.nfa import step, upkeep
-from cerise.engines.nfa.compressed import Buffer, Compressed, reachable
 from cerise.engines.nfa.machine import BARRED
-from cerise.engines.nfa.match_order import limit_matches
+from cerise.engines.nfa.match_order import apply_limit
 from cerise.engines.nfa.upkeep import X_DEPTH, X_MATCH, X_WORDS, expand
-from cerise.errors import DataError, PlanError
+from cerise.errors import PlanError
 from cerise.events import EventBatch
 from cerise.kernels import formulas
 from cerise.pattern.show import show
@@ -41,7 +39,6 @@ class NfaMatcher:
         self.report = EngineReport()
         self._formulas = formulas.load(program.source)
         self._mask, self._zeros, self._positions = np.zeros((3, self.limits.chunk_events), np.int64)
-        self._nothing = Retained.empty(program.bound).kept
         self._reset()
 
     def _reset(self) -> None:
@@ -52,8 +49,10 @@ class NfaMatcher:
         self._memory.m.cols = self._columns.chunk
         self._last: int | None = None
         self._now = np.full(1, np.iinfo(np.int64).min)
-        self._retained = Retained(program.bound, self._nothing)
-        self._tidy_at = dict.fromkeys(("runs", "nodes", "cands", "partitions"), self.limits.pool_rows)
+        self._retained = Retained(program.bound)
+        self._tidy_at = dict.fromkeys(("runs", "nodes", "cands"), self.limits.pool_rows)
+        self._upkeep = upkeep.Upkeep(program, self.options)
+        self._first_new = 0  # the first node of the current batch; nodes are in the order of their making
 
     # ---- the interface of all engines
 
@@ -61,72 +60,46 @@ class NfaMatcher:
         """Take the next events in stream order; yield the matches that become final, in batches."""
         if not len(events):
             return
-        if self._last is not None and events.times[0] < self._last:
-            self._refuse_disorder(events)
+        refuse_disorder(self._last, events)
         self._last = int(events.times[-1])
         self.report.events += len(events)
         self._retained.begin(events)
+        self._first_new = self._memory.m.node_count
         step = self.limits.read_events
         for start in range(0, len(events), step):
             yield from self._read(events.slice(start, start + step), start)
-        self._sweep(over=False)
-        yield from self._write_matches()
-        self._collect()
-        self._retained.end(self._events_of_nodes())
-        self._forget_partitions()
+        yield from self._settle()
+        self._retained.end(np.unique(self._events_of_nodes(self._first_new)))
+        if self.program.counts_only:
+            yield from self._yield_count()
+
+    def advance(self, time: int) -> Iterator[Matches]:
+        """No event before `time` will come; yield the matches that this makes final."""
+        if self._last is not None and time <= self._last:
+            return
+        self._last = time
+        if self.program.by_position:
+            return
+        self._now[0] = max(int(self._now[0]), time)
+        self._retained.begin(self._retained.nothing)
+        yield from self._settle()
         if self.program.counts_only:
             yield from self._yield_count()
 
     def flush(self) -> Iterator[Matches]:
         """Yield the matches that the end of the stream makes final, and reset the state."""
-        self._retained.begin(self._retained.kept.slice(0, 0))
+        self._retained.begin(self._retained.nothing)
         self._sweep(over=True)
         yield from self._write_matches()
         if self.program.counts_only:
             yield from self._yield_count()
         self._reset()
 
-    def compress(self, events: EventBatch) -> Compressed:
-        """Return all matches of a stream without spelling them."""
-        buffers: list[Buffer] = []
-        tables: list[pa.Table] = []
-        rows = 0
-
-        def pack() -> Iterator[Matches]:
-            nonlocal rows
-            buffer, table = self._pack(rows)
-            if len(buffer.matches):
-                buffers.append(buffer)
-                tables.append(table)
-                rows += len(table)
-            return iter(())
-
-        self._write_matches = pack  # type: ignore[method-assign]
-        for each in (self.feed(events), self.flush()):
-            for _ in each:
-                pass
-        return Compressed(pa.concat_tables([events.table.slice(0, 0), *tables]), tuple(buffers))
-
-    def _pack(self, first_row: int) -> tuple[Buffer, pa.Table]:
-        """Return the matches recorded so far, with the nodes and the events that they use."""
-        self._read_registers()
-        m = self._memory.m
-        count = self._apply_limit()
-        matches = self._memory.matches[:count].copy()
-        nodes, moved = reachable(self._memory.nodes[: m.node_count], matches[:, Match.node])
-        inside = matches[:, Match.node] >= 0
-        matches[inside, Match.node] = moved[matches[inside, Match.node]]
-        named = np.concatenate(
-            [nodes[nodes[:, Node.var] != JOIN, Node.seq], matches[matches[:, Match.seq] >= 0, Match.seq]]
-        )
-        numbers = np.unique(named)
-        m.match_count = 0
-        names = tuple(var.name for var in self.program.bound.variables)
-        return Buffer(names, nodes, matches, numbers, first_row), self._retained.take(numbers).table
-
     def save(self) -> bytes:
         """Return the state, for `load` in another process."""
         held, ties = self._retained, self._retained.ties
+        self._sweep(over=False)
+        self._collect()
         self._prune_texts()
         return state.write(
             self.program,
@@ -156,7 +129,7 @@ class NfaMatcher:
         self._partitions.restore(tuple(key) for key in plain["partitions"])
         self._now, self._last = arrays["now"], plain["last"]
         held = self._retained
-        held.kept, held.numbers = state.unpack_events(arrays, held.kept), arrays["numbers"]
+        held.restore(state.unpack_events(arrays, held.nothing), arrays["numbers"])
         held.start = plain["start"]
         held.ties.restore(plain["tie_time"], plain["ties"])
 
@@ -239,7 +212,7 @@ class NfaMatcher:
     def _tidy(self) -> Iterator[Matches]:
         """Free expired runs, nodes and candidates if their pool has doubled since the last time."""
         m = self._memory.m
-        if m.run_count > self._tidy_at["runs"] or m.node_count > self._tidy_at["nodes"]:
+        if m.live > self._tidy_at["runs"] or m.node_count > self._tidy_at["nodes"]:
             self._sweep(over=False)
             yield from self._write_matches()
             self._collect()
@@ -253,35 +226,52 @@ class NfaMatcher:
         upkeep.forget_candidates(self._memory.address, len(self._memory.counts), self._points_now(), kept)
         self._memory.keep_candidates(kept)
 
-    def _forget_partitions(self) -> None:
-        """Drop partitions without runs and candidates, once there are many.
+    def _settle(self) -> Iterator[Matches]:
+        """Yield the matches that are final; free expired runs if enough is new since the last time."""
+        m, known = self._memory.m, len(self._partitions)
+        due = self._upkeep.is_due(m, known, int(self._now[0]))
+        if due:
+            self._sweep(over=False)
+        elif m.waits < m.state_count:
+            self._memory.make_room(matches=m.live)
+            upkeep.release_matches(self._memory.address, len(self._memory.counts), self._points_now())
+        yield from self._write_matches()
+        if due:
+            self._collect()
+            if known > self._upkeep.partitions:
+                self._forget_partitions()
+                self._upkeep.partitions = max(self.limits.idle_partitions, 2 * len(self._partitions))
+            if len(self._columns.texts) > self._upkeep.texts:
+                self._prune_texts()
+                self._upkeep.texts = max(self.limits.pool_rows, 2 * len(self._columns.texts))
+            self._upkeep.note(m, int(self._now[0]))
 
-        Positions of such a partition may count from 0 again, unless SLIDE counts them.
-        """
-        slides = self.program.by_position and self.program.bound.slide is not None
-        if len(self._partitions) <= self._tidy_at["partitions"] or slides:
-            return
+    def _forget_partitions(self) -> None:
+        """Drop partitions without runs and candidates; if they come again, positions count from 0."""
         if self._memory.m.kinds:
             self._forget_candidates()
         busy = self._memory.busy()
         self._partitions.keep(busy)
         self._memory.keep_partitions(busy)
         self._memory.spread(1)
-        self._tidy_at["partitions"] = max(self.limits.pool_rows, 2 * len(self._partitions))
 
     def _sweep(self, *, over: bool) -> None:
-        self._memory.make_room(matches=self._memory.m.live)
+        m = self._memory.m
+        self._memory.make_room(matches=m.live if m.waits < m.state_count else 0)
         upkeep.sweep(self._memory.address, self._memory.lists, self._points_now(), int(over))
 
     def _collect(self) -> None:
         if self._memory.m.keeps_nodes:
             upkeep.collect(self._memory.address, self._memory.lists, self._points_now())
             self._tidy_at["nodes"] = max(self.limits.pool_rows, 2 * self._memory.m.node_count)
-            self._retained.prune(self._events_of_nodes())
+            self._first_new = 0
+            self._retained.prune(self._events_of_nodes(0))
 
-    def _events_of_nodes(self) -> Ints:
-        used = self._memory.nodes[: self._memory.m.node_count]
-        return np.unique(used[used[:, Node.var] != JOIN, Node.seq])
+    def _events_of_nodes(self, first: int) -> Ints:
+        """Return the numbers of the events of the nodes from a first one on."""
+        nodes = self._memory.nodes[first : self._memory.m.node_count]
+        events: Ints = nodes[nodes[:, Node.var] != JOIN, Node.seq]
+        return events
 
     def _renumber(self, codes: Ints) -> None:
         for words in self._memory.strings():
@@ -296,8 +286,7 @@ class NfaMatcher:
             raise PlanError("there are more matches than a 64-bit count can hold", hint="shorten WITHIN")
         regs.counted = regs.match_count = 0
         self.report.matches += count
-        nothing = self._retained.kept.slice(0, 0)
-        yield Matches(nothing, {}, counted=count)
+        yield Matches(self._retained.nothing, {}, counted=count)
 
     def _write_matches(self) -> Iterator[Matches]:
         """Yield the matches recorded so far, in tables of bounded size."""
@@ -339,23 +328,14 @@ class NfaMatcher:
         regs.match_count = 0
 
     def _apply_limit(self) -> int:
-        """Apply LIMIT (S7.4); return how many matches are left."""
-        count = self._memory.m.match_count
         limit = self.program.bound.query.limit
-        if limit is None:
-            return count
-        self._memory.make_room(matches=1)
-        matches = self._memory.matches[:count]
-        ends = np.where(
-            matches[:, Match.seq] >= 0,
-            matches[:, Match.seq],
-            self._memory.nodes[matches[:, Match.node], Node.seq],
-        )
-        order = np.argsort(ends, kind="stable")
-        matches[:] = matches[order]
-        return int(limit_matches(self._memory.address, ends[order], limit))
+        return self._memory.m.match_count if limit is None else apply_limit(self._memory, limit)
 
     # ---- reports
+
+    @property
+    def alive(self) -> dict[str, int]:
+        return {"runs": int(self._memory.m.live)}
 
     def _read_registers(self) -> None:
         regs, report = self._memory.m, self.report
@@ -368,12 +348,6 @@ class NfaMatcher:
 
     def _on_fault(self, _fault: Fault) -> None:
         self.report.uncomputable += 1
-
-    def _refuse_disorder(self, events: EventBatch) -> None:
-        raise DataError(
-            f"events go back in time, from {self._last} to {events.times[0]}",
-            hint="feed batches in stream order",
-        )
 
     def _too_many(self, event: int) -> PlanError:
         query = show(self.program.bound.query)

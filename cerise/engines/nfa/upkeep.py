@@ -13,16 +13,51 @@ from typing import Any
 import numpy as np
 
 from cerise.engines.automaton.layout import JOIN
+from cerise.engines.automaton.program import Program
 from cerise.engines.automaton.records import Candidate, Join, Machine
 from cerise.engines.automaton.window import MAX, NEVER
-from cerise.engines.nfa.machine import (
-    free_run,
-    record,
-    unlink,
-)
+from cerise.engines.base import Options
+from cerise.engines.nfa.machine import free_run, record, unlink
 from cerise.kernels.jit import Ints, Table, int64, kernel, void
 
 PREV = Candidate.prev
+
+
+class Upkeep:
+    """Says when it pays to look for expired runs and nodes, at the cost of going through all of them.
+
+    It pays if a quarter of them is new, so that each is looked at a few times in its life; or if a whole
+    window has passed.
+
+    Attributes:
+        partitions: how many partitions may be known before idle ones are forgotten.
+        texts: how many strings may be known before unused ones are forgotten.
+    """
+
+    def __init__(self, program: Program, options: Options) -> None:
+        bound, self._limits = program.bound, options.limits
+        self._most_runs = options.max_runs
+        timed = bound.within is not None and not program.by_position
+        self._within = int(str(bound.within.size)) if bound.within is not None and timed else None
+        self._held, self._now = 0, NEVER
+        numbered = program.by_position and bound.slide is not None  # SLIDE counts positions from the first on
+        self.partitions = MAX if numbered else self._limits.idle_partitions
+        self.texts = self._limits.pool_rows
+
+    def is_due(self, m: Machine, partitions: int, now: int) -> bool:
+        """Whether it pays to look, given the machine, how many partitions are known, and the newest time."""
+        held = m.live + m.node_count
+        return (
+            held <= self._limits.small_rows
+            or 3 * held >= 4 * self._held
+            or 4 * m.live >= 3 * self._most_runs
+            or partitions > self.partitions
+            or (self._within is not None and now - self._now > self._within)
+        )
+
+    def note(self, m: Machine, now: int) -> None:
+        """Remember how much is left after a look."""
+        self._held, self._now = m.live + m.node_count, now
 
 
 @kernel()
@@ -58,6 +93,44 @@ def sweep(machine: int, lists: int, now: Any, over: int) -> None:
             else:
                 before = r
             r = after
+
+
+@kernel()
+def end_list(m: Machine, at: int, branch: int, point: int) -> None:
+    """Record the matches of a list whose deadline is before a point, and find the least deadline left."""
+    least = MAX
+    before, r = -1, m.lists[at].head
+    while r >= 0:
+        row = m.runs[r]
+        after = row.next
+        if point > row.deadline:
+            record(m, row.node, -1, -1, point, branch)
+            free_run(m, r)
+            unlink(m, at, before, after)
+        else:
+            least = min(least, row.deadline)
+            before = r
+        r = after
+    m.lists[at].least = least
+
+
+@kernel(void(int64, int64, Ints))
+def release_matches(machine: int, partitions: int, now: Any) -> None:
+    """Record the waiting matches that no event can veto any more; look only at lists that have one.
+
+    Args:
+        machine: the address of the machine; it has room for as many matches as there are live runs.
+        partitions: how many partitions there are.
+        now: the newest points.
+    """
+    m = Machine(machine)
+    states = m.state_count
+    for part in range(partitions):
+        point = point_of(m, now, part)
+        for state in range(m.waits, states):
+            queue = m.lists[part * states + state]
+            if queue.head >= 0 and queue.least < point:
+                end_list(m, part * states + state, m.states[state].branch, point)
 
 
 @kernel()

@@ -82,7 +82,7 @@ class CountingMatcher(Recomputing):
         if self.program.counts_only:
             count, self._count = self._count, 0
             self.report.matches += count
-            yield Matches(self._window.retained.kept.slice(0, 0), {}, counted=count)
+            yield Matches(self._window.retained.nothing, {}, counted=count)
 
     def bit(self, var: str) -> int:
         return 1 << self._names.index(var)

@@ -148,4 +148,4 @@ class RcepMatcher(Recomputing):
             count = self._space.w.counted
             self._space.w.counted = 0
             self.report.matches += count
-            yield Matches(self._window.retained.kept.slice(0, 0), {}, counted=count)
+            yield Matches(self._window.retained.nothing, {}, counted=count)

@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from cerise.engines.automaton import state
 from cerise.engines.automaton.columns import Columns
-from cerise.engines.base import EngineReport, Finding, Options
+from cerise.engines.automaton.records import EdgeRecord
+from cerise.engines.base import EngineReport, Finding, Options, refuse_disorder
 from cerise.engines.rcep.comparisons import EventComparison
 from cerise.engines.rcep.keys import Sides
 from cerise.engines.rcep.plan import Plan
 from cerise.engines.rcep.window_events import EventPiece, EventWindow
-from cerise.errors import DataError
 from cerise.events import EventBatch
 from cerise.kernels import formulas
 from cerise.kinds import INT64_MAX, INT64_MIN
@@ -25,6 +25,7 @@ from cerise.pattern.values import Fault
 
 Ints = npt.NDArray[np.int64]
 ENGINE = "rcep"
+FEW = 4  # new events are few if this many times more are kept
 
 
 class Recomputing(ABC):
@@ -35,12 +36,15 @@ class Recomputing(ABC):
         self.report = EngineReport()
         self._formulas = formulas.load(self.program.source)
         bits = {var.name: 1 << number for number, var in enumerate(self.program.bound.variables)}
+        edges = self.program.tables.edges
+        accepts = edges[:, EdgeRecord.accepts] != 0
+        self._ends = int(np.bitwise_or.reduce(edges[accepts, EdgeRecord.bit], initial=0))
         self._sides = Sides(compared, self.program.layout, bits)
         self._columns = Columns(self.program, self._on_fault)
         self._reset()
 
     def _reset(self) -> None:
-        self._window = EventWindow(self.program, self.options.limits.pool_rows)
+        self._window = EventWindow(self.program, self.options.limits)
         self._last: int | None = None
         # the number of the first event that has not been tried as a trigger; with `by_start`, as a start
         self._done = 0
@@ -51,11 +55,7 @@ class Recomputing(ABC):
         """Take the next events in stream order; yield the matches that become final, in batches."""
         if not len(events):
             return
-        if self._last is not None and events.times[0] < self._last:
-            raise DataError(
-                f"events go back in time, from {self._last} to {events.times[0]}",
-                hint="feed batches in stream order",
-            )
+        refuse_disorder(self._last, events)
         self.report.events += len(events)
         start = 0
         while start < len(events):
@@ -63,6 +63,15 @@ class Recomputing(ABC):
             yield from self._read(events.slice(start, stop), over=False)
             start = stop
         yield from self._yield_count()
+
+    def advance(self, time: int) -> Iterator[Finding]:
+        """No event before `time` will come; yield the matches that this makes final."""
+        if self._last is not None and time <= self._last:
+            return
+        self._last = time
+        if self.plan.waits and self._window.has_before(time - self._reach, self._done):
+            yield from self._read(self._window.retained.kept.slice(0, 0), over=False)
+            yield from self._yield_count()
 
     def flush(self) -> Iterator[Finding]:
         yield from self._read(self._window.retained.kept.slice(0, 0), over=True)
@@ -81,16 +90,20 @@ class Recomputing(ABC):
         done, known, last = (int(each) for each in arrays["done"])
         self._done, self._last = done, last if known else None
 
+    @property
+    def alive(self) -> dict[str, int]:
+        return {"events": len(self._window)}
+
     # ---- pieces
 
     def _read(self, fresh: EventBatch, *, over: bool) -> Iterator[Finding]:
         """Find the matches among the kept events and the new ones."""
         begun = time.perf_counter()
-        piece = self._window.piece(fresh)
+        piece = self._window.piece(fresh, self._select(fresh))
+        if len(fresh):
+            self._last = int(fresh.times[-1])
         masks = np.zeros(len(piece), np.int64)
         if len(piece):
-            if len(fresh):
-                self._last = int(fresh.times[-1])
             points = np.ascontiguousarray(piece.points)
             self._fit(piece, points, masks)
             first = int(np.searchsorted(piece.numbers, self._done))
@@ -106,17 +119,37 @@ class Recomputing(ABC):
             begun = time.perf_counter()
             self.report.uncomputable += self._columns.chunk.faults
             self._columns.chunk.faults = 0
-        self._window.keep(piece, masks != 0, 2 if self.plan.waits else 1)
+        self._window.keep(piece, masks != 0, 2 if self.plan.waits else 1, self._last)
         self._columns.texts.keep(np.zeros(0, np.int64), forget)
         self.report.matching_seconds += time.perf_counter() - begun
+
+    def _select(self, fresh: EventBatch) -> Ints | None:
+        """Return the kept events that matches of the new ones may bind, by row; None: look at all of them.
+
+        It pays if new events are few, and matches stay in their partition.
+        """
+        program = self.program
+        if self.plan.waits or program.by_position or not program.bound.partition:
+            return None
+        if not len(fresh) or len(self._window) < FEW * len(fresh):
+            return None
+        masks, counted = np.zeros(len(fresh), np.int64), self.report.uncomputable
+        self._judge(fresh, np.ascontiguousarray(fresh.times), masks)
+        self._columns.chunk.faults, self.report.uncomputable = 0, counted  # the piece is judged again
+        return self._window.select(fresh, masks & self._ends != 0)
+
+    def _judge(self, events: EventBatch, points: Ints, masks: Ints) -> None:
+        columns = self._columns
+        columns.read(events, forget)
+        columns.at(0, 0, points)
+        assert self._formulas.fits is not None
+        self._formulas.fits(len(events), columns.address, masks.ctypes.data)
 
     def _fit(self, piece: EventPiece, points: Ints, masks: Ints) -> None:
         """Read the columns, and find the variables that each event fits."""
         columns = self._columns
-        columns.read(piece.events, forget)
-        columns.at(0, 0, points)
+        self._judge(piece.events, points, masks)
         assert self._formulas.fits is not None
-        self._formulas.fits(len(piece), columns.address, masks.ctypes.data)
         if piece.fresh and (faults := columns.chunk.faults):
             columns.chunk.faults = 0  # faults of kept events were counted when the events were new
             self._formulas.fits(piece.fresh, columns.address, masks.ctypes.data)
@@ -126,7 +159,8 @@ class Recomputing(ABC):
         """Return the end of the events whose matches, by trigger or by start, no later event can change."""
         if over or not self.plan.waits:
             return len(piece)
-        return int(np.searchsorted(piece.points, max(int(piece.points[-1]) - self._reach, INT64_MIN)))
+        assert self._last is not None  # it is at least the time of the last event
+        return int(np.searchsorted(piece.points, max(self._last - self._reach, INT64_MIN)))
 
     @property
     def _reach(self) -> int:

@@ -13,7 +13,9 @@ from cerise.engines.automaton.columns import Partitions
 from cerise.engines.automaton.memory import Retained
 from cerise.engines.automaton.program import Program
 from cerise.engines.automaton.window import number_in_partition
+from cerise.engines.limits import Limits
 from cerise.events import EventBatch
+from cerise.kinds import INT64_MIN
 
 Ints = npt.NDArray[np.int64]
 Marks = npt.NDArray[np.bool_]
@@ -34,6 +36,7 @@ class EventPiece:
         points: the time of each event, or its position in the partition if the window counts events.
         opens: whether a match may start with each event.
         fresh: the first new event.
+        rows: the kept events that the piece has, by row of the window; None: all of them.
     """
 
     events: EventBatch
@@ -43,6 +46,7 @@ class EventPiece:
     points: Ints
     opens: Ints
     fresh: int
+    rows: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -51,34 +55,65 @@ class EventPiece:
 class EventWindow:
     """The events kept of a stream; memory is linear in the events of a window that fit a variable."""
 
-    def __init__(self, program: Program, pool_rows: int) -> None:
+    def __init__(self, program: Program, limits: Limits) -> None:
         bound = program.bound
-        self.program, self._pool_rows = program, pool_rows
-        self.retained = Retained.empty(bound)
+        self.program, self._limits = program, limits
+        self.retained = Retained(bound)
+        self.numbers = np.zeros(0, np.int64)
         self.points = np.zeros(0, np.int64)
         self.opens = np.zeros(0, np.int64)
         self._partitions = Partitions(program)
         self._counts = np.zeros(1, np.int64)
         self._within = None if bound.within is None else int(str(bound.within.size))
+        self._unite()
+
+    def _unite(self) -> None:
+        """Forget the partitions of kept events, which `select` numbers by need."""
+        self._by_key = Partitions(self.program)
+        self._parts: Ints | None = None
+        self._more: Ints | None = None  # of the new events
 
     def __len__(self) -> int:
         return len(self.points)
 
-    def piece(self, fresh: EventBatch) -> EventPiece:
-        """Return the kept events with the next events after them."""
+    def select(self, fresh: EventBatch, ends: Marks) -> Ints:
+        """Return the kept events in the window and the partition of a new event that may end a match, by row.
+
+        Args:
+            fresh: the new events.
+            ends: whether each may end a match.
+        """
+        if self._parts is None:
+            self._parts = _or_one(self._by_key.of(self.retained.kept), self.retained.kept)
+        self._more = _or_one(self._by_key.of(fresh), fresh)
+        wanted = np.zeros(len(self._by_key) + 1, np.bool_)  # the last is for events without a partition
+        wanted[self._more[ends]] = True
+        wanted[-1] = False
+        if not wanted.any():
+            return np.zeros(0, np.int64)
+        first = 0
+        if self._within is not None:
+            since = int(fresh.times[np.argmax(ends)]) - self._within
+            first = int(np.searchsorted(self.points, max(since, INT64_MIN)))
+        return np.flatnonzero(wanted[self._parts[first:]]) + first
+
+    def piece(self, fresh: EventBatch, rows: Ints | None = None) -> EventPiece:
+        """Return kept events, all or those at some rows, with the next events after them."""
         held = self.retained
         held.begin(fresh)
-        events = _concat(held.kept, fresh)
+        some: slice | Ints = slice(None) if rows is None else rows
+        events = _concat(held.kept if rows is None else held.take(self.numbers[rows]), fresh)
         parts, partitions = np.full(len(events), UNKNOWN, np.int64), 0
         if self.program.by_position:
             parts, partitions = _or_one(self._partitions.of(events), events), len(self._partitions)
-        kept = len(held.kept)
+        kept = len(events) - len(fresh)
         points = self._points(fresh, parts[kept:])
         opens = np.ones(len(fresh), np.int64) if fresh.opens is None else fresh.opens.astype(np.int64)
         numbers = np.arange(held.start, held.start + len(fresh))
         return EventPiece(
-            events, np.concatenate([held.numbers, numbers]), parts, partitions,
-            np.concatenate([self.points, points]), np.concatenate([self.opens, opens]), kept,
+            events, np.concatenate([self.numbers[some], numbers]), parts, partitions,
+            np.concatenate([self.points[some], points]), np.concatenate([self.opens[some], opens]),
+            kept, rows,
         )  # fmt: skip
 
     def partition(self, piece: EventPiece, wanted: Marks) -> EventPiece:
@@ -86,10 +121,7 @@ class EventWindow:
         if self.program.by_position:
             return piece
         rows = np.flatnonzero(wanted)
-        some = EventBatch(
-            piece.events.schema, piece.events.table.take(pa.array(rows)), piece.events.times[rows],
-            piece.events.positions[rows],
-        )  # fmt: skip
+        some = piece.events.take(rows)
         found, partitions = self._partitions.among(some)
         parts = piece.parts.copy()
         parts[rows] = _or_one(found, some)
@@ -105,31 +137,66 @@ class EventWindow:
         number_in_partition(np.ascontiguousarray(parts), points, self._counts)
         return points
 
-    def keep(self, piece: EventPiece, fits: Marks, windows: int) -> Marks:
-        """Drop all events of a piece except those that fit and lie within the last `windows` windows.
+    def has_before(self, time: int, number: int) -> bool:
+        """Whether an event is kept that is before a time, and has a number or a higher one."""
+        place = int(np.searchsorted(self.numbers, number))
+        return place < len(self) and int(self.points[place]) < time
 
-        Returns:
-            Whether each event was kept.
+    def keep(self, piece: EventPiece, fits: Marks, windows: int, now: int | None) -> None:
+        """Keep the events of a piece that fit and lie within the last `windows` windows.
+
+        Where many are kept, older events stay until they are a quarter: to drop them is to copy the others.
+
+        Args:
+            piece: the events.
+            fits: whether each event fits a variable.
+            windows: how many windows are kept.
+            now: the time before which no event will come.
         """
         kept: Marks = fits & (piece.parts != -1)
-        if self._within is not None and len(piece):
+        gone = ~kept[: piece.fresh] if piece.rows is None else np.zeros(len(self), np.bool_)
+        if self._within is not None and len(piece) and now is not None:
             reach = windows * self._within
             if self.program.by_position:
                 kept &= piece.points >= self._counts[piece.parts] - 1 - min(reach, int(MAX))
+                gone |= ~kept[: piece.fresh]
             else:
-                kept &= piece.points >= int(piece.events.times[-1]) - reach
-        held = piece.numbers[kept]
-        self.retained.prune(held)
-        self.retained.end(held)
-        self.points, self.opens = piece.points[kept], piece.opens[kept]
+                since = max(now - reach, INT64_MIN)
+                kept &= piece.points >= since
+                expired = int(np.searchsorted(self.points, since))
+                if 4 * expired >= len(self) or len(self) <= self._limits.small_rows:
+                    gone[:expired] = True
+        self.opens[slice(None) if piece.rows is None else piece.rows] = piece.opens[: piece.fresh]
+        if gone.any():
+            self._drop(gone)
+        self._append(piece, np.flatnonzero(kept[piece.fresh :]))
         self._forget(piece.parts[kept])
-        return kept
+
+    def _drop(self, gone: Marks) -> None:
+        """Drop kept events."""
+        left = np.flatnonzero(~gone)
+        self.numbers, self.points, self.opens = self.numbers[left], self.points[left], self.opens[left]
+        self.retained.prune(self.numbers)
+        self._unite()
+
+    def _append(self, piece: EventPiece, rows: Ints) -> None:
+        """Keep some of the new events of a piece, by row, and end it."""
+        at = rows + piece.fresh
+        self.numbers = np.concatenate([self.numbers, piece.numbers[at]])
+        self.points = np.concatenate([self.points, piece.points[at]])
+        self.opens = np.concatenate([self.opens, piece.opens[at]])
+        if self._parts is not None and self._more is not None:
+            self._parts = np.concatenate([self._parts, self._more[rows]])
+        else:
+            self._unite()
+        self._more = None
+        self.retained.end(piece.numbers[at])
 
     def _forget(self, busy: Ints) -> None:
         """Drop partitions without events once there are many, unless SLIDE counts their positions."""
         if not self.program.by_position or self.program.bound.slide is not None:
             return
-        if len(self._partitions) > max(self._pool_rows, 4 * len(busy)) and self._partitions.paths:
+        if len(self._partitions) > max(self._limits.pool_rows, 4 * len(busy)) and self._partitions.paths:
             which = np.zeros(len(self._partitions), bool)
             which[busy] = True
             self._counts = self._counts[: len(which)][which]
@@ -141,7 +208,7 @@ class EventWindow:
         """Return everything that the query alone does not determine."""
         held, ties = self.retained, self.retained.ties
         return {
-            **state.pack_events(held.kept), "numbers": held.numbers, "points": self.points,
+            **state.pack_events(held.kept), "numbers": self.numbers, "points": self.points,
             "opens": self.opens, "counts": self._counts[: len(self._partitions)],
             "plain": state.pack_json({
                 "start": held.start, "partitions": self._keys(), "tie_time": ties.time,
@@ -155,10 +222,10 @@ class EventWindow:
     def restore(self, arrays: state.Arrays) -> None:
         """Take over saved events."""
         held, plain = self.retained, state.unpack_json(arrays["plain"])
-        held.kept, held.numbers = state.unpack_events(arrays, held.kept), arrays["numbers"]
+        held.restore(state.unpack_events(arrays, held.nothing), arrays["numbers"])
         held.start = plain["start"]
         held.ties.restore(plain["tie_time"], plain["ties"])
-        self.points, self.opens = arrays["points"], arrays["opens"]
+        self.numbers, self.points, self.opens = arrays["numbers"], arrays["points"], arrays["opens"].copy()
         if self.program.by_position:
             self._counts = arrays["counts"]
             if self._partitions.paths:

@@ -23,6 +23,13 @@ class Absences:
         """Whether an event that must not occur vetoes a match."""
         return self.find_veto(binding, stream) is not None
 
+    def are_final(self, binding: Binding, stream: Stream, now: int) -> bool:
+        """Whether no event from a time on can veto a match: the reach of its NOT has passed (S6.2–S6.4)."""
+        if all(absence.before and not absence.anywhere for absence, _ in self.parts):
+            return True
+        first = min(position for positions in binding.values() for position in positions)
+        return self.reach.passed(stream, first, now)
+
     def find_veto(self, binding: Binding, stream: Stream) -> tuple[Absence, int] | None:
         for absence, tests in self.parts:
             if (position := self._occurs(absence, tests, binding, stream)) is not None:

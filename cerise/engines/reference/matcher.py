@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,20 +12,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.engines.base import EngineReport, Matches, Options
+from cerise.engines.base import AFRESH, EngineReport, Matches, Options, refuse_disorder, refuse_state
+from cerise.engines.meaning import meaning_of
 from cerise.engines.reference.absence import Absences
+from cerise.engines.reference.choice import Positions, choose_matches, order_of
 from cerise.engines.reference.runs import Runs
 from cerise.engines.reference.stream import Stream
 from cerise.errors import DataError
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
-from cerise.pattern.query import Output
-from cerise.pattern.show import show
 from cerise.pattern.values import Fault
 
 Rows = npt.NDArray[np.int64]
-Positions = tuple[tuple[int, ...], ...]  # of one match: the rows of each variable, in pattern order
-STATE = b"cerise.reference.2\n"
+STATE = b"cerise.reference.3\n"
 OPENS, POSITION = "__cerise_saved_opens", "__cerise_saved_position"  # columns of saved events
 
 
@@ -49,7 +48,7 @@ ENGINE = Reference()
 
 
 class ReferenceMatcher:
-    """Keeps every event and answers at the end: an oracle, not a way to run endless streams."""
+    """Keeps every event and answers afresh each time: an oracle, not a way to run endless streams."""
 
     def __init__(self, bound: Bound, options: Options) -> None:
         self.bound = bound
@@ -59,50 +58,68 @@ class ReferenceMatcher:
         self._opens: list[npt.NDArray[np.bool_]] = []
         self._positions: list[Rows] = []
         self._last_time: int | None = None
+        self._faults = 0  # in the streams before this one
+        self._given: set[Positions] = set()  # matches that were yielded, by the rows of their events
         self._branches = [
             (Runs(branch, bound, self._on_fault), Absences(branch, bound, self._on_fault))
             for branch in bound.branches
         ]
 
+    @property
+    def alive(self) -> dict[str, int]:
+        return {"events": sum(map(len, self._tables))}
+
     def feed(self, events: EventBatch) -> Iterator[Matches]:
-        """Keep the events; their matches come with `flush`."""
+        """Keep the events; their matches come with `advance` and `flush`."""
         self._keep(events)
         return iter(())
 
     def _keep(self, events: EventBatch) -> None:
         if len(events):
-            if self._last_time is not None and events.times[0] < self._last_time:
-                raise DataError(
-                    f"events go back in time, from {self._last_time} to {events.times[0]}",
-                    hint="feed batches in stream order",
-                )
+            refuse_disorder(self._last_time, events)
             self._last_time = int(events.times[-1])
             self._tables.append(events.table)
             self._opens.append(np.ones(len(events), bool) if events.opens is None else events.opens)
             self._positions.append(events.positions)
             self.report.events += len(events)
 
+    def advance(self, time: int) -> Iterator[Matches]:
+        """No event before `time` will come; yield the matches that are final and were not yielded before."""
+        if self._last_time is None or time > self._last_time:
+            self._last_time = time
+        yield self._answer(self._last_time)
+
     def flush(self) -> Iterator[Matches]:
-        """Yield all matches of the events fed so far, and drop the events."""
-        tables = self._tables or [self.bound.schema.columns.empty_table()]
-        table = pa.concat_tables(tables)
-        schema = self.bound.schema
-        positions = np.concatenate([np.zeros(0, np.int64), *self._positions])
-        events = replace(EventBatch.in_order(table, schema), positions=positions)
-        opens = np.concatenate([np.zeros(0, bool), *self._opens])
+        """Yield all matches that were not yielded before, and drop the events."""
+        found = self._answer(None)
+        self._faults = self.report.uncomputable
         self._forget()
+        yield found
+
+    def _answer(self, now: int | None) -> Matches:
+        """Return the matches that are final at a time, or at the end of the stream; mark them as given."""
+        tables = self._tables or [self.bound.schema.columns.empty_table()]
+        positions = np.concatenate([np.zeros(0, np.int64), *self._positions])
+        events = replace(
+            EventBatch.in_order(pa.concat_tables(tables), self.bound.schema), positions=positions
+        )
+        self.report.uncomputable = self._faults  # every answer reads all events again
+        found = [each for each in self._choose(events, now) if each not in self._given]
+        self._given.update(found)
+        self.report.matches += len(found)
+        return self._matches(found, events)
+
+    def _choose(self, events: EventBatch, now: int | None) -> Iterator[Positions]:
+        opens = np.concatenate([np.zeros(0, bool), *self._opens])
         columns = events.columns(self.bound.reads)
-        found: list[Positions] = []
         for rows in partitions_of(events, self.bound):
             picked = {path: _pick(values, rows) for path, values in columns.items()}
-            matches = self._all_matches(Stream(picked, events.times[rows].tolist()))
-            matches = {each for each in matches if opens[rows[_order(each)[1]]]}
-            found += [_in_rows(match, rows) for match in choose_matches(matches, self.bound)]
-        self.report.matches += len(found)
-        yield self._matches(found, events)
+            matches = self._all_matches(Stream(picked, events.times[rows].tolist()), now)
+            opened = {each: final for each, final in matches.items() if opens[rows[order_of(each)[1]]]}
+            yield from (_in_rows(match, rows) for match in choose_matches(opened, self.bound))
 
     def save(self) -> bytes:
-        """Return the events, their positions and which may start a match, after a hash of the query."""
+        """Return the matches given and the events, after a hash of the query."""
         sink = pa.BufferOutputStream()
         tables = self._tables or [self.bound.schema.columns.empty_table()]
         opens, positions = self._opens or [np.zeros(0, bool)], self._positions or [np.zeros(0, np.int64)]
@@ -113,33 +130,40 @@ class ReferenceMatcher:
         with pa.ipc.new_stream(sink, kept[0].schema) as writer:
             for table in kept:
                 writer.write_table(table)
-        return STATE + self._mark() + bytes(sink.getvalue())
+        told = json.dumps({"last": self._last_time, "given": sorted(self._given)}).encode()
+        return (
+            STATE + meaning_of(self.bound) + len(told).to_bytes(8, "little") + told + bytes(sink.getvalue())
+        )
 
     def load(self, state: bytes) -> None:
         """Restore the events of a saved state of the same query."""
-        head = STATE + self._mark()
+        if not state.startswith(STATE):
+            raise refuse_state(state)
+        head = STATE + meaning_of(self.bound)
         if not state.startswith(head):
-            raise DataError("the saved state is of another query, or damaged", hint="start the query afresh")
-        table = pa.ipc.open_stream(state[len(head) :]).read_all()
+            raise DataError("the saved state is of another query, or damaged", hint=AFRESH)
+        size, rest = int.from_bytes(state[len(head) : len(head) + 8], "little"), state[len(head) + 8 :]
+        told, table = json.loads(rest[:size]), pa.ipc.open_stream(rest[size:]).read_all()
         self._forget()
         events = EventBatch.in_order(table.drop_columns([OPENS, POSITION]), self.bound.schema)
         opens, positions = (table.column(name).to_numpy() for name in (OPENS, POSITION))
         self._keep(replace(events, opens=opens, positions=positions))
+        self._last_time = told["last"]
+        self._given = {tuple(map(tuple, match)) for match in told["given"]}
 
     def _forget(self) -> None:
         self._tables, self._opens, self._positions, self._last_time = [], [], [], None
+        self._given = set()
 
-    def _mark(self) -> bytes:
-        text = f"{show(self.bound.query)}\n{self.bound.schema.columns}"
-        return hashlib.blake2b(text.encode(), digest_size=16).digest()
-
-    def _all_matches(self, stream: Stream) -> set[Positions]:
-        """Return the matches of one partition: the union over the branches (S3.2, S3.7)."""
-        found: set[Positions] = set()
+    def _all_matches(self, stream: Stream, now: int | None) -> dict[Positions, bool]:
+        """Return the matches of one partition, each final or not: the union over branches (S3.2, S3.7)."""
+        found: dict[Positions, bool] = {}
         for runs, absences in self._branches:
             for binding in runs.over(stream, self.options.max_runs):
                 if not absences.veto(binding, stream):
-                    found.add(tuple(binding.get(var.name, ()) for var in self.bound.variables))
+                    match = tuple(binding.get(var.name, ()) for var in self.bound.variables)
+                    final = now is None or absences.are_final(binding, stream, now)
+                    found[match] = found.get(match, False) or final
             self.report.most_runs = max(self.report.most_runs, runs.most)
         return found
 
@@ -153,43 +177,6 @@ class ReferenceMatcher:
             for i, var in enumerate(self.bound.variables)
         }
         return Matches(events, columns)
-
-
-def choose_matches(found: Iterable[Positions], bound: Bound) -> list[Positions]:
-    """Return the matches of one partition that OUTPUT and LIMIT ask for (S7.1, S7.4)."""
-    matches = sorted(found, key=_order)
-    if bound.query.output is Output.NON_OVERLAPPING:
-        matches = _drop_overlaps(matches)
-    if bound.query.limit is not None:
-        matches = _limit(matches, bound.query.limit)
-    return matches
-
-
-def _order(match: Positions) -> tuple[int, int, Positions]:
-    taken = [position for positions in match for position in positions]
-    return max(taken), min(taken), match
-
-
-def _drop_overlaps(matches: Iterable[Positions]) -> list[Positions]:
-    chosen: list[Positions] = []
-    free_after = -1
-    for match in matches:
-        last, first, _ = _order(match)
-        if first > free_after:
-            chosen.append(match)
-            free_after = last
-    return chosen
-
-
-def _limit(matches: Iterable[Positions], limit: int) -> list[Positions]:
-    chosen: list[Positions] = []
-    count: dict[int, int] = {}
-    for match in matches:
-        last, _, _ = _order(match)
-        count[last] = count.get(last, 0) + 1
-        if count[last] <= limit:
-            chosen.append(match)
-    return chosen
 
 
 def partitions_of(events: EventBatch, bound: Bound) -> list[Rows]:

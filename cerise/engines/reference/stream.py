@@ -52,5 +52,12 @@ class Reach:
         """Whether two positions are within w of each other; SLIDE does not matter (S6.2–S6.4)."""
         return Reach(self.within, None, self.by_position).holds(stream, first, last)
 
+    def passed(self, stream: Stream, first: int, now: int) -> bool:
+        """Whether no event from a time on is within w of a position; windows of events ignore the time."""
+        assert self.within is not None  # a NOT at the end needs WITHIN (S6.4)
+        if self.by_position:
+            return len(stream) > first + self.within
+        return now > stream.times[first] + self.within
+
     def _points(self, stream: Stream, first: int, last: int) -> tuple[int, int]:
         return (first, last) if self.by_position else (stream.times[first], stream.times[last])

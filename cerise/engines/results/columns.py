@@ -35,6 +35,14 @@ class TableColumns:
         """
         self._kinds, self._literal_only = kinds, literal_only
         self._literals = pa.array(list(texts), pa.string())
+        self._quick = Literals([word.encode() for word in texts])
+        self._no_texts: _Texts | None = None  # without columns of strings, the codes are always the same
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether the codes of strings do not depend on the other strings of a table."""
+        texts = {name for name, kind in self._kinds.items() if kind is Kind.STRING}
+        return not texts or (texts <= self._literal_only and self._quick.found)
 
     def read(self, table: pa.Table, order: Ints | None = None, threads: Threads = ALONE) -> ColumnValues:
         """Return the values of a table, its rows in the given order; None: as they come."""
@@ -42,7 +50,7 @@ class TableColumns:
             table, order = table.select(list(self._kinds)).take(pa.array(order)), None
         arrays = {name: _column(table, name, kind) for name, kind in self._kinds.items()}
         texts = {name: each for name, each in arrays.items() if self._kinds[name] is Kind.STRING}
-        coded = _Texts(self._literals, texts, self._literal_only)
+        coded = self._code(texts)
         values: list[npt.NDArray[Any]] = [
             coded.columns[name] if name in texts else numbers(arrays[name], self._kinds[name])
             for name in arrays
@@ -51,6 +59,13 @@ class TableColumns:
         values = [take_values(each, order, threads) for each in values]
         nulls = None if nulls is None else take_values(nulls, order, threads)
         return ColumnValues(values, nulls, coded)
+
+    def _code(self, texts: dict[str, pa.Array]) -> _Texts:
+        if texts or self._no_texts is None:
+            coded = _Texts(self._literals, self._quick, texts, self._literal_only)
+            self._no_texts = self._no_texts if texts else coded
+            return coded
+        return self._no_texts
 
 
 class ColumnValues:
@@ -67,6 +82,15 @@ class ColumnValues:
         for i, array in enumerate(arrays):
             self._words[COLUMNS + i] = array.ctypes.data
 
+    @property
+    def arrays(self) -> list[npt.NDArray[Any]]:
+        """The values of each column; last, a word for each row with a bit for each null column."""
+        rows = len(self._arrays[0]) if self._arrays else 0
+        return [
+            *self._arrays,
+            np.broadcast_to(self._nulls, rows) if len(self._nulls) < rows else self._nulls[:rows],
+        ]
+
     def words(self) -> Ints:
         """Return a copy of the words that generated code reads; the caller may write into it."""
         return self._words.copy()
@@ -76,9 +100,8 @@ class _Texts:
     """Strings as codes in the order of the strings."""
 
     def __init__(
-        self, literals: pa.Array, columns: dict[str, pa.Array], literal_only: frozenset[str]
+        self, literals: pa.Array, quick: Literals, columns: dict[str, pa.Array], literal_only: frozenset[str]
     ) -> None:
-        quick = Literals([word.encode() for word in literals.to_pylist()])
         strings = {name for name, each in columns.items() if pa.types.is_string(each.type)}
         plain = strings & literal_only if quick.found else frozenset()
         encoded = {

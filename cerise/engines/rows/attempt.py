@@ -18,10 +18,12 @@ from cerise.engines.rows.records import (
     FROM_END,
     HIDDEN,
     KEYS,
+    NEVER,
     NO_MATCH,
     PAUSED,
     REGISTER,
     REGISTERS,
+    WAITING,
     Instruction,
     SearchWorkspace,
 )
@@ -53,6 +55,28 @@ def expired(m: SearchWorkspace, start: int, row: int) -> bool:
     first, last = times[start], times[row]
     passed = last - first  # negative if it overflows 64 bits
     return passed > within or passed < 0 or none in (first, last)
+
+
+@kernel()
+def waits(m: SearchWorkspace, start: int, row: int) -> bool:
+    """Tell whether a search that needs a row must wait for rows to be added; False: it has no such row.
+
+    A row at or after the time `now` may be outside the window that the first row opens (M42). The row may
+    be known, but not the rows after it that the clause reads.
+    """
+    m.deadline = NEVER
+    if row < m.end:
+        outside = expired(m, start, row)
+    elif m.within == ANY_TIME:
+        outside = False
+    else:
+        first, now = m.times[start], m.now
+        passed = now - first  # negative if it overflows 64 bits
+        outside = now >= first and (passed > m.within or passed < 0)
+        m.deadline = first + m.within if first < NEVER - m.within else NEVER
+    if outside:
+        m.touched = 1
+    return not outside
 
 
 @kernel()
@@ -137,6 +161,9 @@ def attempt(m: SearchWorkspace, edge: Any, low: int, high: int, start: int) -> i
         if op == ROW:
             beyond = row < high and not any_time and expired(m, start, row)
             if row >= high or beyond:
+                if row >= high and m.open and waits(m, start, row):
+                    found = -WAITING - 1
+                    break
                 if beyond:
                     m.touched = 1
                 save_timeout(m, row - start, start - low)
@@ -185,7 +212,11 @@ def attempt(m: SearchWorkspace, edge: Any, low: int, high: int, start: int) -> i
         elif op == ACCEPT:
             found = row
             break
-        elif (op == FIRST and row == low) or (op == END and row == high):
+        elif (op == FIRST and row == m.begin) or (op == END and row == m.end):
+            if op == END and m.open:  # only a row, or the end of the stream, can tell
+                m.deadline = NEVER
+                found = -WAITING - 1
+                break
             if steps > alarm and steps > m.until:
                 found = -PAUSED - 1
                 break

@@ -92,6 +92,28 @@ def join(key: int, count: int, order: Any, middle: int, high: int) -> int:
     return 0
 
 
+# ---- rows that partitions of a stream hold
+
+
+@kernel(void(Ints, Ints, Ints, Ints))
+def follow_back(before: Any, last: Any, ends: Any, rows: Any) -> None:
+    """Write the rows of partitions, partition after partition.
+
+    Args:
+        before: for each row the row before it in its partition.
+        last: the last row of each partition.
+        ends: where the rows of each partition end in `rows`.
+        rows: receives the rows.
+    """
+    start = 0
+    for i in range(len(last)):
+        row = last[i]
+        for at in range(ends[i] - 1, start - 1, -1):
+            rows[at] = row
+            row = before[row]
+        start = ends[i]
+
+
 # ---- partitions without a match
 
 

@@ -9,9 +9,9 @@ FITS = -1  # asks generated code for the masks of rows d to e; r: where to write
 BYTE = 8  # labels that a mask of one byte has room for; masks of more labels are words
 ANYTHING = -1  # as the labels of a second row: any, or the match has one row
 PAST_LAST, TO_NEXT, TO_FIRST, TO_LAST = range(4)
-DONE, FULL, DEEP, FORGETFUL, PAUSED, UNMAPPED, ENDLESS = range(7)
+DONE, FULL, DEEP, FORGETFUL, PAUSED, UNMAPPED, ENDLESS, WAITING = range(8)
 NO_MATCH = -1  # result of an attempt; -2 and below: -1 minus the reason why it stopped
-NEVER = 1 << 62  # as a number of steps
+NEVER = 1 << 62  # as a number of steps, or a deadline
 ANY_TIME = -2  # as a window: unbounded; -1 admits no second row
 HIDDEN = 1 << 14  # in a label: the row is not shown
 REGISTER, FROM_END, FROM_START = range(3)  # sources of keys
@@ -69,6 +69,15 @@ class Entries(Record):
     room: int  # rows of matches that are left before no further search begins
 
 
+class OpenPartition(Record):
+    """A partition to which rows may be added, before and after a search."""
+
+    row: int  # where the search goes on
+    first: int  # its first row; -1: that row is gone
+    number: int  # how many matches it has had
+    deadline: int  # the search waits for a row, or for the time after this one
+
+
 class SearchWorkspace(Record):
     """The state of a search."""
 
@@ -88,6 +97,8 @@ class SearchWorkspace(Record):
     no_time: int  # the number that stands for null
     timeouts: int
     shares: int  # whether the memo stays valid for searches from later rows
+    forgives: int  # whether a skip without a target goes past the last row, and is counted
+    reach: int  # how many rows after a row of a match the clause reads
     # limits
     heavy: int  # further steps that a look-up in the memo counts as
     alarm: int  # steps after which a search checks its limits
@@ -113,6 +124,7 @@ class SearchWorkspace(Record):
     cut: Words  # the labels of a time-out
     found: Table[FoundMatch]
     found_labels: Words
+    states: Rows[OpenPartition]  # of the partitions of a stream
     labels_room: int
     # state between calls
     partition: int
@@ -133,6 +145,14 @@ class SearchWorkspace(Record):
     left: int
     until: int
     walked: int
+    # the partition under way
+    begin: int  # its first row; -1: that row is gone
+    end: int  # the row after its last known one
+    open: int  # whether rows may be added
+    now: int  # the time before which no row will be added
+    deadline: int
+    forgiven: int
+    keeps: int  # whether a search that waits keeps its state for the next call
 
 
 REGISTERS = Choice.WORDS

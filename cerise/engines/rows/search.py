@@ -14,12 +14,14 @@ from cerise.engines.rows.records import (
     FORGETFUL,
     FULL,
     HIDDEN,
+    NEVER,
     NO_MATCH,
     PAST_LAST,
     PAUSED,
     TO_FIRST,
     TO_NEXT,
     UNMAPPED,
+    WAITING,
     Entries,
     SearchWorkspace,
 )
@@ -83,9 +85,17 @@ def enter(m: SearchWorkspace, low: int, high: int) -> None:
     m.row = max(low, m.start)
     m.last = min(m.stop, last_start(m, low, high) + 1, high)
     m.number = 0
+    place(m, low, low, high)
+    forget(m)
+
+
+@kernel()
+def place(m: SearchWorkspace, begin: int, low: int, high: int) -> None:
+    """Set the bounds of the partition under way, given its first row, its first known row, and its end."""
+    m.begin = begin
+    m.end = high
     m.context.low = low
     m.context.high = high
-    forget(m)
 
 
 @kernel()
@@ -136,10 +146,13 @@ def search_from(m: SearchWorkspace, edge: Any, low: int, high: int, start: int) 
         return DONE
     labels = m.labels[start - low :]
     after = resume_after(m, labels, start, end)
-    if after < 0:
+    if after < 0 and m.forgives == 0:
         return -after
     if not emit(m, labels, end - start, 0):
         return FULL
+    if after < 0:
+        m.forgiven += 1
+        after = end
     m.row = after
     forget(m)
     return DONE
@@ -168,6 +181,64 @@ def scan(workspace: int, edge: Any) -> int:
                 return why
         m.partition += 1
         m.row = -1
+    m.walked = m.stop - m.start
+    return DONE
+
+
+@kernel()
+def next_open_start(m: SearchWorkspace, row: int, high: int) -> int:
+    """Return the first row from here on at which a match can start, if rows may be added after the last."""
+    while row < high and not (may_start(m, row, high) or (row + 1 == high and opens(m, row))):
+        row += 1
+    return row
+
+
+@kernel()
+def opens(m: SearchWorkspace, row: int) -> bool:
+    """Tell whether a row could be the first of a match, by its own mask."""
+    return mask_of(m.masks, m.wide, row) & m.first != 0
+
+
+@kernel(int64(int64, int64))
+def scan_open(workspace: int, edge: Any) -> int:
+    """Search partitions to which rows may be added, like `scan`, until a search waits for rows.
+
+    A search of one partition keeps the state of a search that waits, and resumes it.
+    """
+    m, starts = SearchWorkspace(workspace), 0
+    while m.partition < m.partitions:
+        low, end = m.offsets[m.partition], m.offsets[m.partition + 1]
+        high = max(low, end - m.reach) if m.open else end
+        state = m.states[m.partition]
+        place(m, state.first, low, end)
+        if m.row < low:
+            m.row = state.row
+            m.number = state.number
+            forget(m)
+        state.deadline = NEVER
+        while m.row < high:
+            start = next_open_start(m, m.row, high) if m.open else next_start(m, m.row, high, high)
+            if start != m.row:
+                m.depth = -1  # the row at which a search waited starts no match
+            m.row = start
+            if start >= high:
+                break
+            starts += 1
+            why = PAUSED if starts > STARTS else search_from(m, edge, low, high, start)
+            if why == WAITING:
+                state.deadline = m.deadline
+                break
+            if why != DONE:
+                if why in (FULL, FORGETFUL):
+                    forget(m)  # states of the present path have not failed
+                m.walked = start - m.start
+                return why
+        state.row = m.row
+        state.number = m.number
+        m.partition += 1
+        if m.keeps == 0:
+            m.row = -1
+            m.depth = -1
     m.walked = m.stop - m.start
     return DONE
 

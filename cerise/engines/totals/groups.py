@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cerise.engines.automaton.automaton import looks_ahead
 from cerise.engines.base import Matches
 from cerise.engines.match_ids import event_ids
 from cerise.engines.totals.exact import Ints
@@ -125,6 +126,36 @@ def normal(values: pa.Array) -> pa.Array:
         return values
     numbers = values.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
     return pa.array(np.where(np.isnan(numbers), np.nan, numbers), mask=np.asarray(values.is_null()))
+
+
+# ---- groups of a stream
+
+
+def find_final(keys: Sequence[pa.Array], bound: Bound, time: int) -> npt.NDArray[np.bool_]:
+    """Return which groups get no further match, if no event before a time will come.
+
+    The group of an event is final when the event is before that time, the group of a window when the window
+    ends by then; one window later where a NOT may wait that long for a veto (S6.2). Other groups never are.
+    """
+    named = dict(zip(key_schema(bound).names, keys, strict=True))
+    reach = 0 if bound.within is None else int(str(bound.within.size))
+    known = time - reach if any(looks_ahead(branch) for branch in bound.branches) else time
+    if per(bound) is Per.EVENT:
+        return np.asarray(np.asarray(named[TIME]) < known)
+    assert per(bound).window
+    assert bound.slide is not None
+    return np.asarray(np.asarray(named[WINDOW]) <= (known - reach) // int(str(bound.slide.size)))
+
+
+def why_never_final(bound: Bound) -> str | None:
+    """Say why the totals of a query over a stream are never final; None: each row is, at some time."""
+    wanted, counted = per(bound), bound.within is not None and bound.within.unit is Unit.EVENTS
+    if wanted in (Per.ALL, Per.PARTITION):
+        return f"its totals {wanted.value} are final at the end of the stream, which has none"
+    waits = any(looks_ahead(branch) for branch in bound.branches)
+    if counted and (wanted.window or waits):
+        return f"its totals {wanted.value} are of windows that count events, and time does not end them"
+    return None
 
 
 # ---- windows

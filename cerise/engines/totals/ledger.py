@@ -15,7 +15,7 @@ from cerise.engines.results.match_table import ends_of
 from cerise.engines.totals.arguments import ArgumentValues, values_at
 from cerise.engines.totals.cells import Argument, Cell, cell_of, columns_of
 from cerise.engines.totals.exact import Ints, Objects, integers, number_of, sum_groups, text_of
-from cerise.engines.totals.groups import MatchGroups, key_schema, per, windows_of
+from cerise.engines.totals.groups import MatchGroups, find_final, key_schema, per, windows_of
 from cerise.engines.totals.result import result_table
 from cerise.errors import PlanError
 from cerise.pattern.bound import Bound
@@ -96,6 +96,22 @@ class Ledger:
 
     def partial(self) -> pa.Table:
         return _table(self._take(), self.bound, self._arguments)
+
+    def leave(self, time: int) -> pa.Table:
+        """Return the partial totals of the groups that are final, and drop them.
+
+        Args:
+            time: no event before it will come.
+        """
+        sheet = self._take()
+        final = find_final(sheet.keys, self.bound, time)
+        if not final.any():
+            self._keep(sheet)
+            return partial_schema(self.bound).empty_table()
+        table = _table(sheet, self.bound, self._arguments)
+        if not final.all():
+            self.merge(table.filter(pa.array(~final)))
+        return table.filter(pa.array(final))
 
     def result(self) -> pa.Table:
         """Return the totals as a table of `bound.output_schema`, and reset the ledger."""

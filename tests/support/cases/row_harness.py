@@ -34,6 +34,7 @@ from cerise.run.row_search import RowClause
 from cerise.sources import FilesSource
 from tests.support.cases.harness import read_events, shown
 from tests.support.cases.tasks_here import HandedOver, TasksHere
+from tests.support.row_streams import can_stream, run_stream
 
 CASES = Path(__file__).parents[2] / "cases" / "rows"
 DIRECTIVES = frozenset({"title", "rules", "error", "dialect", "spark", "table"})
@@ -153,6 +154,18 @@ def run_from_files(count: int) -> Runner:
     return run
 
 
+def run_as_stream(size: int, *, reload: bool = False, limits: Limits | None = None) -> Runner:
+    """Rows fed as a watermark releases them, where the clause and its rows can be a stream."""
+
+    def run(bound: BoundRows, table: pa.Table) -> pa.Table:
+        options = Options(limits=limits or Limits())
+        if not can_stream(bound, table):
+            return run_rows(bound, table, options)
+        return run_stream(bound, table, size, options=options, reload=reload)
+
+    return run
+
+
 SMALL = Limits(cut_events=2, blob_events=3, output_rows=2)
 RUNNERS: dict[str, Runner] = {
     "reference": run_reference,
@@ -164,6 +177,10 @@ RUNNERS: dict[str, Runner] = {
     "exchanged": run_exchanged,
     "from files": run_from_files(1),
     "from files, 7 slices": run_from_files(7),
+    "as a stream, row by row": run_as_stream(1),
+    "as a stream, in pieces of 3": run_as_stream(3),
+    "as a stream, saved and loaded": run_as_stream(2, reload=True),
+    "as a stream, small limits": run_as_stream(1, limits=Limits.all(2)),
 }
 
 
