@@ -108,7 +108,7 @@ def version_of(root: str | Path, version: int | None = None, time: str | None = 
         StoreError: the table or version does not exist, or its deletion vectors cannot be read.
     """
     table = open_table(root, version)
-    _reject_unknown_features(table, root)
+    reject_unknown_features(table, root)
     columns = pa.schema(table.schema().to_arrow())
     actions = pa.table(table.get_add_actions(flatten=True))
     kept = read_kept_rows(table, root)
@@ -249,7 +249,7 @@ def open_table(path: str | Path, version: int | None) -> DeltaTable:
         ) from error
 
 
-def _reject_unknown_features(table: DeltaTable, path: str | Path) -> None:
+def reject_unknown_features(table: DeltaTable, path: str | Path) -> None:
     """Refuse column mapping and all later features: ignoring them would give wrong events."""
     protocol = table.protocol()
     unknown = sorted(set(protocol.reader_features or ()) - KNOWN_FEATURES)

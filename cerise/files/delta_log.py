@@ -20,6 +20,8 @@ from cerise.files.folder import sync
 
 LOG = "_delta_log"
 SIGNED = "ceriseActions"  # in the commitInfo of an entry: the checksum of its other actions
+ADDED = ("path", "size", "modificationTime", "dataChange", "stats")
+CHECKED = {"add": ADDED, "remove": ADDED[:2], "txn": ("appId", "version")}
 ENTRY = re.compile(r"^([0-9]{20})\.json$")
 CHECKPOINT = re.compile(r"^([0-9]{20})\.checkpoint.*\.parquet$")
 ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}|\\")  # delta-rs reads these as other characters
@@ -118,12 +120,14 @@ def _fault(path: str, size: int, _modified: int) -> str | None:
 
 
 def signature(actions: Iterable[dict[str, Any]]) -> str:
-    """Return the checksum of the files that an entry adds and removes, independent of their order."""
-    adds = ("path", "size", "modificationTime", "dataChange", "stats")
+    """Return the checksum of the files that an entry adds and removes, independent of their order.
+
+    The batch of a stream that the entry commits is part of it: an entry that lost it would be added twice.
+    """
     parts = [
         repr([kind, *(each[kind].get(name) for name in names)])
         for each in actions
-        for kind, names in (("add", adds), ("remove", adds[:2]))
+        for kind, names in CHECKED.items()
         if kind in each
     ]
     return xxhash.xxh64_hexdigest("\n".join(sorted(parts)).encode())

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from cerise.errors import StoreError, did_you_mean
 from cerise.files import delta
 from cerise.files.checksums import open_parquet
-from cerise.files.text import NOTHING, PLAIN, TextLayout, read_csv, read_json
+from cerise.files.text import NOTHING, PLAIN, TextLayout, parse_json, read_csv, read_json
 from cerise.files.times import parse_times
 
 TEXT = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
@@ -51,6 +51,30 @@ def read(
     tables = [(file, _read(file, layout)) for file in files]
     typed = not any(suffix(file) in TEXT for file in files)
     return _with_times(_concat(tables, typed=typed), times, written, typed=typed)
+
+
+def read_lines(
+    data: bytes,
+    name: str,
+    *,
+    layout: TextLayout = PLAIN,
+    time: str | Sequence[str] = (),
+    written: str | None = None,
+) -> pa.Table:
+    """Return JSON lines that are in memory as a table; `name` stands for them in an error.
+
+    Takes the arguments of `read`, and raises as it does.
+    """
+    times = (time,) if isinstance(time, str) else time
+    try:
+        table = parse_json(pa.py_buffer(data), name, layout)
+    except pa.ArrowException as error:
+        reason = str(error).strip().split("\n")[0]
+        raise StoreError(
+            f"cannot read {name}: {reason}", hint="is every line one object of JSON, with the same types?"
+        ) from error
+    _reject_twice(Path(name), table.schema.names)
+    return _with_times(table, times, written, typed=False)
 
 
 def data_files(path: Path) -> list[Path]:

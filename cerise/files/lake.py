@@ -243,7 +243,7 @@ def _parquet_files(root: str) -> tuple[str, tuple[File, ...]]:
     if found.type == fs.FileType.NotFound:
         raise StoreError(f"there is nothing at {root}", hint="is the path right, and seen from here?")
     if found.type == fs.FileType.File:
-        _reject_other(base)
+        reject_other(base)
         return root, (File(base),)
     if "://" in root and system.get_file_info(f"{base}/{LOG}").type == fs.FileType.Directory:
         raise NotDirect(f"{root} is a Delta table, whose log Cerise reads only at a local path")
@@ -252,7 +252,7 @@ def _parquet_files(root: str) -> tuple[str, tuple[File, ...]]:
     for each in sorted(held, key=lambda info: str(info.path)):
         inside = each.path[len(base) :].strip("/").split("/")
         if each.type == fs.FileType.File and not any(part.startswith((".", "_")) for part in inside):
-            _reject_other(each.path)
+            reject_other(each.path)
             files.append(File(each.path, _hive(inside[:-1], root)))
     if not files:
         raise StoreError(
@@ -261,7 +261,8 @@ def _parquet_files(root: str) -> tuple[str, tuple[File, ...]]:
     return root, tuple(files)
 
 
-def _reject_other(path: str) -> None:
+def reject_other(path: str) -> None:
+    """Refuse files of other formats than Parquet."""
     kind = suffix(Path(path))
     if kind in TEXT:
         raise StoreError(
@@ -284,6 +285,15 @@ def _hive(folders: Sequence[str], root: str) -> dict[str, Any]:
         text = unquote(parts[2])
         values[unquote(parts[1])] = None if text == NO_VALUE else text
     return values
+
+
+def hive_values(folders: Sequence[str], root: str, columns: pa.Schema) -> dict[str, Any]:
+    """Return the values that the names of folders give, in the types of their columns."""
+    return {
+        name: _as(value, columns.field(name).type)
+        for name, value in _hive(folders, root).items()
+        if name in columns.names
+    }
 
 
 def _with_hive(columns: pa.Schema, files: Sequence[File]) -> tuple[pa.Schema, tuple[File, ...]]:

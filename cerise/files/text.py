@@ -67,12 +67,18 @@ def read_csv(path: Path, layout: TextLayout) -> pa.Table:
 
 def read_json(path: Path, layout: TextLayout = PLAIN) -> pa.Table:
     """Return a file of JSON objects, one per line, as a table; an empty file has no columns and no rows."""
-    data = _content(path)
+    return parse_json(_content(path), str(path), layout)
+
+
+def parse_json(data: pa.Buffer, place: str, layout: TextLayout = PLAIN) -> pa.Table:
+    """Return JSON objects, one per line, as a table; `place` stands for them in an error."""
     start = _start(data)
     if not start:
         return NOTHING
     if start.startswith(b"["):
-        raise StoreError(f"{path} holds one JSON array", hint=f"write one object a line: jq -c '.[]' {path}")
+        raise StoreError(
+            f"{place} holds one JSON array", hint=f"write one object a line: jq -c '.[]' {place}"
+        )
     table = _json(data, {})
     # Arrow would drop the zone of 10:55Z: read times as text, and parse them here.
     moments = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]

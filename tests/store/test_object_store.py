@@ -11,8 +11,13 @@ import pytest
 import cerise
 from cerise.errors import StoreError
 from cerise.event_store import Store
+from cerise.files import delta
+from cerise.files.delta_tail import DeltaTail
 from cerise.files.folder import Folder
 from cerise.store.index.lookup import Index
+from cerise.store.table.batch_table import BatchTable
+from cerise.store.table.commits import StreamBatch
+from cerise.store.table.data_file import AppendPart
 from tests.store.test_store_edges import BY_INDEX, times
 from tests.support.faults.object_store import Objects, object_store
 
@@ -120,3 +125,28 @@ def test_two_appenders_to_objects_lose_nothing(objects: Objects) -> None:
 def test_what_is_not_there_is_said(objects: Objects) -> None:
     with pytest.raises(StoreError):
         Store("s3://bucket/nothing")
+
+
+@pytest.mark.parametrize("kind", ["table", "store"])
+def test_batches_of_a_stream_among_objects(objects: Objects, kind: str) -> None:
+    path, parts = "s3://bucket/some/alerts", [events(10 * i, 10) for i in range(3)]
+    if kind == "store":
+        Store.create(path, schema=parts[0].schema, time="t", type="kind", pool_rows=15)
+    table = BatchTable.open(path, None, parts[0].schema)
+    for number, part in enumerate(parts):
+        batch = StreamBatch("a", number)
+        left = table.begin(batch)
+        table.write(part, AppendPart(left.append, 0, 0))  # an attempt that came to nothing
+        begun = table.begin(batch)
+        written = table.write(part, AppendPart(begun.append, 0, 0))
+        assert table.commit([written], batch, begun)
+        assert table.holds(batch)
+        table.seal_if_due()
+    tail = DeltaTail(path, parts[0].schema, after=-1)
+    found = list(tail.arrivals(tail.start()))
+    assert [each.rows for each in found] == [10, 10, 10]
+    assert list(tail.arrivals(found[0].after, found[1].after)) == found[1:2]
+    live = {f"some/alerts/{each.path}" for each in delta.version_of(path).files}
+    data = {key for key in objects.held if key.endswith(".parquet") and "_delta_log" not in key}
+    sealed = {each.file.path.removeprefix("bucket/") for each in found} if kind == "store" else set()
+    assert data == live | sealed

@@ -121,9 +121,8 @@ def fit_columns(table: pa.Table, columns: pa.Schema, time: str, first: int) -> p
     Raises:
         DataError: an event has no time, or a value does not fit.
     """
-    plain = pa.schema([each for each in columns if each.name != SEQUENCE_FIELD.name])
-    fits = {each.name: _cast(table.column(each.name), each) for each in plain}
-    times = fits[time]
+    fits = cast_columns(table, pa.schema([each for each in columns if each.name != SEQUENCE_FIELD.name]))
+    times = fits.column(time)
     if times.null_count:
         rows = np.flatnonzero(np.asarray(times.is_null().combine_chunks())) + first
         shown = ", ".join(map(str, rows[:5].tolist())) + (", …" if len(rows) > 5 else "")
@@ -131,7 +130,16 @@ def fit_columns(table: pa.Table, columns: pa.Schema, time: str, first: int) -> p
             f"{len(rows)} of {len(times)} events have no time: '{time}' is null in rows {shown}",
             hint=f"rows count from 0; filter them out first: WHERE {time} IS NOT NULL",
         )
-    return pa.table(fits, schema=plain)
+    return fits
+
+
+def cast_columns(table: pa.Table, columns: pa.Schema) -> pa.Table:
+    """Return a table in the columns and types of another.
+
+    Raises:
+        DataError: a value does not fit.
+    """
+    return pa.table({each.name: _cast(table.column(each.name), each) for each in columns}, schema=columns)
 
 
 def complete(table: pa.Table, columns: pa.Schema) -> pa.Table:

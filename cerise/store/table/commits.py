@@ -23,11 +23,29 @@ if TYPE_CHECKING:
 CONFIGURATION = {"delta.checkpointInterval": "10"}
 
 
+class StreamBatch(NamedTuple):
+    """A batch of a stream; a table holds its events once.
+
+    Attributes:
+        app: the name of the stream, unique and the same after a restart: the id of the streaming query.
+        number: the number of the batch.
+    """
+
+    app: str
+    number: int
+
+    def is_in(self, table: DeltaTable) -> bool:
+        """Tell whether a version of a table has this batch, or a later one."""
+        newest = table.transaction_version(self.app)
+        return newest is not None and newest >= self.number
+
+
 class Change(NamedTuple):
-    """The files that a commit adds and removes."""
+    """The files that a commit adds and removes, and the batch of a stream that they are."""
 
     add: Sequence[Written]
     remove: Sequence[LoggedFile] = ()
+    batch: StreamBatch | None = None
 
 
 class Overtaken(StoreError):
@@ -36,6 +54,10 @@ class Overtaken(StoreError):
 
 class NotCommitted(StoreError):
     """Nothing was committed, and nothing of the commit will appear later."""
+
+
+class BatchKnown(NotCommitted):
+    """The table has the batch of the stream already."""
 
 
 class Crowded(NotCommitted):
@@ -77,6 +99,7 @@ def commit(root: str, change: Change, waits: Iterable[float]) -> int:
 
     Raises:
         Overtaken: a file to remove has left the table.
+        BatchKnown: the table has the batch of the stream already.
         NotCommitted: a file to add is missing or of another size, or other commits came first at every try.
         StoreError: the log cannot be written.
     """
@@ -113,6 +136,8 @@ def _live(table: DeltaTable) -> set[str]:
 
 
 def _check_change(root: str, change: Change, table: DeltaTable) -> None:
+    if change.batch is not None and change.batch.is_in(table):
+        raise BatchKnown(f"{root} has batch {change.batch.number} of {change.batch.app} already")
     live = _live(table)
     deleted = read_kept_rows(table, root) if change.remove else {}
     for old in change.remove:
@@ -136,7 +161,7 @@ def _check_change(root: str, change: Change, table: DeltaTable) -> None:
 def _is_committed(root: str, change: Change, table: DeltaTable) -> bool:
     """Try to write the next version; return False if another commit came first."""
     from deltalake.exceptions import DeltaError
-    from deltalake.transaction import AddAction, CommitProperties, RemoveAction
+    from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
 
     now = time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = [
@@ -144,7 +169,8 @@ def _is_committed(root: str, change: Change, table: DeltaTable) -> bool:
     ]
     actions += [RemoveAction(old.path, False, now, old.size, {}) for old in change.remove]
     signed = {log.SIGNED: _signature(change)}
-    how = CommitProperties(max_commit_retries=0, custom_metadata=signed)
+    batches = [] if change.batch is None else [Transaction(*change.batch, now)]
+    how = CommitProperties(max_commit_retries=0, custom_metadata=signed, app_transactions=batches)
     try:
         table.create_write_transaction(actions, "append", table.schema(), commit_properties=how)
     except (DeltaError, OSError) as error:
@@ -167,10 +193,14 @@ def _commit_error(root: str, error: Exception) -> StoreError:
 
 
 def _signature(change: Change) -> str:
-    names = ("path", "size", "modificationTime", "dataChange", "stats")
     adds = ((each.path, each.size, each.modified, each.new, each.statistics) for each in change.add)
     removes = ({"remove": {"path": old.path, "size": old.size}} for old in change.remove)
-    return log.signature([*({"add": dict(zip(names, each, strict=True))} for each in adds), *removes])
+    batches = [] if change.batch is None else [dict(zip(log.CHECKED["txn"], change.batch, strict=True))]
+    return log.signature([
+        *({"add": dict(zip(log.ADDED, each, strict=True))} for each in adds),
+        *removes,
+        *({"txn": each} for each in batches),
+    ])  # fmt: skip
 
 
 def find_obsolete_files(root: str, hours: int) -> list[str]:

@@ -194,7 +194,7 @@ def write_file(
     """
     try:
         with attempt(f"write {name} in {writing.root}", "nothing of it is in the table"):
-            file = write_data(groups, writing, name, new=new)
+            file = write_data(groups, writing.root, writing.columns, name, new=new)
             index = None if again is None else write_its_index(again(), writing, file)
     except BaseException:
         Folder.of(writing.root).tidy(name)
@@ -225,19 +225,29 @@ def read_file(writing: Writing, name: str, size: int | None = None) -> Iterator[
         ) from error
 
 
-def write_data(groups: Iterable[pa.Table], writing: Writing, name: str, *, new: bool) -> Written:
-    """Write a Parquet file, without an index."""
-    folder = Folder.of(writing.root)
+def write_data(
+    groups: Iterable[pa.Table], root: str, columns: pa.Schema, name: str, *, new: bool = True
+) -> Written:
+    """Write a Parquet file, without an index.
+
+    Args:
+        groups: its row groups.
+        root: the path or URI of its table.
+        columns: the columns of its table.
+        name: its name.
+        new: whether the events are new to the table.
+    """
+    folder = Folder.of(root)
     described: list[Any] = []
-    leaves = list(_leaves(writing.columns))
+    leaves = list(_leaves(columns))
     groups = iter(groups)
-    first = next(groups, writing.columns.empty_table())
+    first = next(groups, columns.empty_table())
     packed = dict(_choose_encodings(first))
     with folder.open_output(name) as sink:
         summing = Summing(sink, name)
         writer = pq.ParquetWriter(
             summing,
-            writing.columns,
+            columns,
             metadata_collector=described,
             compression={each: packed.get(each, "zstd") for each in leaves},
             write_page_checksum=True,
@@ -246,7 +256,7 @@ def write_data(groups: Iterable[pa.Table], writing: Writing, name: str, *, new: 
         )
         try:
             for group in chain([first] if len(first) else [], groups):
-                writer.write_table(group.cast(writing.columns), row_group_size=max(1, len(group)))
+                writer.write_table(group.cast(columns), row_group_size=max(1, len(group)))
                 mark_step("row group written")
             summing.end()
             writer.close()
@@ -256,7 +266,7 @@ def write_data(groups: Iterable[pa.Table], writing: Writing, name: str, *, new: 
     folder.settle(name)
     mark_step("data written")
     found = folder.stat(name)
-    facts = statistics(described[0], writing.columns)
+    facts = statistics(described[0], columns)
     return Written(name, found.size, milliseconds(found), facts, described[0].num_rows, new)
 
 

@@ -8,6 +8,7 @@
       _cerise/store.json                     the settings of the table
       _cerise/index/<data file>.cix          the index of a data file
       _cerise/synopsis/<version>             the synopsis of a version: a cache
+      _cerise/into/<stream>.json             the appends that have tried to write the last batch of a stream
 
 Numbers of appends are hexadecimal and grow with time. Events carry the number of their append, and their row
 in it, in the column `_seq`. Other engines can read the table as a plain Delta table.
@@ -240,7 +241,7 @@ class EventTable:
             StoreError: the columns differ from those of the table, or the events cannot be read or written.
             DataError: an event has no time, or a value does not fit.
         """
-        self._own("append to it")
+        self.require_own("append to it")
         source = source_of(events) if progress is None else report_progress(source_of(events), progress)
         appended = appending.append(source, self.writing, self._waits())
         if appended.indexed:
@@ -249,7 +250,7 @@ class EventTable:
 
     def commit_pieces(self, written: Sequence[Written]) -> int:
         """Commit files that `data_file.write_piece` has written, in any process, as one version."""
-        self._own("append to it")
+        self.require_own("append to it")
         if not written:
             return own_snapshot(self.writing).version or 0
         version = appending.commit_pieces(written, self.writing, self._waits())
@@ -266,7 +267,7 @@ class EventTable:
             The new version, how many files were rewritten, and the files left over because concurrent
             commits changed them.
         """
-        self._own("compact it")
+        self.require_own("compact it")
         done = compaction.compact(self.writing, self._waits(), progress)
         save_if_due(own_snapshot(self.writing), self.uncovered)
         return done
@@ -279,10 +280,11 @@ class EventTable:
         Returns:
             The names of the removed files.
         """
-        self._own("vacuum it")
+        self.require_own("vacuum it")
         return vacuum.vacuum(self.writing, retention_hours, time.time_ns() // 1_000_000)
 
-    def _own(self, what: str) -> None:
+    def require_own(self, what: str) -> None:
+        """Refuse to write to a table that other tools write."""
         if not self.settings.sequence:
             raise StoreError(
                 f"{self.writing.root} is a table of others, indexed in place: Cerise does not {what}",

@@ -59,7 +59,7 @@ def vacuum(writing: Writing, hours: float, now_ms: int) -> list[str]:
 
 def _leftovers(data: Folder, index: Folder, before: int) -> list[str]:
     """Return index files without a data file, all saved synopses but the newest, and old drafts."""
-    inside = {place: index.inside(place).files() for place in (".", "index", FOLDER)}
+    inside = {place: index.inside(place).files() for place in (".", "index", "into", FOLDER)}
     held = data.files()  # listed after the index files, as a writer writes the data file first
     gone = [f"index/{name}" for name in inside["index"] if _is_orphan(name, held)]
     gone += [f"{FOLDER}/{name}" for name in list_synopses(index)[1:]]
