@@ -12,7 +12,9 @@
                            │
                         run/      one plan, one loop, slice by slice
                            │
-                        spark/    the same as tasks of Spark
+                        streaming/  the same on a stream, batch by batch
+                           │
+                        spark/    both as tasks of Spark
                            │
                         api.py  ►  cli/
 
@@ -49,8 +51,13 @@ if TYPE_CHECKING:
     from cerise.event_store import index as index
     from cerise.pattern.query import Query as Query
     from cerise.run.report import Report as Report
+    from cerise.spark.lake_stream import stream as stream
     from cerise.spark.progress import progress as progress
     from cerise.spark.session import session as session
+    from cerise.spark.sinks import into as into
+    from cerise.streams import watch as watch
+    from cerise.streams import watched as watched
+    from cerise.watcher import Watcher as Watcher
 
 __version__ = "0.1.0"
 
@@ -60,8 +67,10 @@ _HOMES = {
     "Options": "engines.base", "ParseError": "errors", "PlanError": "errors", "Query": "pattern.query",
     "Report": "run.report", "Store": "event_store", "StoreError": "errors", "UnsupportedError": "errors",
     "compressed": "api", "count": "api", "explain": "api", "explain_misses": "api", "find": "api",
-    "index": "event_store", "parse": "api", "profile": "api", "progress": "spark.progress", "schema": "api",
-    "session": "spark.session", "sql": "api",
+    "index": "event_store", "into": "spark.sinks", "parse": "api", "profile": "api",
+    "progress": "spark.progress", "schema": "api", "session": "spark.session", "sql": "api",
+    "watch": "streams", "watched": "streams", "Watcher": "watcher",
+    "stream": "spark.lake_stream",
 }  # fmt: skip
 
 __all__ = [*_HOMES]  # noqa: PLE0604

@@ -43,6 +43,7 @@ from cerise.sources import (
     reject_schema,
     require_session,
 )
+from cerise.streams import explain_stream, is_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -409,7 +410,9 @@ def explain(
 ) -> str:
     """Say how a query would run: its meaning, its engine, where it runs, which events it reads and exchanges.
 
-    Takes the arguments of `find`, and runs nothing; it reads only the footers of files.
+    Takes the arguments of `find`, and runs nothing; it reads only the footers of files. Of a streaming
+    DataFrame, or several by name, it says how `watch` would run: when a match is final, how far the state
+    can grow, and what the stream waits for.
 
     Example:
         >>> events = pa.table({"t": [1, 2, 3], "kind": ["A", "B", "B"]})
@@ -417,7 +420,12 @@ def explain(
           PATTERN SEQ(A a, B b)
     """
     how = How(options or Options(), version, dialect, spark)
-    request = ask(events, query, Roles(time, type, key, order, params), how)
+    roles = Roles(time, type, key, order, params)
+    if is_stream(events):
+        if version is not None:
+            raise UnsupportedError("a stream has no versions", hint="leave version= out")
+        return explain_stream(events, query, roles, how.options, dialect)
+    request = ask(events, query, roles, how)
     return "\n\n".join(_explain(request, request.questions))
 
 

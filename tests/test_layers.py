@@ -11,8 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ORDER = (
-    "errors kinds ties events pattern lang kernels plan engines files store filters run spark dsl sources "
-    "api event_store data cli"
+    "errors kinds ties events pattern lang kernels plan engines files store filters run streaming spark dsl "
+    "sources stream_queries watcher streams api event_store data cli"
 ).split()
 EXEMPT = ("cerise/__init__.py", "cerise/__main__.py")
 HOMES = {

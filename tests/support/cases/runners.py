@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cerise.engines.base import Options
+from cerise.errors import UnsupportedError
 from cerise.files.lake import open_lake
 from cerise.files.scan import ROW
 from cerise.filters.two_phase import Filtering
@@ -23,6 +24,8 @@ from cerise.run.sase_search import Sase
 from cerise.sources import FilesSource, StoreSource
 from cerise.store.table.event_table import EventTable, index_in_place
 from cerise.store.view import IndexedSnapshot, View
+from cerise.streaming.live_query import check_query
+from tests.support.cases import stream_runner
 from tests.support.cases.tasks_here import HandedOver, TasksHere
 
 Runner = Callable[[Bound, pa.Table, Options], pa.Table]
@@ -33,8 +36,11 @@ def whole(bound: Bound, table: pa.Table, options: Options) -> pa.Table:
     return find(TableSource(table), Questions.of([Sase(bound)]), options, HERE).matches
 
 
-def in_batches_of(size: int, *, reload: bool = False) -> Runner:
-    """Micro-batches; with `reload`, each in a new search that loads what the one before saved."""
+def in_batches_of(size: int, *, reload: bool = False, advance: bool = False) -> Runner:
+    """Micro-batches; with `reload`, each in a new search that loads what the one before saved.
+
+    With `advance`, the search is told after each batch that no event before the next one will come.
+    """
 
     def run_batches(bound: Bound, table: pa.Table, options: Options) -> pa.Table:
         if bound.source is not None:
@@ -49,6 +55,8 @@ def in_batches_of(size: int, *, reload: bool = False) -> Runner:
                 state = search.save()
                 search = question.start(Work(options))
                 search.load(state)
+            if advance and start + size < len(events):
+                parts += search.advance(int(events.times[start + size]))
         return question.finish([*parts, *search.flush()])
 
     return run_batches
@@ -119,6 +127,28 @@ def from_a_store(*, blockwise: bool) -> Runner:
     return run_from_a_store
 
 
+def as_a_stream(bound: Bound, table: pa.Table, options: Options) -> pa.Table:
+    """Micro-batches in disorder, behind a watermark, with the state at rest between them.
+
+    Totals that are known only at the end, and queries that only the reference can run, are refused on a
+    stream: they are found in batch.
+    """
+    question, reason = Sase(bound), ""
+    try:
+        check_query("q", question, Options(), unbounded=True)
+    except UnsupportedError as error:
+        reason = str(error)
+    if reason:
+        assert "totals" in reason or "only the engine 'reference' can run it" in reason
+        return whole(bound, table, options)
+    schema = bound.schema if bound.source is None else _first(bound).schema
+    return stream_runner.as_a_stream(question, table, schema, _named(options), seed=len(table))
+
+
+def _first(bound: Bound) -> Bound:
+    return bound if bound.source is None else _first(bound.source)
+
+
 def _named(options: Options) -> Options:
     return replace(options, engine=options.engine or "reference")
 
@@ -128,6 +158,7 @@ RUNNERS: dict[str, Runner] = {
     "batches of 1": in_batches_of(1),
     "batches of 3": in_batches_of(3),
     "saved and loaded": in_batches_of(3, reload=True),
+    "advanced in between": in_batches_of(2, advance=True),
     "filtered first": filtered_first,
     "2 threads": in_threads(2),
     "7 threads": in_threads(7),
@@ -135,6 +166,7 @@ RUNNERS: dict[str, Runner] = {
     "exchanged to 7": exchanged(7),
     "from files, 1 slice": from_files(1),
     "from files, 7 slices": from_files(7),
+    "as a stream": as_a_stream,
     "from a store": from_a_store(blockwise=False),
     "from a store, by stretches": from_a_store(blockwise=True),
 }

@@ -1,0 +1,308 @@
+"""One bucket of a stream: the events of some keys, and the queries that run over them.
+
+A step is a pure function: the state after batch N follows from the state before it and from the batch. So a
+batch that is repeated after a fault gives the same matches and the same state (S11.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+
+from cerise.errors import BindError, CeriseError, PlanError, StateLayoutError, StoreError
+from cerise.kinds import INT64_MIN, kind_of
+from cerise.streaming.bucket_plan import BucketPlan, BucketStep, Counts, Found
+from cerise.streaming.container import pack, pack_json, unpack, unpack_json
+from cerise.streaming.entry import Control, JournalEntry, MicroBatch, admit
+from cerise.streaming.held_events import HeldEvents
+from cerise.streaming.live_query import LiveQuery, StreamQuery, reach_of, why_not_rebuilt
+from cerise.streaming.watermark import Watermark
+
+log = logging.getLogger(__name__)
+Recall = Callable[[], Iterable[JournalEntry]]  # returns the journal entries that are kept
+
+
+class Bucket:
+    """The state of the queries over the events of some keys."""
+
+    def __init__(self, plan: BucketPlan) -> None:
+        self.plan = plan
+        self.watermark = Watermark(plan.rules)
+        self.held = HeldEvents(plan.roles)
+        self.counts = Counts()
+        self.now: int | None = None
+        self.cut = INT64_MIN  # the time up to which the history is known
+        self.controls: dict[str, Control] = {}  # queries that were added while the stream ran
+        self.refused: list[str] = []  # why changes of queries in the last batch were refused
+        self.recall: Recall | None = None
+        self.asked: dict[str, StreamQuery] = {}  # every query that has run, by name
+        self.live = {each.name: self._start(each, INT64_MIN) for each in plan.queries}
+
+    @property
+    def _empty(self) -> pa.Table:
+        return self.plan.roles.columns.empty_table()
+
+    def _start(self, query: StreamQuery, since: int) -> LiveQuery:
+        plan = self.plan
+        self.asked[query.name] = query
+        return LiveQuery(query, plan.options, since=since, counts_ties=plan.counts_ties, on_skip=plan.on_skip)
+
+    def step(self, batch: MicroBatch) -> BucketStep:
+        """Take a micro-batch; return the matches that become final, and the events set aside."""
+        entry, aside = admit(batch, self.plan.roles, self.plan.rules, self.watermark.time, self.cut)
+        return BucketStep(entry, list(self.apply(entry)), aside)
+
+    def apply(self, entry: JournalEntry) -> Iterator[Found]:
+        """Take accepted events: hold them, move the watermark, and release the events before it."""
+        self.refused = []
+        for control in entry.controls:
+            yield from self._change(control)
+        self.cut = self.cut if entry.cut is None else entry.cut
+        self.counts.add(entry)
+        self.now = entry.now if entry.now is not None else self.now
+        self.held.add(entry.events)
+        before = self.watermark.time
+        self.watermark.observe(entry.tops, entry.now, entry.floor)
+        if self.watermark.time > before:
+            yield from self._release()
+        self._check_held()
+
+    def _release(self) -> Iterator[Found]:
+        released = self.held.release(self.watermark.time)
+        events = self._empty if released is None else released
+        for name, query in list(self.live.items()):
+            for table in query.feed(events, self.watermark.time):
+                yield name, table
+            if query.until is not None and query.until <= self.watermark.time:
+                yield from self._end(name)
+
+    def _end(self, name: str) -> Iterator[Found]:
+        """End a query that was removed: for it, the stream is over."""
+        for table in self.live[name].flush():
+            yield name, table
+        del self.live[name]
+        self.controls.pop(name, None)
+
+    # ---- queries that come and go while the stream runs
+
+    def _change(self, control: Control) -> Iterator[Found]:
+        """Add or remove a query; a query that does not fit is refused, and the stream goes on."""
+        try:
+            yield from self._add(control) if control.add else self._remove(control)
+        except CeriseError as error:
+            log.warning("query %s is refused: %s", control.name, error)
+            self.refused.append(f"{control.name}: {error}")
+
+    def _add(self, control: Control) -> Iterator[Found]:
+        if control.name in self.live:
+            raise BindError(f"there is a query {control.name} already", hint="remove it first")
+        assert self.plan.bind is not None
+        query = self.plan.bind(control)
+        since = self.watermark.time if control.at is None else control.at
+        live = self._start(query, since)
+        self.live[control.name], self.controls[control.name] = live, control
+        if since < self.watermark.time and self.recall is not None:
+            for table in live.feed(self._recall_events(since), self.watermark.time):
+                yield control.name, table
+
+    def _recall_events(self, since: int) -> pa.Table:
+        """Return the events from a time on that were released before, as far as the journal has them."""
+        assert self.recall is not None
+        held = HeldEvents(self.plan.roles)
+        for entry in self.recall():
+            held.add(entry.events)
+        held.release(since)
+        events = held.release(self.watermark.time)
+        return self._empty if events is None else events
+
+    def _remove(self, control: Control) -> Iterator[Found]:
+        if control.name not in self.live:
+            raise BindError(f"query {control.name} is unknown", hint="it may have been removed before")
+        query = self.live[control.name]
+        query.until = self.watermark.time if control.at is None else max(control.at, self.watermark.time)
+        if query.until <= self.watermark.time:
+            yield from self._end(control.name)
+
+    def begin(self, history: pa.Table, cut: int) -> tuple[JournalEntry, list[Found]]:
+        """Start with the events before the stream's first; return their journal entry and their matches.
+
+        Args:
+            history: the events before the cut that later matches may need.
+            cut: the first time after the history; events of the stream before it are in the history.
+        """
+        entry = JournalEntry(history, {}, floor=cut, cut=cut)
+        return entry, list(self.apply(entry))
+
+    def replay(self, entries: Iterable[JournalEntry]) -> None:
+        """Repeat steps whose matches were given already.
+
+        Matches do not depend on the borders of batches: a long journal is matched at once.
+        """
+        for entry in entries:
+            for control in entry.controls:
+                self._drop(self._release())
+                self._drop(self._change(control))
+            self.cut = self.cut if entry.cut is None else entry.cut
+            self.counts.add(entry)
+            self.now = entry.now if entry.now is not None else self.now
+            self.held.add(entry.events)
+            self.watermark.observe(entry.tops, entry.now, entry.floor)
+            if len(self.held) >= self.plan.options.limits.replayed_events:
+                self._drop(self._release())
+        self._drop(self._release())
+
+    def _drop(self, found: Iterator[Found]) -> None:
+        for _ in found:
+            pass
+
+    def flush(self) -> Iterator[Found]:
+        """Yield the matches that become final when no further event comes."""
+        rest = self.held.release_all()
+        for name, query in self.live.items():
+            if rest is not None:
+                for table in query.feed(rest, self.watermark.time):
+                    yield name, table
+            for table in query.flush():
+                yield name, table
+
+    def _check_held(self) -> None:
+        most = self.plan.held
+        if most is not None and len(self.held) > most:
+            slowest = self.watermark.slowest(self.now)
+            raise PlanError(
+                f"{len(self.held):,} events wait for the watermark, more than {most:,}; "
+                f"source '{slowest}' holds it back",
+                hint="shorten delay=, give idle=, or raise held=; the state before this batch is untouched",
+            )
+
+    # ---- state
+
+    @property
+    def reach(self) -> int | None:
+        """How far behind the watermark events matter for later matches; None: any event may."""
+        reaches = [reach_of(each.query.question) for each in self.live.values()]
+        known = [each for each in reaches if each is not None]
+        return None if len(known) < len(reaches) else max(known, default=0)
+
+    def save(self) -> bytes:
+        """Return the state: the watermark, held events and the state of every query."""
+        plain = {
+            "watermark": self.watermark.save(), "now": self.now, "events": self.counts.events,
+            "aside": dict(self.counts.aside), "time": self.plan.roles.time,
+            "queries": self.plan.meanings, "cut": self.cut,
+            "controls": [asdict(each) for each in self.controls.values()],
+        }  # fmt: skip
+        queries = {f"query {name}": each.save() for name, each in self.live.items()}
+        return pack({"plain": pack_json(plain), "held": self.held.save(), **queries})
+
+    def load(
+        self,
+        state: bytes,
+        what: str = "the state",
+        entries: Recall | None = None,
+    ) -> None:
+        """Continue from a saved state. Queries may have come or gone since; a changed query is an error.
+
+        Args:
+            state: the bytes that `save` returned.
+            what: names the state in an error.
+            entries: returns journal entries before the state, from which a query can be rebuilt.
+
+        Raises:
+            StoreError: the state is damaged, or of a query with another meaning.
+        """
+        parts = unpack(state, what)
+        plain = unpack_json(parts["plain"])
+        self.watermark.load(plain["watermark"])
+        self.now = plain["now"]
+        self.counts = Counts(plain["events"], Counter(plain["aside"]))
+        self.held.load(parts["held"])
+        self._check_columns(self.held.columns)
+        wanted = self.plan
+        self.plan = wanted.restrict(plain["queries"])
+        self.live = {each.name: self._start(each, INT64_MIN) for each in self.plan.queries}
+        for name in self.live:
+            self._load_query(name, parts[f"query {name}"], entries)
+        self.adopt(wanted)
+        self.cut = plain["cut"]
+        for each in plain["controls"]:
+            control = Control(**each)
+            assert wanted.bind is not None
+            self.controls[control.name] = control
+            self.live[control.name] = self._start(wanted.bind(control), INT64_MIN)
+            self._load_query(control.name, parts[f"query {control.name}"], entries)
+
+    def _load_query(self, name: str, state: bytes, entries: Recall | None) -> None:
+        """Load a query; if another version of Cerise wrote its state, rebuild it from journal entries."""
+        try:
+            self.live[name].load(state)
+        except StateLayoutError as error:
+            log.warning("query %s is rebuilt from the journal: %s", name, error.problem)
+            query = self.live[name].query
+            reason = "the journal is not at hand" if entries is None else why_not_rebuilt(query.question)
+            if reason is not None or entries is None:
+                raise StoreError(
+                    f"the state of query {name} cannot be used: {error.problem}; and {reason}",
+                    hint="run the version of Cerise that wrote it, or drop the state: "
+                    f"replace=['{name}'], or a new checkpoint",
+                ) from error
+            self.live[name] = self._rebuild(query, entries())
+
+    def _rebuild(self, query: StreamQuery, entries: Iterable[JournalEntry]) -> LiveQuery:
+        """Return a query that has seen the events of journal entries before the watermark."""
+        live, held = self._start(query, INT64_MIN), HeldEvents(self.plan.roles)
+        for entry in entries:
+            held.add(entry.events)
+        events = held.release(self.watermark.time)
+        for _ in live.feed(self._empty if events is None else events, self.watermark.time):
+            pass
+        live.matches = 0
+        return live
+
+    def adopt(self, plan: BucketPlan) -> None:
+        """Go on with other queries: new ones take events from the watermark on, and others are dropped."""
+        names = {each.name for each in plan.queries}
+        for name in self.live.keys() - names - self.controls.keys():
+            log.warning("query %s is gone: its state is dropped", name)
+            del self.live[name]
+        self.plan = plan
+        for query in plan.queries:
+            if query.name not in self.live:
+                log.info("query %s is new: it takes events from %s on", query.name, self.watermark.time)
+                self.live[query.name] = self._start(query, self.watermark.time)
+
+    def _check_columns(self, saved: pa.Schema | None) -> None:
+        """Refuse saved events whose columns differ from those that the queries need."""
+        for column in self.plan.roles.columns if saved is not None else ():
+            assert saved is not None
+            known = saved.field(column.name).type if column.name in saved.names else None
+            if known != column.type:
+                was = "did not exist" if known is None else f"was {known}"
+                raise StoreError(
+                    f"column '{column.name}' is {column.type} now, and {was} in the saved state",
+                    hint="restore the column, or start with a new checkpoint",
+                )
+
+    # ---- figures
+
+    def facts(self) -> dict[str, Any]:
+        """Return the figures that follow from the state alone: a repeated step gives the same."""
+        roles, mark = self.plan.roles, self.watermark
+        return {
+            "events": self.counts.events, "held": len(self.held), "aside": dict(self.counts.aside),
+            "matches": {name: each.matches for name, each in self.live.items()},
+            "time": roles.time, "kind": kind_of(roles.columns.field(roles.time).type).name,
+            "watermark": mark.time, "now": self.now, "tops": dict(mark.tops),
+            "delays": dict(mark.rules.delays), "slowest": mark.slowest(self.now),
+            "idle": [each for each in mark.rules.delays if mark.is_idle(each, self.now)],
+        }  # fmt: skip
+
+    def figures(self) -> dict[str, Any]:
+        """Return the figures of the bucket, for reports."""
+        alive = {name: each.alive for name, each in self.live.items()}
+        return {**self.facts(), "held_bytes": self.held.nbytes, "alive": alive}

@@ -1,0 +1,79 @@
+"""Events that wait for the watermark, in the order of their arrival."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cerise.events import Ints, Schema, read_times
+from cerise.streaming.container import pack_table, unpack_table
+
+
+class HeldEvents:
+    """Holds events until the watermark has passed them, and releases them in the order of time."""
+
+    def __init__(self, roles: Schema) -> None:
+        self._roles = roles
+        self._tables: list[pa.Table] = []
+        self._times: list[Ints] = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self._times))
+
+    @property
+    def columns(self) -> pa.Schema | None:
+        """The columns of held events; None: no event is held."""
+        return self._tables[0].schema if self._tables else None
+
+    @property
+    def nbytes(self) -> int:
+        return sum(each.nbytes for each in self._tables)
+
+    @property
+    def first_time(self) -> int | None:
+        """The earliest time of a held event."""
+        return min((int(each.min()) for each in self._times), default=None)
+
+    def add(self, table: pa.Table) -> None:
+        """Hold events, which all have a time."""
+        if len(table):
+            self._tables.append(table)
+            self._times.append(read_times(table, self._roles))
+
+    def release(self, before: int) -> pa.Table | None:
+        """Return the events before a time, by time and then by arrival; None: there are none."""
+        if not self._tables:
+            return None
+        times = np.concatenate(self._times)
+        return self._take(times, times < before)
+
+    def release_all(self) -> pa.Table | None:
+        """Return all events, by time and then by arrival; None: there are none."""
+        if not self._tables:
+            return None
+        times = np.concatenate(self._times)
+        return self._take(times, np.ones(len(times), np.bool_))
+
+    def _take(self, times: Ints, ready: npt.NDArray[np.bool_]) -> pa.Table | None:
+        if not ready.any():
+            return None
+        table = pa.concat_tables(self._tables).unify_dictionaries().combine_chunks()
+        self._tables, self._times = [], []
+        if not ready.all():
+            kept = np.flatnonzero(~ready)
+            self._tables, self._times = [table.take(pa.array(kept))], [times[kept]]
+        which = np.flatnonzero(ready)
+        order = which[np.argsort(times[which], kind="stable")]
+        in_order = len(order) == len(table) and bool(np.all(order[1:] > order[:-1]))
+        return table if in_order else table.take(pa.array(order))
+
+    def save(self) -> bytes:
+        if not self._tables:
+            return b""
+        return pack_table(pa.concat_tables(self._tables))
+
+    def load(self, state: bytes) -> None:
+        self._tables, self._times = [], []
+        if state:
+            self.add(unpack_table(state))

@@ -1,0 +1,171 @@
+"""The step of a bucket as a task: blobs of events in, blobs of matches and a report out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cerise.events import Schema
+from cerise.files.folder import Folder
+from cerise.run.question import Questions
+from cerise.run.report import to_bytes
+from cerise.store.table.failpoints import mark_step
+from cerise.streaming.bucket import Bucket
+from cerise.streaming.bucket_plan import BucketPlan, BucketStep, Found
+from cerise.streaming.entry import CONTROL, REASON, SOURCE, WATERMARK, Arrival, Control, MicroBatch
+from cerise.streaming.generic_matches import to_generic
+from cerise.streaming.history import History
+from cerise.streaming.query_groups import QueryGroup
+from cerise.streaming.state.journal import Journal, StateHome
+
+MATCH, REPORT = "match", "report"  # kinds of rows that a task gives
+OUTPUT = pa.schema(
+    [
+        ("kind", pa.string()), ("payload", pa.binary()), ("bucket", pa.int32()), ("events", pa.int64()),
+        ("matches", pa.int64()), ("aside", pa.int64()), ("held", pa.int64()), ("watermark", pa.int64()),
+        ("state_bytes", pa.int64()), ("detail", pa.string()),
+    ]
+)  # fmt: skip
+
+
+class Blob(NamedTuple):
+    """A row that a cutter gives: events of one source as Arrow bytes, or the latest time of a task."""
+
+    source: str | None
+    top: int | None
+    now: int | None
+    events: bytes | None
+
+
+@dataclass(frozen=True)
+class BucketTask:
+    """Runs the step of any bucket.
+
+    Attributes:
+        groups: the groups of queries.
+        plans: the plan of each group's buckets.
+        questions: all queries, with the columns that their matches share.
+        keys: the number that stands for each bucket in a shuffle.
+        late: the folder for events that are set aside; None: they are only counted.
+        shape: the columns of the stream if queries come while it runs, so that matches have one shape.
+        history: the events before the stream's first; None: there are none.
+    """
+
+    groups: tuple[QueryGroup, ...]
+    plans: tuple[BucketPlan, ...]
+    questions: Questions
+    keys: tuple[int, ...]
+    late: str | None = None
+    shape: Schema | None = None
+    history: History | None = None
+
+    def run(self, key: int, blobs: Iterable[Blob], home: StateHome, stream: str) -> Iterator[pa.RecordBatch]:
+        """Yield the matches of one bucket in one batch, then its report; the state is kept before that.
+
+        Args:
+            key: the number that stands for the bucket.
+            blobs: the rows of the bucket.
+            home: where the state of the bucket rests.
+            stream: identifies the streaming query, for the names of files of late events.
+        """
+        number = self.keys.index(key)
+        group = next(n for n, each in enumerate(self.groups) if number < each.first + each.buckets)
+        plan = self.plans[group]
+        mark_step("state about to be read")
+        journal = Journal(plan, home, number, self.groups[group].division)
+        bucket = journal.open()
+        before = self._begin(bucket, journal, self.groups[group])
+        step = bucket.step(_batch_of(blobs, plan.roles.columns))
+        mark_step("stepped")
+        aside = [*step.aside, *([_list_refusals(bucket)] if bucket.refused else [])]
+        if self.late is not None and aside:
+            self._write_aside(aside, stream, f"{journal.manifest.version}-{number}")
+        journal.keep(bucket, step.entry)
+        mark_step("state written")
+        for table in self._tables(bucket, [*before, *step.found]):
+            yield _row(MATCH, payload=to_bytes(table), matches=len(table))
+        yield self._report(group, bucket, step, journal)
+
+    def _begin(self, bucket: Bucket, journal: Journal, group: QueryGroup) -> list[Found]:
+        """Let a new bucket begin with the history; return the matches in it, if they are asked for."""
+        history = self.history
+        if history is None or journal.manifest.version:
+            return []
+        events = history.read(bucket.plan.roles, bucket.reach)
+        entry, found = bucket.begin(
+            events.filter(pa.array(group.numbers(events) == journal.number)), history.cut
+        )
+        journal.keep(bucket, entry)
+        return found if history.replay else []
+
+    def _report(self, group: int, bucket: Bucket, step: BucketStep, journal: Journal) -> pa.RecordBatch:
+        """Return the figures of the bucket and of this batch."""
+        place = {"bucket": journal.number, "group": group, "state_bytes": journal.manifest.state_bytes}
+        detail = {**place, **bucket.figures(), "refused": bucket.refused}
+        return _row(
+            REPORT, bucket=journal.number, events=len(step.entry.events), matches=0,
+            aside=sum(map(len, step.aside)), held=len(bucket.held), watermark=bucket.watermark.time,
+            state_bytes=journal.manifest.state_bytes, detail=json.dumps(detail),
+        )  # fmt: skip
+
+    def _tables(self, bucket: Bucket, found: Iterable[Found]) -> Iterator[pa.Table]:
+        """Yield matches with the columns that all queries share."""
+        names = self.questions.tags
+        for name, table in found:
+            if self.shape is not None:
+                yield to_generic(bucket.asked[name], table, self.shape)
+            else:
+                yield from self.questions.tag(0 if names is None else names.index(name), [table])
+
+    def _write_aside(self, aside: Sequence[pa.Table], stream: str, name: str) -> None:
+        """Write the events that were set aside; a repeated batch writes the same file again."""
+        assert self.late is not None
+        table = pa.concat_tables(aside, promote_options="default")
+        with Folder.of(self.late).inside(stream).whole(f"{name}.parquet") as file:
+            pq.write_table(table, file)
+
+
+def _list_refusals(bucket: Bucket) -> pa.Table:
+    """Return a row for each change of queries that was refused."""
+    rows = len(bucket.refused)
+    return pa.table(
+        {
+            SOURCE: [CONTROL] * rows, WATERMARK: pa.array([bucket.watermark.time] * rows, pa.int64()),
+            REASON: ["query"] * rows, "error": bucket.refused,
+        }
+    )  # fmt: skip
+
+
+def _batch_of(blobs: Iterable[Blob], columns: pa.Schema) -> MicroBatch:
+    """Return blobs as a micro-batch: the same one in a replay, though Spark may change their order."""
+    arrivals, now, controls = [], None, list[Control]()
+    for blob in sorted(blobs, key=lambda each: (each.source or "", each.events or b"")):
+        now = blob.now if blob.now is not None else now
+        if blob.source is None:
+            continue
+        if blob.source == CONTROL and blob.events is not None:
+            controls += [Control(**each) for each in json.loads(blob.events)]
+            continue
+        events = columns.empty_table()
+        if blob.events is not None:
+            events = pa.ipc.open_stream(pa.py_buffer(blob.events)).read_all()
+        arrivals.append(Arrival(blob.source, blob.top, events))
+    controls.sort(key=lambda each: (each.name, each.add))  # to replace a query is to remove, then to add it
+    return MicroBatch(arrivals, now, controls=controls)
+
+
+def _row(kind: str, **values: Any) -> pa.RecordBatch:
+    given = {"kind": kind, **values}
+    return pa.RecordBatch.from_pylist([given], schema=OUTPUT)
+
+
+def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the matches in the rows of tasks."""
+    for batch in batches:
+        for payload in batch.column(0):
+            yield from pa.ipc.open_stream(payload.as_buffer()).read_all().to_batches()

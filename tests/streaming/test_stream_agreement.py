@@ -1,0 +1,68 @@
+"""Random queries on random streams: the answer is that of batch, less the late events (S11.1)."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cerise.engines.base import Options
+from cerise.engines.limits import Limits
+from cerise.errors import UnsupportedError
+from cerise.events import read_times
+from cerise.kinds import INT64_MIN
+from cerise.run.sase_search import Sase
+from cerise.streaming.live_query import check_query
+from tests.support.cases.runners import whole
+from tests.support.cases.stream_runner import disorder, plan_of, play, split, unite
+from tests.support.strategies.pairs import Pair, pairs
+from tests.test_agreement import bound_of, examples, rows
+from tests.tiers import mostly_nightly
+
+GOES = tuple(range(6))
+
+
+def late_ids(batches: list[pa.Table], time: str, delay: int, pair: Pair) -> set[int]:
+    """The ids of late events: earlier than the latest event of all batches before, less the delay."""
+    late, watermark = set(), INT64_MIN
+    for batch in batches:
+        times = read_times(batch, pair.schema)
+        late |= {
+            each for each, when in zip(batch.column("id").to_pylist(), times, strict=True) if when < watermark
+        }
+        watermark = max(watermark, int(times.max()) - delay) if len(times) else watermark
+    return late
+
+
+@pytest.mark.parametrize("engine", [None, "nfa", "rcep", "reference"])
+@pytest.mark.parametrize("go", mostly_nightly(GOES, (0, 1)))
+def test_a_stream_answers_as_batch_does_without_the_late_events(go: int, engine: str | None) -> None:
+    @examples(60, len(GOES) * 4, go)
+    @given(pairs(), st.integers(0, 2**32))
+    def agrees(pair: Pair, seed: int) -> None:
+        dice = random.Random(seed)
+        question = Sase(bound_of(pair))
+        options = Options(engine=engine, limits=dice.choice((Limits(), Limits.all(1), Limits.all(3))))
+        try:
+            check_query("q", question, Options(), unbounded=True)
+            question.prepare(options)
+        except UnsupportedError:
+            return
+        moved, delay = dice.choice((0, 2, 5)), dice.choice((0, 2, 5))
+        ordered = pair.table.take(pa.array(np.argsort(read_times(pair.table, pair.schema), kind="stable")))
+        arrived = disorder(ordered, pair.schema, dice, moved, ties=True)
+        batches = split(arrived, dice)
+        late = late_ids(batches, pair.schema.time, delay, pair)
+        played = play(plan_of(question, arrived, pair.schema.time, options, delay), batches, dice)
+        accepted = arrived.filter(
+            pa.array([each not in late for each in arrived.column("id").to_pylist()], pa.bool_())
+        )
+        assert sum(map(len, played.aside)) == len(late)
+        assert rows(unite(question, played.found)) == rows(whole(question.bound, accepted, replace(options)))
+
+    agrees()
