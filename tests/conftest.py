@@ -31,6 +31,9 @@ SLOW = """
     test_doors.py test_limits.py test_misses.py test_papers.py test_row_agreement.py
     test_sources.py::test_files_and_a_store_answer_as_the_table_does test_times_at_the_ends.py
     test_untyped.py::test_an_empty_frame_finds_nothing
+    streaming/test_state_files.py::test_a_state_among_objects
+    streaming/test_state_files.py::test_a_writer_that_is_killed_leaves_whole_versions
+    streaming/test_state_files.py::test_random_lives_of_a_state
 """.split()  # what `make quick` leaves out: folders, files and tests
 # Spark's JVMs live for a minute here: code that is optimised at length never pays.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

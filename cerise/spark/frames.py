@@ -60,13 +60,19 @@ def first_values(events: DataFrame, column: str, rows: int) -> set[Any]:
     return set(seen.column(0).to_pylist())
 
 
-def arrow_schema(events: Any) -> pa.Schema:
-    """Return the Arrow schema of a DataFrame or StructType; instants are in UTC."""
+def arrow_schema(events: Any, *, streams: bool = False) -> pa.Schema:
+    """Return the Arrow schema of a DataFrame or StructType; instants are in UTC.
+
+    Args:
+        events: the DataFrame or StructType.
+        streams: whether a streaming DataFrame is allowed.
+    """
     columns = events if isinstance(events, StructType) else getattr(events, "schema", None)
     if not isinstance(columns, StructType):
         name = events.__class__.__name__
         raise UnsupportedError(f"a {name} is not a Spark DataFrame", hint="give a pyspark.sql.DataFrame")
-    _reject_stream(events)
+    if not streams:
+        reject_stream(events)
     _reject_alike(columns, events)
     fields = []
     for field in columns.fields:
@@ -80,13 +86,12 @@ def arrow_schema(events: Any) -> pa.Schema:
     return plain_schema(pa.schema(fields))
 
 
-def _reject_stream(events: Any) -> None:
+def reject_stream(events: Any) -> None:
     """Refuse a stream: each micro-batch would be searched alone, and matches across batches lost."""
     if getattr(events, "isStreaming", False):
         raise UnsupportedError(
-            "Cerise does not search streaming DataFrames yet",
-            hint="let the stream write a table (writeStream.toTable), or append its batches to a Store"
-            " (foreachBatch), and search that table or Store",
+            "a streaming DataFrame has no end, at which this verb could answer",
+            hint="use cerise.watch(stream, query, delay=…), which answers while events come",
         )
 
 

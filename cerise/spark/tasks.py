@@ -212,7 +212,7 @@ class WriteTask:
         context = TaskContext.get()
         task, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
         first = task << ROWS_PER_TASK
-        for number, piece in enumerate(_pieces(batches, self.writing.settings.file_rows)):
+        for number, piece in enumerate(pieces_of(batches, self.writing.settings.file_rows)):
             if number >= FILES_PER_TASK:
                 raise StoreError(
                     f"one task was given more than {first - (task << ROWS_PER_TASK):,} events to append",
@@ -224,7 +224,7 @@ class WriteTask:
             yield pa.RecordBatch.from_pydict({"written": [pickle.dumps(written)]})
 
 
-def _pieces(batches: Batches, most: int) -> Iterator[pa.Table]:
+def pieces_of(batches: Batches, most: int) -> Iterator[pa.Table]:
     """Yield batches as tables of at least `most` rows, except the last."""
     held: list[pa.RecordBatch] = []
     for batch in batches:

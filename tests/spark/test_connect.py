@@ -49,6 +49,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 import cerise, cerise.data
+from cerise.files import delta
 
 query, statements, folder = sys.argv[1], json.loads(sys.argv[2]), Path(sys.argv[3])
 builder = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2")
@@ -110,6 +111,14 @@ strict = cerise.Options(strict=True)
 said["tied"] = error(lambda: cerise.find(tied, "PATTERN SEQ(a, b)", time="t", options=strict).toPandas())
 stream = spark.readStream.format("rate").load().selectExpr("value AS t")
 said["stream"] = error(lambda: cerise.find(stream, "PATTERN a", time="t"))
+
+with_stream = cerise.stream(folder / "store", columns=["ts", "price"], spark=spark)
+writer = with_stream.writeStream.foreachBatch(cerise.into(folder / "copy", name="copy"))
+writer = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
+writer.start().awaitTermination()
+said["stream into"] = sorted(row["ts"] for row in delta.read(folder / "copy").to_pylist())
+unnamed = cerise.into(folder / "other")
+said["unnamed"] = error(lambda: unnamed(trades, 0))
 
 odd = pa.table({"${x}": [1, 2, 3], "*": ["${x}", "b", "c"], "a.b": [1, 2, 1]})
 query = "PATTERN SEQ(a, b) WHERE a.\\"*\\" = '${x}' AND b.\\"a.b\\" > a.\\"a.b\\""
@@ -189,6 +198,13 @@ def test_a_store(said: dict[str, Any]) -> None:
     assert in_order(clause) == in_order(cerise.find(TRADES, STATEMENTS["all"]).to_pylist())
 
 
+def test_a_stream_into_a_table(said: dict[str, Any]) -> None:
+    assert said["stream into"] == sorted(TRADES.column("ts").to_pylist())
+    kind, text = said["unnamed"]
+    assert kind == "PlanError"
+    assert "name='alerts'" in text
+
+
 def test_errors(said: dict[str, Any]) -> None:
     kind, text = said["wrong name"]
     assert kind == "BindError"
@@ -207,7 +223,7 @@ def test_errors(said: dict[str, Any]) -> None:
     assert text.startswith("2 events share their time")
     kind, text = said["stream"]
     assert kind == "UnsupportedError"
-    assert "foreachBatch" in text
+    assert "use cerise.watch" in text
 
 
 def test_odd_names(said: dict[str, Any]) -> None:

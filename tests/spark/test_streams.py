@@ -1,4 +1,4 @@
-"""Streaming DataFrames: every verb refuses them at once (streams are not built yet)."""
+"""Streaming DataFrames: the verbs of batch refuse them at once, and name `watch`."""
 
 from __future__ import annotations
 
@@ -35,30 +35,34 @@ def beats(spark: SparkSession) -> DataFrame:
         lambda events: cerise.profile(events, CLAUSE),
         lambda events: cerise.count(events, QUERY, time="t"),
         lambda events: cerise.count(events, CLAUSE),
-        lambda events: cerise.explain(events, QUERY, time="t"),
-        lambda events: cerise.explain(events, CLAUSE),
         lambda events: cerise.schema(events, QUERY, time="t"),
         lambda events: cerise.schema(events, CLAUSE),
         lambda events: cerise.compressed(events, QUERY, time="t"),
         lambda events: cerise.explain_misses(events, QUERY, time="t"),
         lambda events: cerise.explain_misses(events, CLAUSE),
-        lambda events: cerise.sql(events.sparkSession, CLAUSE),
-        lambda events: cerise.sql(events.sparkSession, f"WITH m AS ({CLAUSE}) SELECT count(*) FROM m"),
-        lambda events: cerise.sql(events.sparkSession, f"CREATE TEMP VIEW n AS {CLAUSE}"),
         lambda events: cerise.explain_misses(events.sparkSession, CLAUSE),
     ],
 )  # fmt: skip
 def test_a_verb_refuses_a_stream(beats: DataFrame, verb: Callable[[Any], Any]) -> None:
-    with pytest.raises(UnsupportedError, match="streaming DataFrames yet") as caught:
+    with pytest.raises(UnsupportedError, match="a streaming DataFrame has no end") as caught:
         verb(beats)
     assert caught.value.hint is not None
-    assert "foreachBatch" in caught.value.hint
+    assert "cerise.watch" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "around", ["{}", "WITH m AS ({}) SELECT count(*) FROM m", "CREATE TEMP VIEW n AS {}"]
+)
+def test_sql_refuses_a_clause_without_a_window_over_a_stream(beats: DataFrame, around: str) -> None:
+    with pytest.raises(UnsupportedError, match="without WITHIN") as caught:
+        cerise.sql(beats.sparkSession, around.format(CLAUSE))
+    assert caught.value.hint is not None
 
 
 def test_a_store_takes_the_columns_of_a_stream_and_not_its_events(beats: DataFrame, tmp_path: Path) -> None:
     store = cerise.Store.create(tmp_path / "store", schema=beats, time="t")
     assert store.schema.names == ["t", "at"]
-    with pytest.raises(UnsupportedError, match="streaming DataFrames yet"):
+    with pytest.raises(UnsupportedError, match="a streaming DataFrame has no end"):
         store.append(beats)
 
 
