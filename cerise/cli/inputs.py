@@ -18,6 +18,8 @@ from cerise.errors import CeriseError, StoreError, UnsupportedError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from cerise.files.text import TextLayout
+
 QUERY_FILES = (".sase", ".cer", ".txt", ".sql")
 LONGEST_NUMBER = 100  # characters
 SECONDS = {"millisecond": 0.001, "second": 1, "minute": 60, "hour": 3600, "day": 86_400}
@@ -132,13 +134,23 @@ class InputFiles:
     def table(self) -> pa.Table:
         """Read the events into this process."""
         from cerise.files import event_files as files
+
+        return files.read(self.path, layout=self.layout(), time=self._times, written=self.written)
+
+    def lines(self, data: bytes) -> pa.Table:
+        """Read events that came as JSON lines; the path stands for them in errors."""
+        from cerise.files import event_files as files
+
+        return files.read_lines(data, self.path, layout=self.layout(), time=self._times, written=self.written)
+
+    def layout(self) -> TextLayout:
+        """Return the layout of text files."""
         from cerise.files.text import TextLayout
 
         delimiter = "\t" if self.delimiter in (r"\t", "tab") else self.delimiter
         if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii()):
             raise typer.BadParameter(f"--delimiter is one character, or tab; not '{delimiter}'")
-        layout = TextLayout(delimiter, self.header and not self.columns, self.columns, self.types)
-        return files.read(self.path, layout=layout, time=self._times, written=self.written)
+        return TextLayout(delimiter, self.header and not self.columns, self.columns, self.types)
 
     @property
     def _times(self) -> tuple[str, ...]:

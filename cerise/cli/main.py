@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cerise.cli import inputs, store
+from cerise.cli import inputs, store, watch, watch_report
 from cerise.cli.options import (
     ROWS,
     Columns,
@@ -64,6 +64,7 @@ def cerise(version: Annotated[bool, typer.Option("--version", help="Show the ver
       cerise check query.sase
       cerise sql --table trades.csv
       cerise store create bars --from bars.parquet --time date --type ticker --index open
+      cerise watch incoming query.sase --time ts --type kind --delay '10 seconds'
 
     Every command has its own --help. Exit codes: 0 fine, 1 the query or the events are wrong,
     2 the command is used wrongly, 130 interrupted.
@@ -314,6 +315,8 @@ def compile_engines(
 
 app.add_typer(store.app, name="store")
 app.command()(store.index)
+app.command()(watch.watch)
+app.command("watched")(watch_report.show_state)
 
 
 def main() -> None:

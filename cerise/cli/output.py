@@ -113,8 +113,8 @@ def _write_json(matches: pa.Table, file: IO[bytes]) -> None:
             file.write(json_text(row).encode() + b"\n")
 
 
-def _write_csv(matches: pa.Table, file: IO[bytes]) -> None:
-    pa.csv.write_csv(flatten(matches), file)
+def _write_csv(matches: pa.Table, file: IO[bytes], *, header: bool = True) -> None:
+    pa.csv.write_csv(flatten(matches), file, pa.csv.WriteOptions(include_header=header))
 
 
 def _write_parquet(matches: pa.Table, file: IO[bytes]) -> None:
@@ -122,6 +122,14 @@ def _write_parquet(matches: pa.Table, file: IO[bytes]) -> None:
 
 
 _WRITERS = {"json": _write_json, "csv": _write_csv, "parquet": _write_parquet}
+
+
+def write_rows(matches: pa.Table, file: IO[bytes], format_: str, *, header: bool = True) -> None:
+    """Write matches to an open file, as JSON lines, CSV or Parquet; `header` is for CSV."""
+    if format_ == "csv":
+        _write_csv(matches, file, header=header)
+    else:
+        _WRITERS[format_](matches, file)
 
 
 def flatten(matches: pa.Table) -> pa.Table:
