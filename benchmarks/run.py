@@ -65,8 +65,16 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--smoke", action="store_true", help="tiny sizes: does everything still run?")
     parser.add_argument("--repeat", type=_positive, metavar="N", help="time everything N times")
     parser.add_argument(
-        "--only", action="append", default=[], metavar="NAME", help="a query, subject or data set"
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a query, a part of the suite, a subject or a data set",
     )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="PLACE=VALUE", dest="settings",
+        help="change an entry of the suite, such as data.soak.events=1000",
+    )  # fmt: skip
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="where to write SUITE.jsonl [benchmarks/results]"
     )
@@ -95,7 +103,7 @@ def _list() -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    suite = suites.load(args.suite, smoke=args.smoke, repeat=args.repeat)
+    suite = suites.load(args.suite, smoke=args.smoke, repeat=args.repeat, settings=args.settings)
     jobs = suite.only(args.only)
     facts = {
         "suite": suite.name,
@@ -104,7 +112,7 @@ def _run(args: argparse.Namespace) -> int:
         "commit": machine.commit(HOME.parent),
         "machine": machine.machine(),
     }
-    out = args.out or (None if args.smoke or args.only else RESULTS)
+    out = args.out or (None if args.smoke or args.only or args.settings else RESULTS)
     part = out and out / f"{suite.name}.part.jsonl"
     lines = _resumed(part, facts) if args.resume else []
     try:

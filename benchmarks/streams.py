@@ -20,6 +20,8 @@ from cerise.data.generators import SCHEMAS as PUBLISHED_SCHEMAS
 RANKED = schema(type=pa.string(), x=pa.int32(), ts=pa.int64())
 CANDIDATES = RANKED
 SYMBOLS = schema(type=pa.string(), price=pa.int32(), volume=pa.int32(), ts=pa.int64())
+VISITS = schema(type=pa.string(), id=pa.int32(), x=pa.int32(), ts=pa.int64())
+PLATEAU = schema(type=pa.string(), ts=pa.int64())
 
 Draw = Callable[[np.random.Generator], dict[str, Any]]
 
@@ -69,8 +71,29 @@ def crimes_shuffled(events: int, *, seed: int = 0, batch: int = BATCH) -> Iterat
         yield reports.take(pa.array(rng_of(seed, number).permutation(len(reports))))
 
 
+def visits(
+    events: int, *, seed: int = 0, batch: int = BATCH, ids: int = 1_000, rare: float = 0.02
+) -> Iterator[pa.RecordBatch]:
+    """Yield one event per time unit: an A or, rarely, a B; id uniform, x uniform from 0 to 999."""
+    kinds = pa.array(["A", "B"])
+
+    def draw(rng: np.random.Generator) -> dict[str, Any]:
+        kind = kinds.take(pa.array(rng.random(DRAW) < rare).cast(pa.int8()))
+        return {"type": kind, "id": _uniform(rng, 1, ids), "x": _uniform(rng, 0, 999)}
+
+    return _stream(draw, VISITS, seed, sizes(events, batch))
+
+
+def plateau(events: int, *, seed: int = 0, batch: int = BATCH) -> Iterator[pa.RecordBatch]:
+    """Yield one event per time unit: each is an A, and the last a B; the seed changes nothing."""
+    for made in _stream(lambda rng: {}, PLATEAU.remove(0), seed, sizes(events, batch)):
+        kinds = ["B" if each == events else "A" for each in made["ts"].to_pylist()]
+        yield pa.RecordBatch.from_arrays([pa.array(kinds), *made.columns], schema=PLATEAU)
+
+
 OWN = {
     "ranked": ranked, "symbols": symbols, "candidates": candidates, "crimes_shuffled": crimes_shuffled,
+    "visits": visits, "plateau": plateau,
 }  # fmt: skip
 GENERATORS = {**published.GENERATORS, **OWN}
 SCHEMAS = {
@@ -79,6 +102,8 @@ SCHEMAS = {
     "symbols": SYMBOLS,
     "candidates": CANDIDATES,
     "crimes_shuffled": PUBLISHED_SCHEMAS["crimes"],
+    "visits": VISITS,
+    "plateau": PLATEAU,
 }
 
 
@@ -95,9 +120,19 @@ def write(data: Mapping[str, Any], path: Path) -> Path:
     if name not in OWN:
         given = {"seed": data.get("seed", 0), "files": files, **data.get("options", {})}
         return published.write(name, path, data["events"], overwrite=True, **given)
+    if files > 1:
+        return _write_files(data, files, path)
     with pq.ParquetWriter(path, SCHEMAS[name]) as file:
         for batch in batches(data, batch=ROW_GROUP):
             file.write_batch(batch)
+    return path
+
+
+def _write_files(data: Mapping[str, Any], files: int, path: Path) -> Path:
+    """Write a folder of files, named in the order of time; all but the last have as many events."""
+    path.mkdir(parents=True)
+    for number, batch in enumerate(batches(data, batch=-(-data["events"] // files))):
+        pq.write_table(pa.Table.from_batches([batch]), path / f"part-{number:05}.parquet")
     return path
 
 

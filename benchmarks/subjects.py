@@ -176,12 +176,37 @@ def _acer(part: str) -> Callable[[Any], Any]:
     return call
 
 
+def _watching(part: str) -> Callable[[Any], Any]:
+    """Return a function of `watching`, such as "core.feed"; its module is imported when it is called."""
+    module, _, name = part.rpartition(".")
+
+    def call(given: Any) -> Any:
+        return getattr(importlib.import_module(f"watching.{module}"), name)(given)
+
+    return call
+
+
+def _stream(part: str, *options: str) -> Subject:
+    """Return a subject of the suite `stream`, which tells the matches and figures of one stream."""
+    return Subject(
+        _watching(part),
+        "events",
+        options,
+        _watching("asking.found"),
+        counted=_watching("asking.report_of"),
+        timed=True,
+        why_not=_watching("spark_stream.why_not"),
+    )
+
+
 def _counted(fed: matching.Fed) -> dict[str, Any]:
     return fed.counted
 
 
 RUN = ("engine", "max_runs", "partitions", "strict")  # of cerise.Options
 SESSION = on_spark.OPTIONS
+WATCH = ("engine", "home", "buckets", "source", *SESSION)  # of a stream on Spark
+PACE = ("rate", "window", "sample")
 
 SUBJECTS = {
     "process": Subject(process, "events", RUN, matches),
@@ -229,6 +254,23 @@ SUBJECTS = {
     "append": Subject(
         _acer("append"), "events", ("form",), counted=_acer("sizes"), timed=True, why_not=_acer("why_not")
     ),
+    "stream feed": Subject(
+        _watching("core.feed"),
+        "events",
+        ("engine", "fill", "batch"),
+        matching.found,
+        counted=_counted,
+        timed=True,
+    ),
+    "stream journal": _stream("core.journal", "engine", "fill", "batch"),
+    "stream watcher": _stream("core.watcher", "engine", "batch"),
+    "stream find": Subject(_watching("core.find_path"), "events", ("engine",), matches),
+    "stream spark": _stream("spark_stream.throughput", *WATCH),
+    "stream micro-batch": _stream("fixed.micro_batch", *WATCH, "form", "fill", "batch", "first"),
+    "stream soak": _stream("soak.in_process", "engine", *PACE),
+    "stream soak spark": _stream("soak.on_spark", *WATCH, *PACE, "trigger"),
+    "stream latency": _stream("latency.in_process", "engine", "first"),
+    "stream latency spark": _stream("latency.on_spark", *WATCH, "first", "pause"),
     "read": Subject(read, "events", ("threads",)),
     "bind": Subject(parse_and_bind, "query"),
     "generate": Subject(generate, "data"),

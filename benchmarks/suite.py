@@ -30,7 +30,7 @@ TOP = {
     "query", "smoke",
 }  # fmt: skip
 DATA = {"generator", "events", "seed", "files", "options", "columns"}
-QUERY = {"name", "text", "workload", "index", "data", "subjects", "also", "for", *ROLES}
+QUERY = {"name", "part", "text", "workload", "index", "data", "subjects", "also", "for", *ROLES}
 SUBJECT = {"run", "peer", "python", "repeat", "warm", "patience", "data"}  # others are options of `run`
 
 
@@ -68,12 +68,16 @@ class Suite:
     jobs: tuple[Job, ...]
 
     def only(self, names: Iterable[str]) -> tuple[Job, ...]:
-        """Return the jobs whose query, subject or data has one of these names; all jobs, if none is given."""
+        """Return the jobs whose query, part, subject or data has one of these names; without names, all."""
         wanted = set(names)
-        known = dict.fromkeys(n for job in self.jobs for n in (job.query, job.subject, job.data) if n)
+        known = dict.fromkeys(name for job in self.jobs for name in self._names(job))
         for name in wanted - set(known):
             raise CeriseError(f"suite '{self.name}' measures no '{name}'", hint=did_you_mean(name, known))
-        return tuple(j for j in self.jobs if not wanted or wanted & {j.query, j.subject, j.data})
+        return tuple(job for job in self.jobs if not wanted or wanted & self._names(job))
+
+    def _names(self, job: Job) -> set[str]:
+        part = self.queries[job.query].get("part") if job.query else None
+        return {name for name in (job.query, part, job.subject, job.data) if name}
 
 
 def names() -> list[str]:
@@ -81,11 +85,17 @@ def names() -> list[str]:
     return sorted(path.stem for path in SUITES.glob("*.toml"))
 
 
-def load(name: str, *, smoke: bool = False, repeat: int | None = None) -> Suite:
+def load(name: str, *, smoke: bool = False, repeat: int | None = None, settings: Iterable[str] = ()) -> Suite:
     """Read a suite by its name, or by the path of its TOML file.
 
+    Args:
+        name: the name or the path.
+        smoke: whether the tables `smoke` replace what stands beside them.
+        repeat: how often to time everything, whatever the file says.
+        settings: entries to change, such as "data.soak.events=1000".
+
     Raises:
-        CeriseError: there is no such suite, or the file is wrong.
+        CeriseError: there is no such suite, or the file or a setting is wrong.
     """
     path = Path(name) if name.endswith(".toml") else SUITES / f"{name}.toml"
     if not path.is_file():
@@ -95,9 +105,28 @@ def load(name: str, *, smoke: bool = False, repeat: int | None = None) -> Suite:
     except tomllib.TOMLDecodeError as error:
         raise CeriseError(f"{path.name} is not TOML: {error}") from None
     try:
+        for each in settings:
+            _change(top, each)
         return _suite(path, top, repeat)
     except CeriseError as error:
         raise CeriseError(f"{path.name}: {error.problem}", hint=error.hint) from None
+
+
+def _change(top: Table, setting: str) -> None:
+    """Replace one entry of a table of data or of a subject."""
+    place, _, value = setting.partition("=")
+    kind, _, rest = place.partition(".")
+    name, _, entry = rest.rpartition(".")
+    try:
+        given = tomllib.loads(f"value = {value}")["value"]
+        if kind not in ("data", "subject"):
+            raise KeyError(kind)
+        top[kind][name][entry] = given
+    except (tomllib.TOMLDecodeError, KeyError):
+        raise CeriseError(
+            f"'{setting}' changes nothing of the suite",
+            hint="write data.NAME.ENTRY=VALUE or subject.NAME.ENTRY=VALUE, with a value as in TOML",
+        ) from None
 
 
 def _sized(table: Table, smoke: bool) -> Table:

@@ -17,6 +17,7 @@ import org.apache.flink.api.common.eventtime.WatermarkGenerator;
 import org.apache.flink.api.common.eventtime.WatermarkOutput;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.cep.CEP;
+import org.apache.flink.cep.nfa.aftermatch.AfterMatchSkipStrategy;
 import org.apache.flink.cep.functions.PatternProcessFunction;
 import org.apache.flink.cep.pattern.Pattern;
 import org.apache.flink.cep.pattern.conditions.IterativeCondition;
@@ -28,13 +29,14 @@ import org.apache.flink.util.Collector;
 /**
  * Flink CEP over events in memory: one job for each line on standard input, one line of JSON for each job.
  *
- * <p>Arguments: the file of events (time, type, key, value and size of each: 8 bytes and four times 4, little
- * endian), followedBy or followedByAny, the window in ms (exclusive), the parallelism, whether to filter
- * events before CEP, whether to partition them by key, and the steps of the sequence, each as a name, with +
- * if it may be several events (any of those that follow, in all combinations), and its tests: "b+ type=7
- * value&gt;a.first value&gt;b.last". A test compares an attribute with a number, or with the same attribute
- * of the first, of the last or of every event that a step has so far, perhaps times a number; where there
- * is none, it holds.
+ * <p>Arguments: the file of events (time, price, type, key, value and size of each: twice 8 bytes, the second
+ * a double, and four times 4, little endian), followedBy, followedByAny or next, the window in ms (exclusive;
+ * 0 for none), the parallelism, whether to filter events before CEP, whether to partition them by key, and the
+ * steps of the sequence, each as a name, with + if it may be several events, and its tests: "b+ type=7
+ * value&gt;a.first value&gt;b.last". Several events are any of those that follow, in all combinations; with
+ * next they follow each other at once, as many as there are, and the search goes on at the last event of a
+ * match. A test compares an attribute with a number, or with the same attribute of the first, of the last or
+ * of every event that a step has so far, perhaps times a number; where there is none, it holds.
  */
 public final class Cep {
     private static Event[] events; // the jobs run in this process, so that their source can read it
@@ -42,25 +44,28 @@ public final class Cep {
     /** One event; Flink asks for a public class with public fields. */
     public static final class Event {
         public long time;
+        public double price;
         public int type;
         public int key;
         public int value;
         public int size;
 
-        long get(char attribute) {
+        double get(char attribute) {
             return switch (attribute) {
                 case 't' -> type;
                 case 'v' -> value;
+                case 'p' -> price;
                 default -> size;
             };
         }
     }
 
     /** A comparison with a number, or with so many times what a step has; by first letters, to be quick. */
-    private record Test(char attribute, boolean less, boolean equal, boolean greater, long number,
+    private record Test(char attribute, boolean less, boolean equal, boolean greater, double number,
             String other, char which) implements Serializable {
         private static final java.util.regex.Pattern FORM = java.util.regex.Pattern.compile(
-                "(type|value|size)(<=|>=|<|>|=)(?:(-?\\d+)|(?:(\\d+)\\*)?(\\w+)\\.(first|last|every))");
+                "(type|value|size|price)(<=|>=|<|>|=)"
+                        + "(?:(-?[\\d.]+)|(?:([\\d.]+)\\*)?(\\w+)\\.(first|last|every))");
 
         static Test of(String text) {
             Matcher part = FORM.matcher(text);
@@ -71,12 +76,12 @@ public final class Cep {
             String times = part.group(4) != null ? part.group(4) : "1";
             String number = part.group(3) != null ? part.group(3) : times;
             return new Test(part.group(1).charAt(0), relation.contains("<"), relation.contains("="),
-                    relation.contains(">"), Long.parseLong(number), part.group(5),
+                    relation.contains(">"), Double.parseDouble(number), part.group(5),
                     part.group(6) != null ? part.group(6).charAt(0) : ' ');
         }
 
-        boolean holds(Event event, long bound) {
-            long own = event.get(attribute);
+        boolean holds(Event event, double bound) {
+            double own = event.get(attribute);
             return own < bound ? less : own > bound ? greater : equal;
         }
 
@@ -168,7 +173,7 @@ public final class Cep {
     public static void main(String[] args) throws Exception {
         events = read(Path.of(args[0]));
         Step[] steps = Arrays.stream(args).skip(6).map(Step::of).toArray(Step[]::new);
-        Pattern<Event, ?> pattern = pattern(steps, args[1].equals("followedByAny"), Long.parseLong(args[2]));
+        Pattern<Event, ?> pattern = pattern(steps, args[1], Long.parseLong(args[2]));
         BufferedReader asked = new BufferedReader(new InputStreamReader(System.in));
         while (asked.readLine() != null) {
             Count.matches = 0;
@@ -180,10 +185,11 @@ public final class Cep {
 
     private static Event[] read(Path file) throws IOException {
         ByteBuffer bytes = ByteBuffer.wrap(Files.readAllBytes(file)).order(ByteOrder.LITTLE_ENDIAN);
-        Event[] read = new Event[bytes.remaining() / 24];
+        Event[] read = new Event[bytes.remaining() / 32];
         for (int i = 0; i < read.length; i++) {
             read[i] = new Event();
             read[i].time = bytes.getLong();
+            read[i].price = bytes.getDouble();
             read[i].type = bytes.getInt();
             read[i].key = bytes.getInt();
             read[i].value = bytes.getInt();
@@ -192,17 +198,28 @@ public final class Cep {
         return read;
     }
 
-    private static Pattern<Event, ?> pattern(Step[] steps, boolean any, long within) {
+    private static Pattern<Event, ?> pattern(Step[] steps, String contiguity, long within) {
+        boolean next = contiguity.equals("next");
         Pattern<Event, Event> pattern = null;
         for (Step step : steps) {
-            Pattern<Event, Event> next = pattern == null ? Pattern.<Event>begin(step.name())
-                    : any ? pattern.followedByAny(step.name()) : pattern.followedBy(step.name());
-            pattern = next.where(new Condition(step));
+            Pattern<Event, Event> follows = pattern == null ? begin(step, steps, next)
+                    : next ? pattern.next(step.name())
+                    : contiguity.equals("followedByAny") ? pattern.followedByAny(step.name())
+                    : pattern.followedBy(step.name());
+            pattern = follows.where(new Condition(step));
             if (step.several()) {
-                pattern = pattern.oneOrMore().allowCombinations();
+                pattern = next ? pattern.oneOrMore().greedy().consecutive()
+                        : pattern.oneOrMore().allowCombinations();
             }
         }
-        return pattern.within(Duration.ofMillis(within));
+        return within == 0 ? pattern : pattern.within(Duration.ofMillis(within));
+    }
+
+    /** Begin a pattern; where events follow each other at once, the last of a match may begin another. */
+    private static Pattern<Event, Event> begin(Step first, Step[] steps, boolean next) {
+        return next ? Pattern.begin(first.name(),
+                        AfterMatchSkipStrategy.skipToLast(steps[steps.length - 1].name()))
+                : Pattern.begin(first.name());
     }
 
     /** Make the stream of all events, or of those that some step admits. */

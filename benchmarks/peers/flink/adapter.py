@@ -35,23 +35,27 @@ class Query(NamedTuple):
 
     Attributes:
         steps: the steps, with their tests.
-        window: in units of `unit`, inclusive.
+        window: in units of `unit`, inclusive; None: there is none.
         value: the column that tests call `value`.
         size: the column that they call `size`.
         key: the column that events are partitioned by.
         contiguity: how one step follows the other.
         unit: of the time column, in ms.
         cents: by what values are multiplied, to be whole numbers.
+        price: the column that tests call `price`; it stays as it is.
+        types: the numbers of types; without it, that of S7 is 7.
     """
 
     steps: tuple[str, ...]
-    window: int
-    value: str
+    window: int | None
+    value: str | None = None
     size: str | None = None
     key: str | None = None
     contiguity: str = "followedByAny"
     unit: int = 1
     cents: int = 1
+    price: str | None = None
+    types: tuple[str, ...] = ()
 
 
 def _next(window: int, rising: str = "") -> Query:
@@ -76,7 +80,15 @@ def _cards(minutes: int, amount: int) -> Query:
     return Query(steps, 60 * minutes - 1, "amount", key="card", unit=1000, cents=100)
 
 
-QUERIES: dict[str, Query] = {  # by name, as the suites `engine` and `rcep` have them
+def _q1() -> Query:
+    """Q_1 of 000; prices are tested as they are, with the factors of the query."""
+    msft, goog = "type=1 price>=326 price<=334", "type=2 price>=120 price<=130"
+    steps = (f"a {msft}", f"b {goog}", "c type=1 price>=1.003*a.first", "d type=2 price<=0.997*b.first")
+    types = ("MSFT", "GOOG")
+    return Query(steps, 12 * 60_000, contiguity="followedBy", price="open", types=types)
+
+
+QUERIES: dict[str, Query] = {  # by name, as the suites `engine`, `rcep` and `stream` have them
     "next3": _next(999),  # 1000 events, one per time unit
     "next3_time": _next(1000),
     "next3_rising": _next(999, " value>a.first"),
@@ -86,6 +98,17 @@ QUERIES: dict[str, Query] = {  # by name, as the suites `engine` and `rcep` have
     **{f"stock all W={window}": _stock(window, 1000) for window in (6, 12)},
     "stock rare W=12": _stock(12, 10),
     **{f"cards large W={minutes}": _cards(minutes, 50_000) for minutes in (2, 5)},
+    "q1": _q1(),
+    "rise": Query(
+        ("a", "b price>1.003*a.first"), 5 * 60_000, key="ticker", contiguity="followedBy", price="close"
+    ),
+    "v_shape": Query(
+        ("a", "d+ price<a.first price<d.last", "u price>d.last"),
+        None,
+        key="ticker",
+        contiguity="next",
+        price="close",
+    ),
 }
 
 timed = True
@@ -106,7 +129,8 @@ def prepare(work: dict[str, Any]) -> Callable[[], tuple[float, None, int]]:
     folder = tempfile.TemporaryDirectory(prefix="cerise-flink-")
     query, options = QUERIES[work["query"]["name"]], work["options"]
     memory = options.get("memory", "3g")
-    window = (query.window + 1) * query.unit  # Flink's window is exclusive, ours inclusive
+    # Flink's window is exclusive, ours inclusive.
+    window = 0 if query.window is None else (query.window + 1) * query.unit
     flags = (str(flag).lower() for flag in (options.get("filtered", False), query.key is not None))
     jvm = subprocess.Popen(
         [
@@ -166,7 +190,7 @@ def _classpath() -> str:
 
 
 def _write_events(work: dict[str, Any], query: Query, path: Path) -> Path:
-    """Write time, number of the type, key, value and size of each event in the form that Cep.java reads."""
+    """Write time, price, type, key, value and size of each event in the form that Cep.java reads."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -175,17 +199,31 @@ def _write_events(work: dict[str, Any], query: Query, path: Path) -> Path:
     table = pq.read_table(work["path"])
     time = table[work["query"]["time"]]
     small = ((name, "<i4") for name in ("type", "key", "value", "size"))
-    events = np.zeros(len(table), [("time", "<i8"), *small])
-    events["time"] = time.cast(pa.timestamp("ms", "UTC")).cast("int64") if query.unit > 1 else time
-    if not query.key:
+    events = np.zeros(len(table), [("time", "<i8"), ("price", "<f8"), *small])
+    moments = pa.types.is_timestamp(time.type)
+    events["time"] = time.cast(pa.timestamp("ms", "UTC")).cast("int64") if moments else time
+    if query.types:
+        kinds = table[work["query"]["type"]]
+        events["type"] = pc.fill_null(pc.index_in(kinds, pa.array(query.types)), -1).to_numpy() + 1
+    elif not query.key:
         kind = table[work["query"]["type"]]
         events["type"] = pc.utf8_slice_codeunits(kind, 1).cast("int32")  # S7 is 7
-    for name, column in (("key", query.key), ("size", query.size)):
+    for name, column in (("key", query.key), ("size", query.size), ("price", query.price)):
         if column:
-            events[name] = table[column]
-    events["value"] = np.round(table[query.value].to_numpy() * query.cents)
+            events[name] = _numbers(table[column])
+    if query.value:
+        events["value"] = np.round(table[query.value].to_numpy() * query.cents)
     events.tofile(path)
     return path
+
+
+def _numbers(column: Any) -> Any:
+    """Return the numbers of a column, or a number for each of its strings."""
+    import pyarrow as pa
+
+    if not pa.types.is_string(column.type):
+        return column
+    return column.combine_chunks().dictionary_encode().indices
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ Range = tuple[str, int, int]  # a ticker, and between what its price is
 
 
 class Query(NamedTuple):
-    """A query of the suites `spark`, `rows` and `acer`.
+    """A query of the suites `spark`, `rows`, `stream` and `acer`.
 
     Attributes:
         columns: those that it reads, with their types in Flink and their names in the table there.
@@ -106,6 +106,13 @@ QUERIES = {
         "D AS D.price < A.price AND (LAST(D.price, 1) IS NULL OR D.price < LAST(D.price, 1)), "
         "U AS U.price > LAST(D.price)",
         "TO LAST U",
+    ),
+    "rise": Query(
+        {"ticker": ("ticker", "STRING"), "close": ("price", "DOUBLE")},
+        "TRUE",
+        "PARTITION BY ticker ORDER BY ts",
+        "(A X*? B) WITHIN INTERVAL '5:00.001' MINUTE TO SECOND",
+        "X AS NOT (X.price > A.price * 1.003E0), B AS B.price > A.price * 1.003E0",
     ),
     "funnel": Query(
         {"user": ("uid", "INT"), "step": ("step", "STRING")},

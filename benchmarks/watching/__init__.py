@@ -1,0 +1,1 @@
+"""Subjects of the suite `stream`: the core of a stream in process, and streams on Spark."""
