@@ -126,7 +126,9 @@ def test_the_page_of_the_api_is_generated():
         assert f"\n### `{name}`\n" in generated
 
 
-@pytest.mark.parametrize("module", ["cerise.api", "cerise.dsl", "cerise.engines.limits"])
+@pytest.mark.parametrize(
+    "module", ["cerise.api", "cerise.dsl", "cerise.engines.limits", "cerise.stream_queries", "cerise.watcher"]
+)
 def test_the_examples_of_docstrings_run(module):
     done = doctest.testmod(import_module(module))
     assert done.attempted
