@@ -38,7 +38,7 @@ from cerise.files.folder_tail import FolderTail
 from cerise.files.lake import File, Group, NotDirect, lake_of, open_lake
 from cerise.files.reader import GroupReader, Reading
 from cerise.files.types import spark_type
-from cerise.spark.frames import UTC, arrow_schema
+from cerise.spark.frames import LAKE, UTC, arrow_schema
 from cerise.spark.session import parallelism, session
 from cerise.spark.task_errors import encode, install
 from cerise.store.index.layout import SEQUENCE
@@ -69,6 +69,9 @@ def stream(
     appends; compaction gives none, and a commit that removes events is an error. A folder gives its files in
     the order of their modification times; files must appear whole, and none with an earlier time than one
     already read. `cerise.stream("lake/ticks").writeStream` continues after a restart where it was.
+
+    `cerise.watch` over this DataFrame, as it is, reads only the columns that its queries need, and hands no
+    event from the JVM to Python.
 
     Args:
         path: the path or URI of a Delta table, a store or a folder, or a `Store`.
@@ -154,7 +157,10 @@ class LakeStream:
         content: bytes = cloudpickle.dumps((self, transform, parallelism(spark)))  # type: ignore[no-untyped-call]
         held = base64.b64encode(content).decode()
         wanted = schema or from_arrow_schema(self.columns)
-        return spark.readStream.format(NAME).schema(wanted).option("lake", held).load()
+        frame = spark.readStream.format(NAME).schema(wanted).option("lake", held).load()
+        if transform is None:
+            setattr(frame, LAKE, self)  # a DataFrame made from this one is another object, without it
+        return frame
 
 
 def _check_version(root: str, after: int | None) -> None:

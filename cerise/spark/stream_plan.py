@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime as dt
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ from cerise.plan.pushdown import as_sql
 from cerise.run.question import Questions
 from cerise.run.row_search import RowClause
 from cerise.spark.exchange import NUMBERS
-from cerise.spark.frames import arrow_schema, as_written, column, quote_path
+from cerise.spark.frames import LAKE, arrow_schema, as_written, column, quote_path
 from cerise.spark.runner import answer_schema, compute_measures, partial_schema
 from cerise.spark.session import INSTALL, ROCKS, STATE_STORE, parallelism
 from cerise.spark.stream_tasks import (
@@ -38,6 +38,7 @@ from cerise.spark.stream_tasks import (
     ControlTask,
     FileStateTask,
     HeartbeatTask,
+    LakeCutTask,
     StreamCutTask,
 )
 from cerise.spark.task_errors import install, map_batches
@@ -52,6 +53,8 @@ from cerise.streaming.watermark import TimeRules
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from cerise.spark.lake_stream import LakeStream
 
 KEPT = "spark.sql.streaming.minBatchesToRetain"
 MESSAGES = "pyspark.sql.streaming.proto.StateMessage_pb2"  # asks for a version of protobuf
@@ -267,9 +270,7 @@ def _blobs(plan: StreamPlan, groups: Sequence[QueryGroup], keys: tuple[int, ...]
         cutter = StreamCutter(
             name, tuple(groups), Schema(columns, plan.time), plan.rules, keys, plan.options.limits
         )
-        rows = _hand_over(plan, frame, columns)
-        task = StreamCutTask(cutter, plan.rules.uses_now)
-        parts.append(map_batches(rows, task, from_arrow_schema(BLOBS)))
+        parts.append(_cut(plan, frame, cutter))
     if plan.rules.idle is not None:
         beats = (
             plan.spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
@@ -280,6 +281,18 @@ def _blobs(plan: StreamPlan, groups: Sequence[QueryGroup], keys: tuple[int, ...]
         rows = plan.controls.select(*_control_columns(plan))
         parts.append(map_batches(rows, ControlTask(keys), from_arrow_schema(BLOBS)))
     return reduce(lambda one, other: one.unionAll(other), parts)
+
+
+def _cut(plan: StreamPlan, frame: DataFrame, cutter: StreamCutter) -> DataFrame:
+    """Return the blobs of one source; the tasks that read lake files cut them, so that no row crosses."""
+    lake: LakeStream | None = vars(frame).get(LAKE)
+    columns = cutter.roles.columns
+    computed = {name for each in plan.queries for name in needs_of(each).computed}
+    if lake is not None and not plan.rules.uses_now and not computed.intersection(columns.names):
+        needed = replace(lake, columns=pa.schema([lake.columns.field(name) for name in columns.names]))
+        return needed.frame(plan.spark, LakeCutTask(cutter), from_arrow_schema(BLOBS))
+    rows = _hand_over(plan, frame, columns)
+    return map_batches(rows, StreamCutTask(cutter, plan.rules.uses_now), from_arrow_schema(BLOBS))
 
 
 def _control_columns(plan: StreamPlan) -> list[Any]:

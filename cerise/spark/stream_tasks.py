@@ -68,6 +68,18 @@ class StreamCutTask:
 
 
 @dataclass(frozen=True)
+class LakeCutTask:
+    """Cuts the tables that a task reads from lake files into blobs, before Spark sees a row."""
+
+    cutter: StreamCutter
+
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
+        """Yield the blobs of the tables, and for each bucket the latest time of the task."""
+        columns = self.cutter.roles.columns
+        yield from self.cutter((each.select(columns.names).cast(columns) for each in tables), None)
+
+
+@dataclass(frozen=True)
 class HeartbeatTask:
     """Tells every bucket the time of the batch, also if no source has events."""
 

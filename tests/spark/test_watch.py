@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections import Counter
 from pathlib import Path
@@ -93,6 +94,29 @@ EVENTS: list[list[Event]] = [
     [(60, "A", 4, 2), (61, "B", 4, 1)],
     [(120, "B", 9, 0), (200, "A", 9, 0)],
 ]
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_lake_files_are_cut_by_the_tasks_that_read_them(
+    spark: SparkSession, tmp_path: Path, home: dict[str, Any], direct: bool
+) -> None:
+    folder = Folder(tmp_path / "in")
+    for batches in (EVENTS[:3], EVENTS[3:]):  # with a restart between
+        for batch in batches:
+            folder.put(batch)
+        events = cerise.stream(folder.path, max_rows=1, spark=spark)
+        matches = cerise.watch(
+            events if direct else events.where("true"), SEQ, time="ts", type="kind", delay="5 seconds",
+            buckets=2, late=str(tmp_path / "late"), **home,
+        )  # fmt: skip
+        query = run(matches, tmp_path)
+    assert pairs_in(spark, tmp_path) == Counter([(9, 8), (5, 6), (7, 4), (2, 1)])
+    (late,) = pq.read_table(tmp_path / "late").to_pylist()
+    assert (late["n"], late["reason"]) == (99, "late")
+    assert cerise.watched(query).watermark == dt.datetime.fromtimestamp(195, dt.UTC)
+    plan = matches._jdf.queryExecution().analyzed().toString()
+    maps = 1 + bool(home)  # Python decodes matches, and steps the state that is in files
+    assert plan.count("MapInArrow") == maps + (not direct)
 
 
 def test_a_stream_finds_what_batch_finds_after_any_restart(
