@@ -25,6 +25,7 @@ from tests.test_agreement import bound_of, examples, rows
 from tests.tiers import mostly_nightly
 
 GOES = tuple(range(6))
+DISORDER = ((0, 0), (2, 2), (5, 2), (50, 0), (50, 0), (50, 2))  # by how much events move, and the delay
 
 
 def late_ids(batches: list[pa.Table], time: str, delay: int, pair: Pair) -> set[int]:
@@ -61,7 +62,7 @@ def test_a_stream_answers_as_batch_does_without_the_late_events(go: int, engine:
             question.prepare(options)
         except UnsupportedError:
             return
-        moved, delay = dice.choice((0, 2, 5)), dice.choice((0, 2, 5))
+        moved, delay = dice.choice(DISORDER)
         ordered = pair.table.take(pa.array(np.argsort(read_times(pair.table, pair.schema), kind="stable")))
         arrived = disorder(ordered, pair.schema, dice, moved, ties=True)
         batches = split(arrived, dice)
