@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 from cerise.engines import nfa, rcep, reference
 from cerise.engines.base import Engine, Options
 from cerise.engines.race import Trial
+from cerise.engines.reference.late import why_no_window
 from cerise.engines.totals.groups import why_never_final
 from cerise.errors import PlanError, UnsupportedError, did_you_mean
 from cerise.pattern.bound import Bound
@@ -60,10 +63,25 @@ def explain_refusal(bound: Bound, options: Options, *, unbounded: bool) -> tuple
         return reason, "ask for totals PER WINDOW, with WITHIN and SLIDE in units of time"
     if options.engine == "reference":
         return "the engine 'reference' keeps all events", "leave the engine to Cerise"
-    if choose(bound, options) is ENGINES["reference"]:
-        why = ENGINES["nfa"].why_not(bound)
-        return f"only the engine 'reference' can run it, which keeps all events: {why}", "find it in batch"
+    why = why_late(bound)
+    if why is not None and options.engine in ENGINES:
+        return f"the engine '{options.engine}' cannot run it: {why}", "leave the engine to Cerise"
+    choose(bound, options)  # refuses an engine that is unknown, or cannot run the query
+    if why is not None and (problem := why_no_window(bound)) is not None:
+        return (
+            f"only the engine 'reference' can run it, late by a window of time, and {problem}: {why}",
+            "give it a window of time: WITHIN 10 minutes; or find it in batch",
+        )
     return None
+
+
+@functools.lru_cache(maxsize=64)
+def why_late(bound: Bound) -> str | None:
+    """Say why only the reference can run a query, so that a stream gives its matches late by one window.
+
+    None: another engine can run it.
+    """
+    return ENGINES["nfa"].why_not(bound) if _cheapest(bound)[0] == ("reference",) else None
 
 
 def _cheapest(bound: Bound) -> tuple[tuple[str, ...], str]:

@@ -10,8 +10,9 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from cerise.engines.base import Engine, Finding, Matches, Options
-from cerise.engines.choose import choose
+from cerise.engines.base import Engine, Finding, Matcher, Matches, Options
+from cerise.engines.choose import choose, why_late
+from cerise.engines.reference.late import LateMatcher
 from cerise.engines.results.match_table import to_table
 from cerise.engines.totals import Ledger, Positions, partial_schema
 from cerise.events import EventBatch
@@ -103,7 +104,9 @@ class Sase:
         return SaseSearch(self, work)
 
     def start_stream(self, work: Work) -> SaseSearch:
-        return SaseSearch(self, work)
+        """Return a search over a stream; late by a window if only the reference can run the query."""
+        late = work.options.engine is None and why_late(self.bound) is not None
+        return SaseSearch(self, work, LateMatcher(self.bound, work.options) if late else None)
 
     def start_candidates(self, work: Work) -> SaseCandidates:
         return SaseCandidates(self, work)
@@ -133,10 +136,10 @@ def _chain(bound: Bound) -> Halo | None:
 class SaseSearch:
     """Runs a matcher, and makes tables or totals of its matches."""
 
-    def __init__(self, question: Sase, work: Work) -> None:
+    def __init__(self, question: Sase, work: Work, matcher: Matcher | None = None) -> None:
         bound = question.bound
         self._bound, self._work = bound, work
-        self._matcher = question.engine(work.options).start(bound, work.options)
+        self._matcher = matcher or question.engine(work.options).start(bound, work.options)
         totals = bound.query.totals is not None
         self._positions = Positions(bound) if totals and Positions.wanted(bound) else None
         self._ledger = None if bound.query.totals is None else Ledger(bound, work.options.limits)
@@ -157,8 +160,10 @@ class SaseSearch:
         Of a stream (`Work.streams`) each group of totals leaves once: `finish` makes its row.
         """
         yield from self._tables(self._matcher.advance(time))
-        if self._ledger is not None and self._work.streams and len(final := self._ledger.leave(time)):
-            yield final
+        if self._ledger is not None and self._work.streams:
+            final = self._ledger.leave(time, late=isinstance(self._matcher, LateMatcher))
+            if len(final):
+                yield final
 
     def flush(self) -> Iterator[pa.Table]:
         """Yield the matches, or partial totals, that become final at the end of the events."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cerise.engines.base import Options
+from cerise.engines.choose import why_late
 from cerise.engines.rows.table_search import explain as explain_rows
 from cerise.errors import UnsupportedError
 from cerise.kinds import MOMENTS, Kind
@@ -38,6 +39,8 @@ from cerise.streaming.live_query import (
     StreamQuery,
     StreamQuestion,
     check_query,
+    is_late,
+    keeps_twice,
     stages_of,
     waits,
     why_not_rebuilt,
@@ -115,9 +118,32 @@ def explain_query(query: StreamQuery, setting: StreamSetting) -> dict[str, str]:
 
 def say_final(question: StreamQuestion, kind: Kind) -> str:
     """Say when a match is final, so that the stream gives it."""
-    last = stages_of(question)[-1]
+    *inner, last = stages_of(question)
     if isinstance(last, RowClause):
         return _say_rows_final(last.bound, kind)
+    texts = [_say_late_final(last, kind) if is_late(last) else _say_sase_final(last, kind)]
+    texts += [f"its inner query is {_say_late(each)}" for each in inner if is_late(each)]
+    return "; ".join(texts)
+
+
+def _say_late_final(question: StreamQuestion, kind: Kind) -> str:
+    assert isinstance(question, Sase)
+    query, window = question.bound.query, _say_window(question, kind)
+    chooses = query.output is Output.NON_OVERLAPPING or query.limit is not None
+    if query.totals is None:
+        event = "last" if chooses else "first"
+        return f"when a window{window} has passed since its {event} event: {_say_late(question)}"
+    point = "the end of theirs" if query.totals.per.window else "their event"
+    return f"totals: when a window{window} has passed since {point}: {_say_late(question)}"
+
+
+def _say_late(question: StreamQuestion) -> str:
+    assert isinstance(question, Sase)
+    reason = why_late(question.bound)
+    return f"late by one window, because only the reference engine can run it: {reason}"
+
+
+def _say_sase_final(last: Sase, kind: Kind) -> str:
     totals = last.bound.query.totals
     if totals is not None and totals.per.window:
         return "totals of a window: when the watermark has passed its end"
@@ -229,8 +255,7 @@ def say_bound(question: StreamQuestion, kind: Kind) -> str:
         events = "rows" if isinstance(stage, RowClause) else "events"
         window = window_of(stage)
         if window is not None:
-            twice = isinstance(stage, Sase) and any(branch.negations for branch in stage.bound.branches)
-            length = _show_extent(2 * window if twice else window, kind)
+            length = _show_extent(2 * window if keeps_twice(stage) else window, kind)
             texts.append(f"the {events} of the last {length} before the watermark{_say_key(stage)}")
         elif isinstance(stage, Sase) and stage.bound.within is not None:
             texts.append(f"the last {show_window(stage.bound.within)}{_say_key(stage, each=True)}")
@@ -262,7 +287,7 @@ def needs_time(question: StreamQuestion) -> bool:
                 return True
             continue
         totals = stage.bound.query.totals
-        if waits(stage) or (totals is not None and totals.per.window):
+        if waits(stage) or is_late(stage) or (totals is not None and totals.per.window):
             return True
     return False
 

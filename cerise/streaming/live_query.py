@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from cerise.engines.base import Options
-from cerise.engines.choose import explain_refusal
+from cerise.engines.choose import explain_refusal, why_late
 from cerise.engines.row_streams.row_stream import why_no_stream
 from cerise.errors import UnsupportedError
 from cerise.events import EventBatch, Ints, RowBatch, read_times
@@ -62,6 +62,11 @@ def waits(question: StreamQuestion) -> bool:
     return any(each.anywhere or not each.before for each in absences)
 
 
+def is_late(question: StreamQuestion) -> bool:
+    """Whether only the reference can run a query, so that its matches are given late by one window."""
+    return isinstance(question, Sase) and why_late(question.bound) is not None
+
+
 def window_of(question: StreamQuestion) -> int | None:
     """Return the window in the units of the time column; None: it counts events, or is absent."""
     if isinstance(question, RowClause):
@@ -80,9 +85,14 @@ def reach_of(question: StreamQuestion) -> int | None:
         window = window_of(stage)
         if window is None:
             return None
-        looks_back = isinstance(stage, Sase) and any(branch.negations for branch in stage.bound.branches)
-        total += 2 * window if looks_back else window
+        total += 2 * window if keeps_twice(stage) else window
     return total
+
+
+def keeps_twice(question: StreamQuestion) -> bool:
+    """Whether a query needs the events of two windows before the watermark, instead of one."""
+    looks_back = isinstance(question, Sase) and any(branch.negations for branch in question.bound.branches)
+    return looks_back or is_late(question)
 
 
 def why_not_rebuilt(question: StreamQuestion) -> str | None:
@@ -126,7 +136,7 @@ class _Stage:
 
     def _find_lag(self) -> int | None:
         """Return how far behind the watermark the last event of a later match may lie."""
-        return window_of(self.question) if waits(self.question) else 0
+        return window_of(self.question) if waits(self.question) or is_late(self.question) else 0
 
     def run(self, events: pa.Table | None, time: int) -> Iterator[pa.Table]:
         """Take released events, then the watermark."""

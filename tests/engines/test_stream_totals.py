@@ -131,7 +131,7 @@ REFUSED = {
     f"{AB} PARTITION BY k WITHIN 5 RETURN COUNT(*) PER PARTITION": ("PER PARTITION", "PER WINDOW"),
     f"{AB} WITHIN 5 EVENTS SLIDE 2 EVENTS RETURN COUNT(*) PER WINDOW": ("count events", "of time"),
     "PATTERN SEQ(A a, ~(B b)) WITHIN 5 EVENTS RETURN COUNT(*) PER EVENT": ("count events", "of time"),
-    "PATTERN SEQ(A a, ~(B b)) WITHIN 5 OUTPUT NON_OVERLAPPING": ("only the engine 'reference'", "batch"),
+    "PATTERN SEQ(A a, ~(B b)) WITHIN 5 EVENTS LIMIT 1 PER EVENT": ("only the engine 'reference'", "batch"),
 }  # fmt: skip
 
 

@@ -70,6 +70,18 @@ def pattern(text: str) -> Any:
             "PATTERN SEQ(A a, B b) WITHIN 10 minutes OUTPUT NON_OVERLAPPING",
             "overlap an earlier one are dropped",
         ),
+        (
+            "PATTERN SEQ(A a, NOT B b) WITHIN 10 minutes OUTPUT NON_OVERLAPPING",
+            "since its last event: late by one window, because only the reference engine can run it",
+        ),
+        (
+            "PATTERN SEQ(A a, B b) WHERE lower(coalesce(a.kind, b.kind)) = 'x' WITHIN 10 minutes",
+            "when a window of 10 minutes has passed since its first event: late by one window",
+        ),
+        (
+            "PATTERN SEQ(A a, NOT B b) WITHIN 10 minutes LIMIT 1 PER EVENT RETURN COUNT(*) PER EVENT",
+            "totals: when a window of 10 minutes has passed since their event: late by one window",
+        ),
         (clause("A B C"), "at its last row, once the watermark has passed it"),
         (clause("A B+"), "when a row breaks B+ at its end, or 5 minutes (WITHIN) have passed"),
         (clause("A B{2,4}"), "when a row breaks B{2,4} at its end"),
@@ -164,6 +176,7 @@ def test_whether_it_is_rebuilt_after_an_upgrade(query: str, rebuilt: bool) -> No
         ("PATTERN SEQ(A a, B b) WITHIN 10 minutes", False),
         ("PATTERN SEQ(A a, NOT B b, C c) WITHIN 10 minutes", False),
         ("PATTERN SEQ(A a, NOT B b) WITHIN 10 minutes", True),
+        ("PATTERN SEQ(A a, B b) WHERE lower(coalesce(a.kind, b.kind)) = 'x' WITHIN 10 minutes", True),
         (clause("A B C"), False),
         (clause("A B+"), True),
         (clause("A B", within="WITHIN INTERVAL '5' MINUTE EMIT TIMEOUTS"), True),
@@ -179,6 +192,10 @@ def test_idle_is_named_where_only_time_completes_an_answer(query: str, silent: b
         (
             "PATTERN SEQ(A a, B b) WITHIN 1 minute RETURN COUNT(*)",
             "totals IN ALL are final at the end of the stream",
+        ),
+        (
+            "PATTERN SEQ(A a, NOT B b) WITHIN 100 EVENTS LIMIT 1 PER EVENT",
+            "late by a window of time, and its window counts events",
         ),
         (clause("A B $", within=""), "asks for the end of a partition"),
     ],
@@ -237,3 +254,10 @@ def test_a_query_over_matches_shows_both() -> None:
     )
     assert text.index("SEQ(A a, B b)") < text.index("SEQ(pairs p, pairs q)")
     assert "; then " in text
+
+
+def test_a_query_over_late_matches_says_that_they_are_late() -> None:
+    inner = "PATTERN SEQ(A a, NOT B b) WITHIN 10 minutes OUTPUT NON_OVERLAPPING INTO alone"
+    told = facts(f"{inner}; PATTERN SEQ(alone p, alone q) FROM alone WITHIN 1 hour")
+    assert "; its inner query is late by one window, because only the reference engine" in told["final"]
+    assert "the last 20 minutes before the watermark" in told["state"]

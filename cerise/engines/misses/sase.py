@@ -24,7 +24,7 @@ from cerise.engines.misses.report import (
     to_table,
 )
 from cerise.engines.reference.absence import Absences
-from cerise.engines.reference.matcher import partitions_of
+from cerise.engines.reference.finder import partitions_of
 from cerise.engines.reference.predicates import ConjunctTest, list_new_tests
 from cerise.engines.reference.runs import PlainRun, Runs
 from cerise.engines.reference.stream import Stream

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Output
@@ -22,6 +23,58 @@ def choose_matches(found: Found, bound: Bound) -> list[Positions]:
     if bound.query.limit is not None:
         matches = _limit(matches, bound.query.limit, found)
     return [match for match in matches if found[match]]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Matches by the rows of their events: the matches that are given now, and those that wait."""
+
+    given: list[Positions]
+    waiting: list[Positions]
+
+
+def choose_so_far(
+    found: Iterable[Positions], bound: Bound, partitions: Sequence[int], settled: int
+) -> Chosen:
+    """Choose among matches of all partitions as OUTPUT and LIMIT ask; more matches may be found later.
+
+    Args:
+        found: the matches found so far, and not chosen yet.
+        bound: the query.
+        partitions: the number of the partition of each row.
+        settled: all matches that complete before this row are known.
+    """
+    query = bound.query
+    if query.output is Output.ALL and query.limit is None:
+        return Chosen(list(found), [])
+    matches = sorted(found, key=order_of)
+    if query.output is Output.NON_OVERLAPPING:
+        return _chain(matches, partitions, settled)
+    assert query.limit is not None
+    kept = _limit(matches, query.limit, dict.fromkeys(matches, True))
+    now = [order_of(match)[0] < settled for match in kept]
+    return Chosen(
+        [match for match, given in zip(kept, now, strict=True) if given],
+        [match for match, given in zip(kept, now, strict=True) if not given],
+    )
+
+
+def _chain(matches: Iterable[Positions], partitions: Sequence[int], settled: int) -> Chosen:
+    """Choose matches that do not overlap; of the matches with one start, only the first can be chosen."""
+    chosen: list[Positions] = []
+    waiting: dict[int, Positions] = {}  # by the first row
+    free_after: dict[int, int] = {}
+    for match in matches:
+        last, first, _ = order_of(match)
+        partition = partitions[first]
+        if first <= free_after.get(partition, -1):
+            continue
+        if last < settled:
+            chosen.append(match)
+            free_after[partition] = last
+        else:
+            waiting.setdefault(first, match)
+    return Chosen(chosen, list(waiting.values()))
 
 
 def order_of(match: Positions) -> tuple[int, int, Positions]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +12,12 @@ import pyarrow as pa
 
 from cerise.engines.base import AFRESH, EngineReport, Matches, Options, refuse_disorder, refuse_state
 from cerise.engines.meaning import meaning_of
-from cerise.engines.reference.absence import Absences
 from cerise.engines.reference.choice import Positions, choose_matches, order_of
-from cerise.engines.reference.runs import Runs
+from cerise.engines.reference.finder import MatchFinder, in_rows, partitions_of, pick, to_matches
 from cerise.engines.reference.stream import Stream
 from cerise.errors import DataError
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
-from cerise.pattern.values import Fault
 
 Rows = npt.NDArray[np.int64]
 STATE = b"cerise.reference.3\n"
@@ -60,10 +56,7 @@ class ReferenceMatcher:
         self._last_time: int | None = None
         self._faults = 0  # in the streams before this one
         self._given: set[Positions] = set()  # matches that were yielded, by the rows of their events
-        self._branches = [
-            (Runs(branch, bound, self._on_fault), Absences(branch, bound, self._on_fault))
-            for branch in bound.branches
-        ]
+        self._finder = MatchFinder(bound, options, self.report)
 
     @property
     def alive(self) -> dict[str, int]:
@@ -107,16 +100,16 @@ class ReferenceMatcher:
         found = [each for each in self._choose(events, now) if each not in self._given]
         self._given.update(found)
         self.report.matches += len(found)
-        return self._matches(found, events)
+        return to_matches(found, events, self.bound)
 
     def _choose(self, events: EventBatch, now: int | None) -> Iterator[Positions]:
         opens = np.concatenate([np.zeros(0, bool), *self._opens])
         columns = events.columns(self.bound.reads)
         for rows in partitions_of(events, self.bound):
-            picked = {path: _pick(values, rows) for path, values in columns.items()}
-            matches = self._all_matches(Stream(picked, events.times[rows].tolist()), now)
+            picked = {path: pick(values, rows) for path, values in columns.items()}
+            matches = self._finder.find(Stream(picked, events.times[rows].tolist()), now)
             opened = {each: final for each, final in matches.items() if opens[rows[order_of(each)[1]]]}
-            yield from (_in_rows(match, rows) for match in choose_matches(opened, self.bound))
+            yield from (in_rows(match, rows) for match in choose_matches(opened, self.bound))
 
     def save(self) -> bytes:
         """Return the matches given and the events, after a hash of the query."""
@@ -154,51 +147,3 @@ class ReferenceMatcher:
     def _forget(self) -> None:
         self._tables, self._opens, self._positions, self._last_time = [], [], [], None
         self._given = set()
-
-    def _all_matches(self, stream: Stream, now: int | None) -> dict[Positions, bool]:
-        """Return the matches of one partition, each final or not: the union over branches (S3.2, S3.7)."""
-        found: dict[Positions, bool] = {}
-        for runs, absences in self._branches:
-            for binding in runs.over(stream, self.options.max_runs):
-                if not absences.veto(binding, stream):
-                    match = tuple(binding.get(var.name, ()) for var in self.bound.variables)
-                    final = now is None or absences.are_final(binding, stream, now)
-                    found[match] = found.get(match, False) or final
-            self.report.most_runs = max(self.report.most_runs, runs.most)
-        return found
-
-    def _on_fault(self, _fault: Fault) -> None:
-        self.report.uncomputable += 1
-
-    def _matches(self, found: Sequence[Positions], events: EventBatch) -> Matches:
-        kind = pa.list_(pa.int64())
-        columns = {
-            var.name: pa.array([match[i] or None for match in found], kind)
-            for i, var in enumerate(self.bound.variables)
-        }
-        return Matches(events, columns)
-
-
-def partitions_of(events: EventBatch, bound: Bound) -> list[Rows]:
-    """Return the rows of each partition, in stream order (S8)."""
-    columns = [events.column(path).to_pylist() for path in bound.partition]
-    required = [path in bound.not_null for path in bound.partition]
-    groups: dict[tuple[Any, ...], list[int]] = {}
-    for row in range(len(events)):
-        key = tuple(_key(column[row]) for column in columns)
-        if not any(value is None and needed for value, needed in zip(key, required, strict=True)):
-            groups.setdefault(key, []).append(row)
-    return [np.array(rows, dtype=np.int64) for rows in groups.values()]
-
-
-def _key(value: Any) -> Any:
-    """Return a value as a dictionary key with the equality of GROUP BY: NaN equals NaN."""
-    return "NaN" if isinstance(value, float) and math.isnan(value) else value
-
-
-def _in_rows(match: Positions, rows: Rows) -> Positions:
-    return tuple(tuple(int(rows[position]) for position in positions) for positions in match)
-
-
-def _pick(values: Sequence[Any], rows: Rows) -> list[Any]:
-    return [values[row] for row in rows]

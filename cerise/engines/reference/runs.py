@@ -45,10 +45,14 @@ class Runs:
             return
         alive: list[PlainRun] = []
         for position in range(len(stream)):
+            opens = stream.opens is None or stream.opens[position]
+            if not alive and not opens:
+                continue
             fits = [name for name in self.names if self._fits(name, position, stream)]
             if fits:
                 accepted: list[Binding] = []
-                alive = self._step(alive, position, fits, stream, accepted)
+                moving = (*alive, PlainRun({}, position)) if opens else alive
+                alive = self._step(moving, position, fits, stream, accepted)
                 yield from accepted
             elif self.strategy.contiguous:
                 alive = []
@@ -68,15 +72,15 @@ class Runs:
 
     def _step(
         self,
-        alive: Sequence[PlainRun],
+        moving: Sequence[PlainRun],
         position: int,
         fits: list[str],
         stream: Stream,
         accepted: list[Binding],
     ) -> list[PlainRun]:
-        """Move every run, and the start state, by one event."""
+        """Move every run by one event; a run without events is the start state."""
         after: list[PlainRun] = []
-        for run in (*alive, PlainRun({}, position)):
+        for run in moving:
             if not self.reach.holds(stream, run.start, position):
                 continue
             bound_directly = False

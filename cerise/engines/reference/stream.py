@@ -13,10 +13,17 @@ from cerise.pattern.query import Unit
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The events of one partition; the position of an event is its index here (S1.5)."""
+    """The events of one partition; the position of an event is its index here (S1.5).
+
+    Attributes:
+        columns: the attributes that the query reads.
+        times: when each event happened.
+        opens: whether a match may start with each event; None: with any event.
+    """
 
     columns: Columns
     times: Sequence[int]
+    opens: Sequence[bool] | None = None
 
     def __len__(self) -> int:
         return len(self.times)

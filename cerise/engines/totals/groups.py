@@ -131,15 +131,18 @@ def normal(values: pa.Array) -> pa.Array:
 # ---- groups of a stream
 
 
-def find_final(keys: Sequence[pa.Array], bound: Bound, time: int) -> npt.NDArray[np.bool_]:
+def find_final(
+    keys: Sequence[pa.Array], bound: Bound, time: int, *, late: bool = False
+) -> npt.NDArray[np.bool_]:
     """Return which groups get no further match, if no event before a time will come.
 
     The group of an event is final when the event is before that time, the group of a window when the window
-    ends by then; one window later where a NOT may wait that long for a veto (S6.2). Other groups never are.
+    ends by then; one window later where a NOT may wait that long for a veto (S6.2), or where an engine is
+    late. Other groups never are.
     """
     named = dict(zip(key_schema(bound).names, keys, strict=True))
     reach = 0 if bound.within is None else int(str(bound.within.size))
-    known = time - reach if any(looks_ahead(branch) for branch in bound.branches) else time
+    known = time - reach if late or any(looks_ahead(branch) for branch in bound.branches) else time
     if per(bound) is Per.EVENT:
         return np.asarray(np.asarray(named[TIME]) < known)
     assert per(bound).window

@@ -97,14 +97,15 @@ class Ledger:
     def partial(self) -> pa.Table:
         return _table(self._take(), self.bound, self._arguments)
 
-    def leave(self, time: int) -> pa.Table:
+    def leave(self, time: int, *, late: bool = False) -> pa.Table:
         """Return the partial totals of the groups that are final, and drop them.
 
         Args:
             time: no event before it will come.
+            late: whether a match is added up to one window after its last event.
         """
         sheet = self._take()
-        final = find_final(sheet.keys, self.bound, time)
+        final = find_final(sheet.keys, self.bound, time, late=late)
         if not final.any():
             self._keep(sheet)
             return partial_schema(self.bound).empty_table()

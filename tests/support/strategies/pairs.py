@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.support.strategies.queries import PARAMS, params_of, query_of
 from tests.support.strategies.streams import ROW, Dice, shape_of, table_of
 from tests.support.strategies.text import any_query
 
-__all__ = ["Pair", "any_query", "pairs", "queries", "streams"]
+__all__ = ["Pair", "any_query", "late_pairs", "pairs", "queries", "streams"]
 
 LONGEST, MOST_RUNS = 14, 200
 QUERY = 200  # bytes of one query
@@ -73,6 +74,18 @@ def pairs(draw: st.DrawFn, **wants: Any) -> Pair:
     query = query_of(dice, shape, **wants)
     size = max(0, most_events(query) - draw(SHORTER))
     table = table_of(Dice(draw(st.binary(min_size=ROW * size, max_size=ROW * size))), shape, size)
+    return Pair(query, shape.schema, table, {name: PARAMS[name] for name in params_of(query)})
+
+
+@st.composite
+def late_pairs(draw: st.DrawFn) -> Pair:
+    """A query that only the reference can run, and a stream that is longer than its window, mostly."""
+    rng = random.Random(draw(st.integers(0, 2**60)))
+    dice = Dice(rng.randbytes(QUERY))
+    shape = shape_of(dice)
+    query = query_of(dice, shape, counted=False, late=True)
+    size = max(0, 2 * most_events(query) - rng.choice((0, 0, 0, 1, 5, 20)))
+    table = table_of(Dice(rng.randbytes(ROW * size)), shape, size)
     return Pair(query, shape.schema, table, {name: PARAMS[name] for name in params_of(query)})
 
 

@@ -48,6 +48,7 @@ def query_of(
     partitioned: bool | None = None,
     counted: bool = True,
     returns: bool = True,
+    late: bool = False,
 ) -> Query:
     """A random query.
 
@@ -58,8 +59,10 @@ def query_of(
         partitioned: whether it has PARTITION BY; None leaves it to the dice.
         counted: whether windows may be in events.
         returns: whether it may have RETURN.
+        late: whether it chooses among matches that a NOT at their end leaves open.
     """
-    pattern = _legal(Planter(dice, shape).top())
+    planter = Planter(dice, shape)
+    pattern = _legal(planter.open_end() if late else planter.top())
     strategy = dice.pick(strategies)
     writer = Writer(dice, shape, pattern)
     where = [each for _ in range(dice.pick((1, 0, 1, 1, 2, 0, 3))) for each in writer.conjunct()]
@@ -72,10 +75,12 @@ def query_of(
     chosen = (
         writer.returns() if returns and dice.chance(30) else Totals() if returns and dice.chance(5) else None
     )
+    apart = dice.chance(60 if late else 12)
+    limited = dice.chance(12) or (late and not apart)
     return Query(
         pattern, strategy=strategy, partition_by=by, where=tuple(where), within=within, slide=slide,
-        output=Output.NON_OVERLAPPING if dice.chance(12) else Output.ALL,
-        limit=dice.pick((1, 2)) if dice.chance(12) else None, returns=chosen,
+        output=Output.NON_OVERLAPPING if apart else Output.ALL,
+        limit=dice.pick((1, 2)) if limited else None, returns=chosen,
     )  # fmt: skip
 
 
@@ -108,6 +113,14 @@ class Planter:
         if kind in "KV":
             return self.item(0)
         return self.group(kind, 2, top=True)
+
+    def open_end(self) -> Node:
+        """A SEQ with a NOT at its end, or an AND with a NOT."""
+        items = [self.item(1) for _ in range(self.dice.pick((2, 1, 2, 3)))]
+        negated = Not(self.var())
+        if self.dice.chance(25):
+            return And((negated, *items))
+        return Seq((*([Not(self.var())] if self.dice.chance(15) else []), *items, negated))
 
     def group(self, kind: str, depth: int, *, top: bool = False) -> Node:
         """A SEQ, AND or OR; NOT may stand in a SEQ, and in an AND at the top."""
