@@ -28,6 +28,7 @@ from cerise.streaming.live_query import StreamQuery, StreamQuestion, check_query
 from cerise.streaming.watermark import TimeRules
 
 Extent = str | int | dt.timedelta
+ON_ERROR = ("error", "null")  # what to do if a value of RETURN or MEASURES cannot be computed
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 BindClause = Callable[[str], RowClause]
 
@@ -218,6 +219,23 @@ def open_history(given: Any, roles: Schema, *, replay: bool) -> History:
             f"column '{missing[0]}' is not in the history", hint="give events with the same columns"
         )
     return History.of_lake(lake, roles, replay=replay)
+
+
+def check_on_error(on_error: str, queries: Sequence[StreamQuery] = ()) -> None:
+    """Refuse an unknown `on_error`, and "null" where Spark computes the measures of a query.
+
+    Raises:
+        BindError: `on_error` is unknown.
+        UnsupportedError: Spark computes measures, by its own rules.
+    """
+    if on_error not in ON_ERROR:
+        raise BindError(f"on_error is {on_error!r}", hint='write on_error="error", or on_error="null"')
+    for each in queries:
+        if on_error == "null" and isinstance(each.question, RowClause) and each.question.host:
+            raise UnsupportedError(
+                f"on_error='null' has no effect on query {each.name}: Spark computes its MEASURES",
+                hint="write functions that give null: try_divide(a, b), try_add(a, b), try_cast(a AS INT)",
+            )
 
 
 # ---- times

@@ -20,6 +20,7 @@ from cerise.stream_queries import (
     Extent,
     QuerySet,
     bind_queries,
+    check_on_error,
     clause_binder,
     name_queries,
     open_history,
@@ -56,6 +57,7 @@ def watch(
     replay: bool = False,
     unbounded: bool = False,
     on_skip: str = "error",
+    on_error: str = "error",
     replace: Iterable[str] = (),
     options: Options | None = None,
     dialect: str = "standard",
@@ -95,6 +97,9 @@ def watch(
         unbounded: whether queries without WITHIN are allowed, whose state may grow for ever.
         on_skip: "past_last_row" lets a stream of SQL go on where AFTER MATCH SKIP TO has no target, and
             counts such matches; by default, that is an error.
+        on_error: "null" makes a value of RETURN that cannot be computed, such as a division by zero, null,
+            and counts it; by default, that is an error. Spark computes the MEASURES of SQL that stands alone:
+            write `try_divide` and the like there.
         replace: the names of queries whose meaning has changed since the checkpoint, and whose state is
             dropped.
         options: how to run; see `Options`.
@@ -109,6 +114,7 @@ def watch(
     """
     roles, how = Roles(time, type, key, order, params), How(options or Options(), dialect=dialect)
     plan = plan_stream(stream, queries, roles, how, Waiting(delay, idle, ahead), unbounded=unbounded)
+    check_on_error(on_error, plan.queries)
     from cerise.spark.stream_plan import build, choose_buckets
 
     if history is not None:
@@ -117,8 +123,8 @@ def watch(
         )
     return build(
         with_fields(
-            plan, state=state, late=late, held=held, on_skip=on_skip, replaced=frozenset(replace),
-            buckets=choose_buckets(plan.spark, buckets),
+            plan, state=state, late=late, held=held, on_skip=on_skip, on_error=on_error,
+            replaced=frozenset(replace), buckets=choose_buckets(plan.spark, buckets),
         )
     )  # fmt: skip
 

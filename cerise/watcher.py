@@ -21,6 +21,7 @@ from cerise.stream_queries import (
     Extent,
     QuerySet,
     bind_queries,
+    check_on_error,
     clause_binder,
     open_history,
     parse_moment,
@@ -62,6 +63,8 @@ class Watcher:
         unbounded: whether queries without WITHIN are allowed, whose state may grow for ever.
         on_skip: "past_last_row" lets a stream of SQL go on where AFTER MATCH SKIP TO has no target, and
             counts such matches; by default, that is an error.
+        on_error: "null" makes a value of RETURN or MEASURES that cannot be computed, such as a division by
+            zero, null, and counts it; by default, that is an error.
         options: how to run; see `Options`.
         dialect: whose defaults SQL has, as in `cerise.sql`.
 
@@ -93,9 +96,11 @@ class Watcher:
         changing: bool = False,
         unbounded: bool = False,
         on_skip: str = "error",
+        on_error: str = "error",
         options: Options | None = None,
         dialect: str = "standard",
     ) -> None:
+        check_on_error(on_error)
         columns = plain_schema(schema if isinstance(schema, pa.Schema) else to_arrow(schema).schema)
         chosen = options or Options()
         roles = Roles(time, type, key, order, params)
@@ -111,7 +116,9 @@ class Watcher:
         self._columns, self._questions, self._kind = columns, found.questions, kind_of(time_type)
         self._shape = replace(read, key=to_names(key)) if changing else None
         bind = ControlBinder(columns, roles, chosen, dialect, True, unbounded) if changing else None
-        self._plan = BucketPlan(found.queries, read, rules, chosen, held, bind=bind, on_skip=on_skip)
+        self._plan = BucketPlan(
+            found.queries, read, rules, chosen, held, bind=bind, on_skip=on_skip, on_error=on_error
+        )
         self._bucket = Bucket(self._plan)
         self._aside: list[pa.Table] = []
         self._before: list[Found] = []  # matches in the history, until the next call gives them

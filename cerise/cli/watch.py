@@ -99,6 +99,10 @@ def watch(  # noqa: PLR0913  a command's options are its parameters
     unbounded: Annotated[
         bool, typer.Option("--unbounded", help="Allow queries without WITHIN, whose state may grow for ever.")
     ] = False,
+    on_error: Annotated[
+        str,
+        typer.Option(metavar="error|null", help="Whether a value that cannot be computed ends the run."),
+    ] = "error",
     engine: Engine = None,
     timestamp_format: Written = None,
     no_header: NoHeader = False,
@@ -137,7 +141,7 @@ def watch(  # noqa: PLR0913  a command's options are its parameters
         "params": inputs.params(param or ()) or None, "delay": inputs.value_of(delay),
         "idle": None if idle is None else inputs.value_of(idle),
         "ahead": None if ahead is None else inputs.value_of(ahead), "unbounded": unbounded,
-        "options": Options(engine=engine),
+        "on_error": on_error, "options": Options(engine=engine),
     }  # fmt: skip
     seconds = parse_seconds(poll)
     source: EventSource

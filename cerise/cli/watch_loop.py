@@ -232,11 +232,13 @@ class Following:
             return
         known = figures.figures
         aside = [f"{source}: {reasons}" for source, reasons in _show_aside(figures)]
+        nulls = sum(figures.nulls.values())
         parts = [
             f"{say_count(known['events'], 'event')} in {say_count(self.progress.batch, 'batch')}",
             say_count(sum(figures.matches.values()), "match"),
             f"{known['held']:,} held for the watermark, {show_moment(figures.watermark)}",
             *([f"set aside {'; '.join(aside)}"] if aside else []),
+            *([f"{say_count(nulls, 'value')} could not be computed"] if nulls else []),
             *([f"the state is in {self.state.path}"] if self.state.path else []),
         ]
         typer.echo(", ".join(parts), err=True)

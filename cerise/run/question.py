@@ -16,6 +16,7 @@ from cerise.engines.base import Options
 from cerise.engines.threads import ALONE, Threads
 from cerise.errors import BindError, UnsupportedError
 from cerise.events import EventBatch, RowBatch
+from cerise.pattern.evaluate import OnFault
 from cerise.plan.needs import Needs, fold
 from cerise.plan.slicing import Halo, Slice
 
@@ -51,6 +52,8 @@ class Work:
         threads: the threads that a search may use inside.
         counts_ties: whether the search counts events whose order only a hash decides.
         streams: whether the events are a stream: totals leave when they are final, with `advance`.
+        forgive: called for each value of RETURN or MEASURES that cannot be computed, and is null; None: that
+            is an error (S4.6).
     """
 
     options: Options
@@ -62,6 +65,7 @@ class Work:
     threads: Threads = ALONE
     counts_ties: bool = False
     streams: bool = False
+    forgive: OnFault | None = None
 
 
 class CandidateSearch(Protocol):

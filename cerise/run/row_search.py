@@ -32,6 +32,7 @@ from cerise.engines.rows.table_search import Display, halo_of, search_table
 from cerise.engines.rows.view import places
 from cerise.errors import CeriseError
 from cerise.events import RowBatch
+from cerise.pattern.evaluate import OnFault
 from cerise.pattern.expr import attributes
 from cerise.pattern.row_pattern import BoundRows, Shown
 from cerise.plan.needs import Clock, Needs
@@ -134,11 +135,11 @@ class RowClause(Alone):
         empty = prepare(self.bound, self.needs.columns.empty_table())
         return Ordered(empty, None, np.zeros(1, np.int64), {})
 
-    def display(self, limits: Limits) -> Display:
+    def display(self, limits: Limits, forgive: OnFault | None = None) -> Display:
         """Return the function that makes a table of matches among rows."""
         if self.atoms:
             return partial(show_atoms, self.bound)
-        return partial(show_matches, self.bound, limits=limits)
+        return partial(show_matches, self.bound, limits=limits, forgive=forgive)
 
     def finish(self, parts: Sequence[pa.Table]) -> pa.Table:
         """Combine the tables of all searches; compute measures from atoms."""
@@ -167,7 +168,7 @@ class RowClause(Alone):
     def start_stream(self, work: Work, *, on_skip: str = "error", unbounded: bool = False) -> RowStream:
         """Return a search over a stream; see `StreamedClause` for the arguments and the errors."""
         options, told = work.options, partial(count_ties, work)
-        show = self.display(options.limits)
+        show = self.display(options.limits, work.forgive)
         how = StreamedClause(self.bound, self.needs.columns, options, show, self.host, on_skip, unbounded)
         return RowStream(how, partial(add, work.note), told)
 

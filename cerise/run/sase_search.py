@@ -142,7 +142,9 @@ class SaseSearch:
         self._matcher = matcher or question.engine(work.options).start(bound, work.options)
         totals = bound.query.totals is not None
         self._positions = Positions(bound) if totals and Positions.wanted(bound) else None
-        self._ledger = None if bound.query.totals is None else Ledger(bound, work.options.limits)
+        self._ledger = (
+            None if bound.query.totals is None else Ledger(bound, work.options.limits, forgive=work.forgive)
+        )
 
     def feed(self, events: EventBatch) -> Iterator[pa.Table]:
         """Take the next events in stream order; yield matches, or partial totals, that become final."""
@@ -179,7 +181,7 @@ class SaseSearch:
                 assert isinstance(each, Matches)  # an engine tallies only for totals
                 if each.count:
                     whole = Matches(self._work.complete(each.events), each.rows)
-                    yield to_table(whole, self._bound, self._work.options.limits)
+                    yield to_table(whole, self._bound, self._work.options.limits, self._work.forgive)
                 continue
             self._ledger.add(each)
             early = self._ledger.leaves_early and not self._work.streams

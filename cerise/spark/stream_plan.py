@@ -79,6 +79,7 @@ class StreamPlan:
         late: the folder for events that are set aside; None: they are only counted.
         held: how many events a bucket may hold before the batch ends with an error.
         on_skip: what to do if AFTER MATCH SKIP has no target.
+        on_error: what to do if a value of RETURN or MEASURES cannot be computed.
         replaced: the names of queries whose saved state may be dropped.
         controls: a streaming DataFrame of changes, if queries come and go while the stream runs.
         bind: binds a query that comes.
@@ -98,6 +99,7 @@ class StreamPlan:
     late: str | None = None
     held: int | None = None
     on_skip: str = "error"
+    on_error: str = "error"
     replaced: frozenset[str] = frozenset()
     controls: DataFrame | None = None
     bind: BindControl | None = None
@@ -244,7 +246,8 @@ def _bucket_plan(plan: StreamPlan, group: QueryGroup) -> BucketPlan:
     columns = pa.schema([each for each in _all_columns(plan) if each.name in {*group.names, plan.time}])
     return BucketPlan(
         group.queries, Schema(columns, plan.time), plan.rules, plan.options, plan.held,
-        counts_ties=True, bind=plan.bind, on_skip=plan.on_skip, replaced=plan.replaced,
+        counts_ties=True, bind=plan.bind, on_skip=plan.on_skip, on_error=plan.on_error,
+        replaced=plan.replaced,
     )  # fmt: skip
 
 

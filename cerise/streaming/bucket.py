@@ -50,7 +50,10 @@ class Bucket:
     def _start(self, query: StreamQuery, since: int) -> LiveQuery:
         plan = self.plan
         self.asked[query.name] = query
-        return LiveQuery(query, plan.options, since=since, counts_ties=plan.counts_ties, on_skip=plan.on_skip)
+        return LiveQuery(
+            query, plan.options, since=since, counts_ties=plan.counts_ties, on_skip=plan.on_skip,
+            on_error=plan.on_error,
+        )  # fmt: skip
 
     def step(self, batch: MicroBatch) -> BucketStep:
         """Take a micro-batch; return the matches that become final, and the events set aside."""
@@ -261,7 +264,7 @@ class Bucket:
         events = held.release(self.watermark.time)
         for _ in live.feed(self._empty if events is None else events, self.watermark.time):
             pass
-        live.matches = 0
+        live.matches = live.nulls = 0
         return live
 
     def adopt(self, plan: BucketPlan) -> None:
@@ -296,6 +299,7 @@ class Bucket:
         return {
             "events": self.counts.events, "held": len(self.held), "aside": dict(self.counts.aside),
             "matches": {name: each.matches for name, each in self.live.items()},
+            "nulls": {name: each.nulls for name, each in self.live.items() if each.nulls},
             "time": roles.time, "kind": kind_of(roles.columns.field(roles.time).type).name,
             "watermark": mark.time, "now": self.now, "tops": dict(mark.tops),
             "delays": dict(mark.rules.delays), "slowest": mark.slowest(self.now),

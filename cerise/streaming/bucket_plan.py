@@ -34,6 +34,7 @@ class BucketPlan:
         counts_ties: whether to count events whose order only a hash decides.
         bind: binds a query that is added while the stream runs; None: queries are fixed.
         on_skip: what to do if AFTER MATCH SKIP has no target (M40): "error", or "past_last_row".
+        on_error: what to do if a value of RETURN or MEASURES cannot be computed: "error", or "null".
         replaced: the names of queries whose saved state may be dropped because their meaning has changed.
     """
 
@@ -45,6 +46,7 @@ class BucketPlan:
     counts_ties: bool = False
     bind: BindControl | None = None
     on_skip: str = "error"
+    on_error: str = "error"
     replaced: frozenset[str] = frozenset()
 
     def allow_replace(self, names: frozenset[str]) -> BucketPlan:
@@ -78,7 +80,8 @@ class BucketPlan:
     def identity(self) -> str:
         """Identifies the queries, columns and rules, for a cache of live buckets."""
         queries = [(each.name, each.meaning) for each in self.queries]
-        text = f"{queries}{self.roles}{self.rules}{self.options}{self.held}{self.counts_ties}{self.on_skip}"
+        manner = (self.counts_ties, self.on_skip, self.on_error)
+        text = f"{queries}{self.roles}{self.rules}{self.options}{self.held}{manner}"
         return digest(text.encode()).hex()
 
 

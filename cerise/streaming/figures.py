@@ -90,6 +90,11 @@ class StreamFigures:
         return _add(each["matches"] for each in self.buckets)
 
     @property
+    def nulls(self) -> dict[str, int]:
+        """The values of RETURN and MEASURES of each query that could not be computed, and are null."""
+        return _add(each.get("nulls", {}) for each in self.buckets)
+
+    @property
     def aside(self) -> dict[str, dict[str, int]]:
         """The events that were set aside: for each source, how many for which reason."""
         found: dict[str, dict[str, int]] = defaultdict(dict)
@@ -114,7 +119,7 @@ class StreamFigures:
             "idle": self.idle, "events": self._sum("events"), "held": self._sum("held"),
             "held_bytes": self._sum("held_bytes"), "state_bytes": self._sum("state_bytes"),
             "alive": self.alive, "aside": self.aside, "matches": self.matches,
-            "buckets": [dict(each) for each in self.buckets],
+            "nulls": self.nulls, "buckets": [dict(each) for each in self.buckets],
         }  # fmt: skip
 
     def _sum(self, name: str) -> int:
@@ -132,6 +137,7 @@ class StreamFigures:
                 ("set aside", [*self._show_aside()] or "none"),
                 ("state", self._show_state()),
                 ("matches", [f"{count:,} of query {name}" for name, count in self.matches.items()]),
+                *([("nulls", [*self._show_nulls()])] if self.nulls else []),
                 ("buckets", [*self._show_buckets()]),
             ]
         )
@@ -157,6 +163,10 @@ class StreamFigures:
         kept = _add(self.alive.values())
         alive = ", ".join(f"{count:,} {name}" for name, count in kept.items())
         return ", ".join(filter(None, [show_size(self._sum("state_bytes")), alive]))
+
+    def _show_nulls(self) -> Iterator[str]:
+        for name, count in self.nulls.items():
+            yield f"{say_count(count, 'value')} of query {name} could not be computed"
 
     def _show_buckets(self) -> Iterator[str]:
         for number, each in enumerate(self.buckets):

@@ -15,6 +15,7 @@ from cerise.errors import UnsupportedError
 from cerise.events import EventBatch, Ints, RowBatch, read_times
 from cerise.kinds import INT64_MIN
 from cerise.pattern.query import Output, Unit
+from cerise.pattern.values import Fault
 from cerise.plan.needs import Clock
 from cerise.run.question import StreamSearch, Work
 from cerise.run.row_search import RowClause
@@ -184,11 +185,14 @@ class LiveQuery:
         since: int = INT64_MIN,
         counts_ties: bool = False,
         on_skip: str = "error",
+        on_error: str = "error",
     ) -> None:
         self.query, self.since = query, since
         self.until: int | None = None  # a query that was removed takes events before this time
         self.note: dict[str, float] = {}
-        work = Work(options, self.note, counts_ties=counts_ties, streams=True)
+        self.nulls = 0  # values of RETURN and MEASURES that could not be computed
+        forgive = self._forgive if on_error == "null" else None
+        work = Work(options, self.note, counts_ties=counts_ties, streams=True, forgive=forgive)
         chain = stages_of(query.question)
         self._stages = [_Stage(each, work, on_skip) for each in chain]
         self._held = [HeldEvents(each.bound.schema) for each in chain[1:] if isinstance(each, Sase)]
@@ -199,6 +203,9 @@ class LiveQuery:
                 hint="give the inner query a window of time: WITHIN 10 minutes",
             )
         self.matches = 0
+
+    def _forgive(self, _fault: Fault) -> None:
+        self.nulls += 1
 
     def feed(self, events: pa.Table, time: int) -> Iterator[pa.Table]:
         """Take the events that the watermark has released, then the watermark; yield the final matches.
@@ -278,7 +285,7 @@ class LiveQuery:
     def save(self) -> bytes:
         """Return the state of all searches."""
         plain = {
-            "since": self.since, "until": self.until, "matches": self.matches,
+            "since": self.since, "until": self.until, "matches": self.matches, "nulls": self.nulls,
             "positions": [each.position for each in self._stages],
         }  # fmt: skip
         parts = {f"search {i}": each.search.save() for i, each in enumerate(self._stages)}
@@ -290,6 +297,7 @@ class LiveQuery:
         parts = unpack(state, f"the state of query {self.query.name}")
         plain = unpack_json(parts["plain"])
         self.since, self.until, self.matches = plain["since"], plain["until"], plain["matches"]
+        self.nulls = plain["nulls"]
         for i, stage in enumerate(self._stages):
             stage.position = plain["positions"][i]
             stage.search.load(parts[f"search {i}"])

@@ -276,6 +276,17 @@ def test_what_is_wrong_is_said(args: tuple[str, ...], message: str) -> None:
     assert message in watch(*args, "--once", code=1).stderr
 
 
+def test_a_value_that_could_not_be_computed_is_an_error_or_null() -> None:
+    put(pa.table({"t": [1, 2, 50], "kind": ["A", "B", "C"], "id": [0, 0, 1]}), "0.parquet")
+    query = "PATTERN SEQ(A a, B b) WITHIN 20 RETURN a.t / b.id AS ratio INTO ratio"
+    assert "division by zero in RETURN" in watch("in", query, "--once", code=1).stderr
+    done = watch("in", query, "--once", "--state", "s", "--on-error", "null")
+    assert rows_in(done.stdout)[0]["ratio"] is None
+    assert "1 value could not be computed" in done.stderr
+    assert "1 value of query ratio could not be computed" in cerise("watched", "s").stdout
+    assert "on_error is 'skip'" in watch("in", query, "--once", "--on-error", "skip", code=1).stderr
+
+
 def test_a_folder_with_batches_of_another_run_is_refused() -> None:
     put(pa.table({"t": [1, 2, 50], "kind": ["A", "B", "C"], "id": [1, 1, 1]}), "0.parquet")
     watch("in", QUERY, "--once", "--to", "out")

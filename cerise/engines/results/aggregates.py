@@ -19,6 +19,7 @@ from cerise.engines.base import Bools, Ints
 from cerise.engines.results.value_codes import ranks
 from cerise.errors import DataError
 from cerise.kinds import Kind, canonical, kind_of
+from cerise.pattern.values import Fault
 
 Doubles = npt.NDArray[np.float64]
 WORD = np.int64(0xFFFF_FFFF)
@@ -282,3 +283,35 @@ AGGREGATES: dict[str, Callable[[Inputs], pa.Array]] = {
     "stddev": _stddev,
     "sum": _sum,
 }
+
+
+def aggregate(function: str, inputs: Inputs, forgive: Callable[[Fault], None] | None) -> pa.Array:
+    """Aggregate inputs for all rows of the result.
+
+    Args:
+        function: the name of the aggregate.
+        inputs: its inputs.
+        forgive: called for each row whose sum is too large, and null; None: that is an error.
+    """
+    try:
+        return AGGREGATES[function](inputs)
+    except DataError:
+        if forgive is None:
+            raise
+        return pa.concat_arrays(
+            [_aggregate_row(function, inputs, row, forgive) for row in range(len(inputs.low))]
+        )
+
+
+def _aggregate_row(function: str, inputs: Inputs, row: int, forgive: Callable[[Fault], None]) -> pa.Array:
+    start, stop = int(inputs.low[row]), int(inputs.high[row])
+    columns = [column.slice(start, stop - start) for column in inputs.columns]
+    ends = np.zeros(1, np.int64), np.array([stop - start])
+    try:
+        return AGGREGATES[function](Inputs(inputs.names, columns, inputs.owners[start:stop], *ends))
+    except DataError as error:
+        forgive(Fault(error.problem))
+        nothing = Inputs(
+            inputs.names, [column.slice(0, 0) for column in columns], inputs.owners[:0], ends[0], ends[0]
+        )
+        return AGGREGATES[function](nothing)  # null, of the type of the result

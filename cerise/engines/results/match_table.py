@@ -17,7 +17,7 @@ from cerise.events import EventBatch, Path, raw_column
 from cerise.kinds import Kind, restore
 from cerise.pattern.bound import Bound, OutColumn
 from cerise.pattern.check import kind_of
-from cerise.pattern.evaluate import compile_expr
+from cerise.pattern.evaluate import OnFault, compile_expr
 from cerise.pattern.expr import Agg, At, Attr, Expr, attributes, rebuild
 from cerise.pattern.query import Total, Var
 from cerise.pattern.resolve import is_single_event
@@ -27,15 +27,29 @@ from cerise.pattern.values import Fault
 Rows = npt.NDArray[np.int64]
 
 
-def to_table(matches: Matches, bound: Bound, limits: Limits = DEFAULT) -> pa.Table:
-    """Return matches as a table of `bound.output_schema`."""
-    first, last = ends_of(matches)
-    columns = [_column(column, matches, bound, (first, last), limits) for column in bound.columns]
+def to_table(
+    matches: Matches, bound: Bound, limits: Limits = DEFAULT, forgive: OnFault | None = None
+) -> pa.Table:
+    """Return matches as a table of `bound.output_schema`.
+
+    Args:
+        matches: the matches.
+        bound: the query.
+        limits: the sizes from which columns are computed by compiled code.
+        forgive: called for each value of RETURN that cannot be computed, and is null; None: that is an error.
+    """
+    ends = ends_of(matches)
+    columns = [_column(column, matches, bound, ends, limits, forgive) for column in bound.columns]
     return pa.Table.from_arrays(columns, schema=bound.output_schema)
 
 
 def _column(
-    column: OutColumn, matches: Matches, bound: Bound, ends: tuple[Rows, Rows], limits: Limits
+    column: OutColumn,
+    matches: Matches,
+    bound: Bound,
+    ends: tuple[Rows, Rows],
+    limits: Limits,
+    forgive: OnFault | None,
 ) -> pa.Array:
     table = matches.events.table
     match column.fill:
@@ -54,7 +68,7 @@ def _column(
             return _pass_through(attr, matches, many=column.many)
         case str() | Total():
             raise AssertionError(column.fill)
-    return _compute_column(column, column.fill, matches, limits)
+    return _compute_column(column, column.fill, matches, limits, forgive)
 
 
 def ends_of(matches: Matches) -> tuple[Rows, Rows]:
@@ -92,12 +106,17 @@ def _pass_through(attr: Attr, matches: Matches, *, many: bool) -> pa.Array:
     return values.take(nth(rows, n))
 
 
-def _compute_column(column: OutColumn, expr: Expr, matches: Matches, limits: Limits) -> pa.Array:
-    """Compute a column of RETURN by ANSI rules: a value that cannot be computed is an error (S4.6)."""
+def _compute_column(
+    column: OutColumn, expr: Expr, matches: Matches, limits: Limits, forgive: OnFault | None
+) -> pa.Array:
+    """Compute a column of RETURN by ANSI rules: a value that cannot be computed is an error (S4.6).
+
+    With `forgive`, the smallest expression that cannot be computed is null, as in WHERE.
+    """
     assert column.kind is not None
     if (values := compute_at_once(expr, matches, limits)) is not None:
         return values
-    function = compile_expr(expr, refuse(expr))
+    function = compile_expr(expr, forgive or refuse(expr))
     columns = matches.events.columns({each.path for each in attributes(expr) if each.path})
     names = list(matches.rows)
     listed = zip(*(rows.to_pylist() for rows in matches.rows.values()), strict=True)

@@ -10,14 +10,14 @@ import pyarrow.compute as pc
 
 from cerise.engines.base import Bools, Ints, RowMatches
 from cerise.engines.limits import DEFAULT, Limits
-from cerise.engines.results.aggregates import AGGREGATES, Inputs
+from cerise.engines.results.aggregates import Inputs, aggregate
 from cerise.engines.results.value_codes import joint_codes
 from cerise.engines.rows.order import Ordered
 from cerise.engines.rows.view import ResultView
 from cerise.errors import DataError, UnsupportedError
 from cerise.kinds import canonical, restore
 from cerise.pattern.check import kind_of
-from cerise.pattern.evaluate import compile_expr
+from cerise.pattern.evaluate import OnFault, compile_expr
 from cerise.pattern.expr import Attr, Expr, attributes
 from cerise.pattern.row_pattern import (
     CLASSIFIER,
@@ -48,11 +48,22 @@ def to_table(bound: BoundRows, prepared: pa.Table, offsets: Ints, matches: RowMa
     return show_matches(bound, Ordered(prepared, None, offsets, {}), matches)
 
 
-def show_matches(bound: BoundRows, rows: Ordered, matches: RowMatches, limits: Limits = DEFAULT) -> pa.Table:
-    """Return matches among sorted rows as a table, like `to_table`."""
+def show_matches(
+    bound: BoundRows,
+    rows: Ordered,
+    matches: RowMatches,
+    limits: Limits = DEFAULT,
+    forgive: OnFault | None = None,
+) -> pa.Table:
+    """Return matches among sorted rows as a table, like `to_table`.
+
+    With `forgive`, a value that cannot be computed is null, and `forgive` is called for it.
+    """
     view = ResultView.of(bound, rows, matches)
-    atoms = _atoms(view)
-    measures = {each.name: _measure(each, atoms, view.matched, bound, limits) for each in bound.measures}
+    atoms = _atoms(view, forgive)
+    measures = {
+        each.name: _measure(each, atoms, view.matched, bound, limits, forgive) for each in bound.measures
+    }
     columns = [measures[each.name] if each.measure else view.show(each.name) for each in bound.output]
     return pa.Table.from_arrays(columns, names=[each.name for each in bound.output])
 
@@ -100,15 +111,22 @@ def measure_atoms(bound: BoundRows, atoms: pa.Table, limits: Limits = DEFAULT) -
     return pa.table(columns, names=[each.name for each in bound.output])
 
 
-def _atoms(view: ResultView) -> pa.Table:
+def _atoms(view: ResultView, forgive: OnFault | None = None) -> pa.Table:
     names = dict.fromkeys(name for each in view.bound.measures for name in each.atoms)
-    columns = [atom_column(view.bound.atoms[name], view) for name in names]
+    columns = [atom_column(view.bound.atoms[name], view, forgive) for name in names]
     if not columns:  # a table without columns still has rows
         return pa.table({"": pa.nulls(len(view.places))})
     return pa.Table.from_arrays(columns, names=list(names))
 
 
-def _measure(measure: Measure, atoms: pa.Table, matched: Bools, bound: BoundRows, limits: Limits) -> pa.Array:
+def _measure(
+    measure: Measure,
+    atoms: pa.Table,
+    matched: Bools,
+    bound: BoundRows,
+    limits: Limits,
+    forgive: OnFault | None = None,
+) -> pa.Array:
     """Return a measure: an atom, or an expression over atoms; null in rows without a match."""
     expr = measure.expr
     if expr is None:
@@ -118,14 +136,15 @@ def _measure(measure: Measure, atoms: pa.Table, matched: Bools, bound: BoundRows
         )  # fmt: skip
     if isinstance(expr, Attr):
         return atoms.column(expr.path[0]).combine_chunks()
+    on_fault = forgive or _refuse(measure, bound)
     if matched.all():
-        return _compute(expr, atoms, _refuse(measure, bound), limits)
-    values = _compute(expr, atoms.filter(pa.array(matched)), _refuse(measure, bound), limits)
+        return _compute(expr, atoms, on_fault, limits)
+    values = _compute(expr, atoms.filter(pa.array(matched)), on_fault, limits)
     return values.take(pa.array(np.cumsum(matched) - 1, mask=~matched))
 
 
-def _compute(expr: Expr, atoms: pa.Table, refuse: Callable[[Fault], None], limits: Limits) -> pa.Array:
-    """Compute an expression by Spark's ANSI rules: a fault raises (S4.6)."""
+def _compute(expr: Expr, atoms: pa.Table, on_fault: OnFault, limits: Limits) -> pa.Array:
+    """Compute an expression by Spark's ANSI rules: `on_fault` raises an error, or forgives (S4.6)."""
     rows = atoms.num_rows
     columns = {each.path: atoms.column(each.path[0]) for each in attributes(expr)}
     if rows >= limits.compiled_rows:
@@ -133,7 +152,7 @@ def _compute(expr: Expr, atoms: pa.Table, refuse: Callable[[Fault], None], limit
 
         if is_compiled(expr) and not (found := compute(expr, columns, rows)).faults:
             return found.values
-    function = compile_expr(expr, refuse)  # row by row, which raises the exact fault, if there is one
+    function = compile_expr(expr, on_fault)  # row by row, which finds the exact fault, if there is one
     lists = {
         each.path: canonical(columns[each.path], kind_of(each), each.path[0]).to_pylist()
         for each in attributes(expr)
@@ -157,7 +176,7 @@ def _refuse(measure: Measure, bound: BoundRows) -> Callable[[Fault], None]:
 BY = frozenset({"max_by", "min_by"})  # their first argument may be null
 
 
-def atom_column(atom: Atom, view: ResultView) -> pa.Array:
+def atom_column(atom: Atom, view: ResultView, forgive: OnFault | None = None) -> pa.Array:
     """Return the values of an atom; null in rows without a match (M36)."""
     match atom:
         case MatchNumber():
@@ -167,7 +186,7 @@ def atom_column(atom: Atom, view: ResultView) -> pa.Array:
         case Nav():
             return _navigate(atom, view)
         case RowAgg():
-            return _aggregate(atom, view)
+            return _aggregate(atom, view, forgive)
 
 
 def _status(view: ResultView) -> pa.Array:
@@ -193,7 +212,7 @@ def _navigate(nav: Nav, view: ResultView) -> pa.Array:
     return view.take(nav.column, row, exists)
 
 
-def _aggregate(agg: RowAgg, view: ResultView) -> pa.Array:
+def _aggregate(agg: RowAgg, view: ResultView, forgive: OnFault | None) -> pa.Array:
     """Aggregate rows that pass the filter and have no null argument; if DISTINCT, the first of equal rows."""
     if agg.function == "count" and not agg.columns and agg.where is None:
         return pa.array(view.count_rows(agg.members, final=agg.final), pa.int64(), mask=~view.matched)
@@ -209,7 +228,8 @@ def _aggregate(agg: RowAgg, view: ResultView) -> pa.Array:
     low, high = view.spans(mask, final=agg.final)
     columns = [view.values(column, which) for column in agg.columns]
     with np.errstate(all="ignore"):  # infinities and NaN are values
-        result = AGGREGATES[agg.function](Inputs(agg.columns, columns, view.owners[which], low, high))
+        inputs = Inputs(agg.columns, columns, view.owners[which], low, high)
+        result = aggregate(agg.function, inputs, forgive)
     return result if view.matched.all() else pc.if_else(pa.array(view.matched), result, None)
 
 

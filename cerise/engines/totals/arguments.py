@@ -84,7 +84,7 @@ def values_at(argument: Argument, events: EventBatch, rows: Ints) -> pa.Array:
     if isinstance(argument.arg, Attr):
         return normal(columns[argument.arg.path])
     var = attributes(argument.arg)[0].var
-    function = compile_expr(_at_one(argument.arg), refuse(argument.arg))
+    function = compile_expr(_at_one(argument.arg), argument.forgive or refuse(argument.arg))
     plain = {path: column.to_pylist() for path, column in columns.items()}
     values = [function(plain, {var: (row,)}, {}) for row in range(len(rows))]
     return normal(pa.array(values, STORED[argument.kind]))
@@ -101,7 +101,7 @@ def _match_by_match(
     through = next(iter(run_through(argument.arg, bound.kleene)), None)
     if through is None and (at_once := compute_at_once(argument.arg, matches, limits)) is not None:
         return np.arange(len(matches)), normal(canonical(at_once, argument.kind, show_expr(argument.arg)))
-    function = compile_expr(argument.arg, refuse(argument.arg))
+    function = compile_expr(argument.arg, argument.forgive or refuse(argument.arg))
     columns = matches.events.columns({each.path for each in attributes(argument.arg) if each.path})
     match: list[int] = []
     values: list[Any] = []

@@ -25,6 +25,7 @@ from cerise.engines.totals.exact import (
 from cerise.kinds import STORED, Kind
 from cerise.pattern.bound import Bound
 from cerise.pattern.check import kind_of
+from cerise.pattern.evaluate import OnFault
 from cerise.pattern.expr import Attr, Expr
 from cerise.pattern.query import Total
 
@@ -44,21 +45,24 @@ class Argument:
         kind: the kind of its values; BOOL for an event itself, which is only counted.
         parts: the parts that the aggregates need: count, total, odd (the sum of non-finite values), least,
             most.
+        forgive: called for each value that cannot be computed, and does not count; None: that is an error.
     """
 
     arg: Expr
     kind: Kind
     parts: tuple[str, ...]
+    forgive: OnFault | None = None
 
     @classmethod
-    def of(cls, bound: Bound) -> tuple[Argument, ...]:
+    def of(cls, bound: Bound, forgive: OnFault | None = None) -> tuple[Argument, ...]:
         """Return the arguments of a query's totals, in the order of `bound.arguments`."""
         totals = [column.fill for column in bound.columns if isinstance(column.fill, Total)]
         found = []
         for arg in bound.arguments:
             kind = Kind.BOOL if isinstance(arg, Attr) and not arg.path else kind_of(arg)
             parts = dict.fromkeys(part for each in totals if each.arg == arg for part in NEEDS[each.function])
-            found.append(cls(arg, kind, tuple(p for p in parts if p != "odd" or kind is Kind.FLOAT)))
+            needed = tuple(part for part in parts if part != "odd" or kind is Kind.FLOAT)
+            found.append(cls(arg, kind, needed, forgive))
         return tuple(found)
 
     def fields(self, number: int) -> list[pa.Field]:

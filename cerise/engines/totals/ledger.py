@@ -19,6 +19,7 @@ from cerise.engines.totals.groups import MatchGroups, find_final, key_schema, pe
 from cerise.engines.totals.result import result_table
 from cerise.errors import PlanError
 from cerise.pattern.bound import Bound
+from cerise.pattern.evaluate import OnFault
 from cerise.pattern.query import Per
 
 MANY = 64  # sheets
@@ -58,9 +59,16 @@ def partial_schema(bound: Bound) -> pa.Schema:
 class Ledger:
     """The totals of a query over all matches added."""
 
-    def __init__(self, bound: Bound, limits: Limits = DEFAULT, *, most_windows: int = MOST_WINDOWS) -> None:
+    def __init__(
+        self,
+        bound: Bound,
+        limits: Limits = DEFAULT,
+        *,
+        most_windows: int = MOST_WINDOWS,
+        forgive: OnFault | None = None,
+    ) -> None:
         self.bound, self._limits, self._most_windows = bound, limits, most_windows
-        self._arguments = Argument.of(bound)
+        self._arguments = Argument.of(bound, forgive)
         self._sheets: list[Sheet] = []
         self._tallies: list[Tally] = []  # not yet added
         self._weights = 0  # the size of these tallies
