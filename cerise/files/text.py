@@ -79,6 +79,8 @@ def parse_json(data: pa.Buffer, place: str, layout: TextLayout = PLAIN) -> pa.Ta
         raise StoreError(
             f"{place} holds one JSON array", hint=f"write one object a line: jq -c '.[]' {place}"
         )
+    if start.startswith(b"null"):  # ends the process where Arrow parses it
+        raise StoreError(f"{place} begins with null", hint="is every line one object of JSON?")
     table = _json(data, {})
     # Arrow would drop the zone of 10:55Z: read times as text, and parse them here.
     moments = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]

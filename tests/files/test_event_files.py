@@ -247,6 +247,11 @@ def test_a_json_array(tmp_path: Path) -> None:
         read(put(tmp_path / "a.json", '[{"t": 1}]'))
 
 
+def test_null_before_all_objects_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="begins with null"):
+        read(put(tmp_path / "a.jsonl", 'null\n{"t": 1}\n'))
+
+
 def test_text_that_is_not_utf8(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes("t,x\n1,María\n".encode("latin1"))
     with pytest.raises(StoreError, match=r"column 'x' of .*a\.csv is not UTF-8"):
