@@ -19,6 +19,7 @@ HOMES = {
     "pyspark": ("cerise/spark/*",),
     "numba": ("cerise/kernels/*",),
     "sqlglot": ("cerise/lang/match_recognize/*",),
+    "confluent_kafka": ("cerise/files/topics/*",),
     "deltalake": ("cerise/files/delta.py", "cerise/store/table/commits.py"),
 }
 NAMELESS = {"utils", "common", "core", "helpers", "manager", "factory"}

@@ -7,7 +7,7 @@ are always the same, so a batch that is read again after a crash has the same ro
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,7 @@ from cerise.files.folder import Folder
 from cerise.files.folder_tail import FolderTail
 from cerise.files.lake import File, Group, NotDirect, lake_of, open_lake
 from cerise.files.reader import GroupReader, Reading
+from cerise.files.topics.topic import is_topic
 from cerise.files.types import spark_type
 from cerise.spark.frames import LAKE, UTC, arrow_schema
 from cerise.spark.session import parallelism, session
@@ -54,35 +55,50 @@ BATCH_ROWS = 1 << 16
 COUNTED = 64  # files whose footers are read at a time, to count their rows
 
 
-def stream(
+def stream(  # noqa: PLR0913  a verb with many parts to name
     path: Any,
     *,
     columns: Sequence[str] | None = None,
     max_rows: int = ROWS,
-    after: int | None = None,
+    after: int | str | None = None,
     schema: Any = None,
+    invalid: str = "error",
+    kafka: Mapping[str, Any] | None = None,
     spark: SparkSession | None = None,
 ) -> DataFrame:
-    """Return a Delta table, a store or a folder of Parquet files as a streaming DataFrame.
+    """Return a Delta table, a store, a folder of Parquet files or a topic of Kafka as a streaming DataFrame.
 
-    Python tasks read the files. A Delta table or a store gives its events, then those that each later commit
+    Python tasks read the events. A Delta table or a store gives its events, then those that each later commit
     appends; compaction gives none, and a commit that removes events is an error. A folder gives its files in
     the order of their modification times; files must appear whole, and none with an earlier time than one
     already read. `cerise.stream("lake/ticks").writeStream` continues after a restart where it was.
+
+    A topic is `kafka://host:9092/topic`, or `kafka://host:9092/topic/0` for one partition. With `schema=`,
+    its events are objects of JSON; a field that an object lacks is null. Without it, the columns are those of
+    messages: `_key`, `_value`, `_partition`, `_offset`, `_timestamp`. A batch that is repeated reads the same
+    offsets, and offsets that retention has deleted are an error. Needs confluent-kafka, the extra `kafka`.
 
     `cerise.watch` over this DataFrame, as it is, reads only the columns that its queries need, and hands no
     event from the JVM to Python.
 
     Args:
-        path: the path or URI of a Delta table, a store or a folder, or a `Store`.
-        columns: the columns to read; all by default. Spark cannot leave out any by itself.
+        path: the path or URI of a Delta table, a store or a folder, the address of a topic, or a `Store`.
+        columns: the columns to read; all by default. Spark cannot leave out any by itself. Of a topic with
+            `schema=`, the columns of messages can be named, too.
         max_rows: how many rows a batch has, at most; but one file is always read as a whole.
-        after: the version of a Delta table or store whose events, and all before, are left out.
-        schema: the columns of a folder, an Arrow or Spark schema; those of its present files by default.
+        after: the version of a Delta table or store whose events, and all before, are left out. Of a topic,
+            "latest" leaves out the events that it has when the stream is first started.
+        schema: the columns of a folder or topic, an Arrow or Spark schema, or text such as "ts timestamp, id
+            long"; those of its present files by default.
+        invalid: what an event of a topic is that does not fit the schema: "error", which names its offset, or
+            "null", a row of nulls, which `watch` counts and sets aside as `no time`.
+        kafka: settings of Kafka's client librdkafka, such as {"security.protocol": "SASL_SSL"}.
         spark: the Spark session; the running one, or a local one, by default.
 
     Raises:
-        StoreError: the path has no table, or a later commit or file cannot be read.
+        StoreError: the path has no table or topic, a later commit or file cannot be read, or no broker
+            answers.
+        PlanError: an argument does not fit the path.
         UnsupportedError: only Spark can read the table, or Spark is older than 4.2.
     """
     if hasattr(type(path), "view_of"):  # a Store, whose module comes after this one
@@ -91,6 +107,17 @@ def stream(
         raise UnsupportedError(f"a {type(path).__name__} is not a path", hint="give a path or a cerise.Store")
     if type(max_rows) is not int or max_rows < 1:
         raise PlanError(f"max_rows is {max_rows!r}", hint="give a whole number of rows, at least 1")
+    if is_topic(path):
+        from cerise.spark.kafka_stream import KafkaStream
+
+        spark = spark or session()
+        known = None if schema is None else convert_columns(schema)
+        return KafkaStream.of(
+            str(path), settings=kafka, schema=known, names=columns, after=after, max_rows=max_rows,
+            invalid=invalid, zone=str(spark.conf.get("spark.sql.session.timeZone")),
+        ).frame(spark)  # fmt: skip
+    if kafka is not None or invalid != "error":
+        raise PlanError(f"kafka= and invalid= are for topics, and {path} is none", hint="leave them out")
     lake = LakeStream.of(path, columns, after=after, schema=schema, max_rows=max_rows)
     return lake.frame(spark or session())
 
@@ -119,7 +146,7 @@ class LakeStream:
         path: str | Path,
         names: Sequence[str] | None = None,
         *,
-        after: int | None = None,
+        after: int | str | None = None,
         schema: Any = None,
         max_rows: int = ROWS,
     ) -> LakeStream:
@@ -127,13 +154,14 @@ class LakeStream:
         folder = Folder.of(path)
         versions = bool(folder.inside(LOG).names())
         if versions:
-            _check_version(folder.root, after)
+            after = _check_version(folder.root, after)
             known = _table_columns(folder.root)
         else:
             if after is not None:
                 raise StoreError(f"{path} has no versions, so not {after}", hint="leave out after=")
-            known = _folder_columns(folder) if schema is None else _convert_columns(schema)
-        return cls(folder.root, _choose(known, names, folder.root), versions, after, max_rows)
+            known = _folder_columns(folder) if schema is None else convert_columns(schema)
+            after = None
+        return cls(folder.root, choose_columns(known, names, folder.root), versions, after, max_rows)
 
     @property
     def tail(self) -> DeltaTail | FolderTail:
@@ -163,12 +191,13 @@ class LakeStream:
         return frame
 
 
-def _check_version(root: str, after: int | None) -> None:
+def _check_version(root: str, after: int | str | None) -> int | None:
     if after is None:
-        return
+        return None
     newest = delta.open_table(root, None).version()
     if type(after) is not int or not -1 <= after <= newest:
         raise StoreError(f"{after!r} is not a version of {root}", hint=f"its newest is {newest}")
+    return after
 
 
 def _table_columns(root: str) -> pa.Schema:
@@ -191,12 +220,17 @@ def _folder_columns(folder: Folder) -> pa.Schema:
         raise
 
 
-def _convert_columns(schema: Any) -> pa.Schema:
+def convert_columns(schema: Any) -> pa.Schema:
+    """Return the columns of an Arrow or Spark schema, or of its text."""
+    if isinstance(schema, str):
+        session()  # parses the text
+        schema = StructType.fromDDL(schema)
     given = schema if isinstance(schema, pa.Schema) else arrow_schema(schema)
     return pa.schema([(each.name, spark_type(each.type)) for each in given])
 
 
-def _choose(known: pa.Schema, names: Sequence[str] | None, root: str) -> pa.Schema:
+def choose_columns(known: pa.Schema, names: Sequence[str] | None, root: str) -> pa.Schema:
+    """Return the named columns; all, if none are named."""
     chosen = known.names if names is None else [names] if isinstance(names, str) else list(names)
     for name in chosen:
         if name not in known.names:
@@ -251,7 +285,7 @@ class LakeReader(DataSourceStreamReader, AvailableNow):
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Return the offset of a new stream."""
-        with _encode_errors():
+        with encode_errors():
             return self._tail.start()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -260,13 +294,13 @@ class LakeReader(DataSourceStreamReader, AvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Remember where to stop."""
-        with _encode_errors():
+        with encode_errors():
             self._target = self._tail.newest()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """Return the offset after the files of the next batch."""
         most = None if isinstance(limit, ReadAllAvailable) else getattr(limit, "max_rows", self.lake.max_rows)
-        with _encode_errors():
+        with encode_errors():
             rows, found = 0, start
             for each in self._with_rows(self._tail.arrivals(start, self._target)):
                 rows += each.rows or 0
@@ -297,7 +331,7 @@ class LakeReader(DataSourceStreamReader, AvailableNow):
         """Return the portions of a batch: row groups in order, about as many rows for each task."""
         if start == end:
             return []
-        with _encode_errors():
+        with encode_errors():
             files = [each.file for each in self._tail.arrivals(start, end)]
             lake = lake_of(self.lake.root, files, self.lake.columns)
             groups = lake.list_groups()
@@ -313,7 +347,7 @@ class LakeReader(DataSourceStreamReader, AvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the batches of a portion, in a task."""
         assert isinstance(partition, Portion)
-        with _encode_errors():
+        with encode_errors():
             yield from self.transform(self._tables(partition))
 
     def _tables(self, portion: Portion) -> Iterator[pa.Table]:
@@ -328,7 +362,7 @@ def _portion(groups: Sequence[Group], files: Sequence[File]) -> Portion:
 
 
 @contextmanager
-def _encode_errors() -> Iterator[None]:
+def encode_errors() -> Iterator[None]:
     """Add errors to the text by which they cross to the driver."""
     try:
         yield

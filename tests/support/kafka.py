@@ -9,10 +9,12 @@ import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,15 +40,65 @@ group.initial.rebalance.delay.ms=0
 """
 
 
-@dataclass(frozen=True)
+@dataclass
 class Broker:
-    """A running broker."""
+    """A broker, which runs until it is stopped; started again, it has the same address and topics."""
 
     port: int
+    command: list[str]
+    folder: Path
+    process: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    def url(self, topic: str) -> str:
+        return f"kafka://{self.address}/{topic}"
+
+    def start(self) -> None:
+        """Start the broker, and wait until it answers."""
+        said = self.folder / "broker.txt"
+        with said.open("a") as file:
+            self.process = subprocess.Popen(self.command, stdout=file, stderr=subprocess.STDOUT)
+        _wait(self.port, self.process, said)
+        self.admin.list_topics(timeout=STARTS_WITHIN)
+
+    def stop(self) -> None:
+        """End the broker at once."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    # ---- topics
+
+    @property
+    def admin(self) -> Any:
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.address, "log_level": 2})
+
+    def create(self, topic: str, partitions: int = 2, **settings: str) -> None:
+        """Make a topic."""
+        from confluent_kafka.admin import NewTopic
+
+        config = {name.replace("_", "."): value for name, value in settings.items()}
+        admin = self.admin
+        [made] = admin.create_topics([NewTopic(topic, partitions, 1, config=config)]).values()
+        made.result(60)
+
+    def send(self, topic: str, values: Iterable[tuple[int, bytes | None]]) -> None:
+        """Put messages into a topic: pairs of a partition and a value."""
+        from confluent_kafka import Producer
+
+        producer = Producer({
+            "bootstrap.servers": self.address, "linger.ms": 20, "queue.buffering.max.messages": 2_000_000,
+            "queue.buffering.max.kbytes": 1_000_000, "log_level": 2,
+        })  # fmt: skip
+        for partition, value in values:
+            producer.produce(topic, value, partition=partition, key=b"k%d" % partition)
+        assert producer.flush(120) == 0
 
 
 def classpath(artifact: str, folder: Path) -> str | None:
@@ -58,8 +110,8 @@ def classpath(artifact: str, folder: Path) -> str | None:
     command = ["mvn", "-q", "-B", "dependency:build-classpath", "-Dmdep.outputFile=classpath"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
-        missing = re.search(r"Could not (find|transfer|resolve)[^\n]*", done.stdout + done.stderr)
-        (folder / "why").write_text(missing[0] if missing else done.stdout[-500:])
+        missing = re.search(r"Could not (find|transfer) artifact[^\n(]*", done.stdout + done.stderr)
+        (folder / "why").write_text(missing[0].strip() if missing else "see the output of mvn")
         return None
     return (folder / "classpath").read_text().strip()
 
@@ -67,6 +119,8 @@ def classpath(artifact: str, folder: Path) -> str | None:
 @contextmanager
 def broker(folder: Path) -> Iterator[Broker]:
     """Run a broker as long as the block lasts."""
+    if find_spec("confluent_kafka") is None:
+        pytest.skip("confluent-kafka is not installed: pip install 'cerise-spark[kafka]'")
     jars = classpath(BROKER, folder / "jars")
     if jars is None:
         pytest.skip(f"Maven Central does not give {BROKER}: {(folder / 'jars' / 'why').read_text()}")
@@ -77,16 +131,12 @@ def broker(folder: Path) -> Iterator[Broker]:
     cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     format_log = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
     subprocess.run(format_log, check=True, capture_output=True)
-    with (folder / "broker.txt").open("w") as said:
-        process = subprocess.Popen(
-            [*java, "kafka.Kafka", str(settings)], stdout=said, stderr=subprocess.STDOUT
-        )
-        try:
-            _wait(port, process, folder / "broker.txt")
-            yield Broker(port)
-        finally:
-            process.kill()
-            process.wait()
+    running = Broker(port, [*java, "kafka.Kafka", str(settings)], folder)
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
 
 
 def _free_ports(count: int) -> list[int]:

@@ -1,0 +1,1 @@
+"""Topics of Kafka: their offsets, their messages, and JSON in these."""
