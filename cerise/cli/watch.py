@@ -34,7 +34,7 @@ def watch(  # noqa: PLR0913  a command's options are its parameters
         typer.Argument(
             metavar="PATH",
             help="A folder to which CSV, JSON lines or Parquet files are added; - for JSON lines on standard "
-            "input.",
+            "input; kafka://host:9092/topic for a topic with JSON.",
         ),
     ],
     queries: Annotated[
@@ -96,6 +96,12 @@ def watch(  # noqa: PLR0913  a command's options are its parameters
             help="The columns, if the first events do not say them: 'ts timestamp, id long'.",
         ),
     ] = None,
+    kafka: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Settings of Kafka's client, in lines such as security.protocol=SSL."
+        ),
+    ] = None,
     unbounded: Annotated[
         bool, typer.Option("--unbounded", help="Allow queries without WITHIN, whose state may grow for ever.")
     ] = False,
@@ -109,22 +115,25 @@ def watch(  # noqa: PLR0913  a command's options are its parameters
     columns: Columns = None,
     delimiter: Delimiter = None,
 ) -> None:
-    """Watch a folder, or standard input, for the matches of queries; no Java is needed.
+    """Watch a folder, standard input or a topic of Kafka for the matches of queries; no Java is needed.
 
     \b
     Examples:
       cerise watch incoming query.sase --time ts --type kind --delay '10 seconds'
       cerise watch incoming --query fraud=fraud.sase --query dip=dip.sql --time ts --type kind \\
           --delay '10 seconds' --state fraud.state --to alerts
+      cerise watch kafka://localhost:9092/ticks query.sase --time ts --type kind --delay '10 seconds' \\
+          --state ticks.state --to alerts.jsonl
       tail -f log.jsonl | cerise watch - query.sase --time ts --type kind --delay '5 seconds' | jq .
 
     A match is written once no later event can change it. Ctrl-C ends the run after the batch at hand.
     """
     from cerise.cli.watch_loop import Following, Manner
     from cerise.cli.watch_sinks import StandardOutput, choose_sink
-    from cerise.cli.watch_sources import EventSource, FolderSource, LinesSource
+    from cerise.cli.watch_sources import EventSource, FolderSource, LinesSource, TopicSource, read_settings
     from cerise.cli.watch_state import StateFile
     from cerise.engines.base import Options
+    from cerise.files.topics.topic import Topic, is_topic
     from cerise.watcher import Watcher
 
     if flush and state is not None:
@@ -147,6 +156,8 @@ def watch(  # noqa: PLR0913  a command's options are its parameters
     source: EventSource
     if path == "-":
         source = LinesSource(layout, seconds)
+    elif is_topic(path):
+        source = TopicSource(Topic.of(path, read_settings(kafka)), layout)
     else:
         source = FolderSource(Path(path), layout, 0.0 if once else seconds)
     sinks = {"to": StandardOutput() if to is None else choose_sink(to, form)}

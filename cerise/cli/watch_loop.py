@@ -17,13 +17,14 @@ import typer
 from cerise.cli.inputs import is_untyped
 from cerise.cli.terminal import errors
 from cerise.cli.watch_sinks import MatchSink, StandardOutput
-from cerise.cli.watch_sources import EventSource, FolderSource, NewEvents
+from cerise.cli.watch_sources import EventSource, FolderSource, NewEvents, TopicSource
 from cerise.cli.watch_state import BatchNote, RunProgress, StateFile
 from cerise.errors import StoreError
 from cerise.streaming.figures import StreamFigures, say_count, show_gap, show_moment, show_size
 from cerise.watcher import Watcher
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+REPEATABLE = (FolderSource, TopicSource)  # sources that can be read again after a crash
 Show = Callable[[str], None]
 
 
@@ -83,7 +84,7 @@ class Following:
                     self._step(arrived, clock.time_ns() // 1_000, show)
                 if arrived is None and (self.source.is_over or self.manner.once):
                     break
-                if arrived is None and isinstance(self.source, FolderSource):
+                if arrived is None and isinstance(self.source, REPEATABLE):
                     self._stop.wait(self.manner.poll)
             if self.manner.flush and self.watcher is not None:
                 self.sinks["to"].write(self.progress.batch, self.watcher.flush())
@@ -100,7 +101,7 @@ class Following:
         known = saved is not None or note is not None
         for name, sink in self.sinks.items():
             sink.open(self.progress.written.get(name, 0) if known else None)
-        if not isinstance(self.source, FolderSource):
+        if not isinstance(self.source, REPEATABLE):
             return None
         self.source.taken.update(self.progress.files)
         return None if note is None else (self.source.again(note.files), note.now)
@@ -121,14 +122,14 @@ class Following:
     def _step(self, arrived: NewEvents | None, now: int, show: Show) -> None:
         """Take one batch: note it, read it, write its rows, and save the state."""
         begun, files = clock.perf_counter(), {} if arrived is None else arrived.files
-        if isinstance(self.source, FolderSource):
+        if isinstance(self.source, REPEATABLE):
             self.state.note(BatchNote(self.progress.batch, files, now))
         try:
             events, rows = self._run_queries(arrived, now)
         except BaseException:
             self.state.drop_note()
             raise
-        if isinstance(self.source, FolderSource):
+        if isinstance(self.source, REPEATABLE):
             self.source.taken.update(files)
         if self.watcher is None or rows is None:
             self.state.drop_note()

@@ -97,6 +97,7 @@ def _check(path: str) -> bool:
 
 
 def _show_file(path: str, stream: str | None) -> Iterator[str]:
+    from cerise.cli.watch_sources import is_of_topic
     from cerise.cli.watch_state import read_state
     from cerise.streaming.figures import StreamFigures, fact_lines, say_count
 
@@ -104,7 +105,8 @@ def _show_file(path: str, stream: str | None) -> Iterator[str]:
     data = Path(path).read_bytes()
     saved = read_state(data, path)
     batches, files = saved.progress.batch, len(saved.progress.files)
-    read = f"{say_count(batches, 'batch')}, {say_count(files, 'file')} read"
+    kind = "partition" if is_of_topic(saved.progress.files) else "file"
+    read = f"{say_count(batches, 'batch')}, {say_count(files, kind)} read"
     yield from fact_lines([("state of", f"cerise watch: {read}")])
     figures = {**saved.progress.facts, "state_bytes": len(data)}
     yield from StreamFigures([figures], clock.time_ns() // 1_000).lines()

@@ -1,15 +1,15 @@
-"""Where events come from: a folder whose files become more, or lines of JSON on standard input."""
+"""Where events come from: a folder whose files become more, lines of JSON on a pipe, or a topic of Kafka."""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time as clock
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Empty, Queue
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 import pyarrow as pa
 
@@ -17,11 +17,15 @@ from cerise.cli.inputs import InputFiles
 from cerise.errors import StoreError, UnsupportedError, did_you_mean, warn
 from cerise.files import delta
 from cerise.files.event_files import KNOWN, suffix
+from cerise.files.topics.messages import read_messages, retention_error
+from cerise.files.topics.offsets import OffsetRange, share_out
+from cerise.files.topics.topic import GONE_TOPIC, Topic, TopicClient
 
 JSON = (".json", ".jsonl", ".ndjson")
 BATCH_BYTES = 256_000_000  # files of one batch
 BATCH_LINES = 100_000
 STANDARD_INPUT = "standard input"
+PARTITION = "partition "  # begins the names under which a state remembers offsets
 Stamp = tuple[int, int]  # the size of a file, and when it was changed
 
 
@@ -148,7 +152,7 @@ class FolderSource:
             layout = replace(self.layout, path=str(file), types=() if known is None else tuple(known))
             table = layout.table()
             if len(table):
-                table = _fill(table, known) if suffix(file) in JSON else table
+                table = fill_columns(table, known) if suffix(file) in JSON else table
                 tables.append(table if known is None else _select(table, known, file))
         return pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
 
@@ -196,7 +200,73 @@ class LinesSource:
 
     def _read(self, data: bytes, schema: pa.Schema | None) -> pa.Table:
         layout = replace(self._layout, types=() if schema is None else tuple(schema))
-        return _fill(layout.lines(data), schema)
+        return fill_columns(layout.lines(data), schema)
+
+
+@dataclass
+class TopicSource:
+    """The events of a topic, as JSON, from its first on.
+
+    Attributes:
+        topic: the topic.
+        layout: how times are written.
+        taken: the offsets that were read last, by partition: the first, and the one after the last.
+    """
+
+    topic: Topic
+    layout: InputFiles
+    taken: dict[str, Stamp] = field(default_factory=dict)
+    _client: TopicClient | None = None
+
+    def __post_init__(self) -> None:
+        self._client = TopicClient(self.topic)
+        self._client.describe()
+
+    @property
+    def is_over(self) -> bool:
+        return False
+
+    def take(self) -> NewEvents | None:
+        """Return new events, as many as fit into a batch, in step from all partitions."""
+        assert self._client is not None
+        newest = _name(self._client.end_offsets(self._client.describe().partitions))
+        before = {name: stop for name, (_, stop) in self.taken.items()}
+        if not self.taken:
+            before = _name(self._client.first_offsets(map(_number, newest)))
+        for name, offset in before.items():
+            if newest.get(name, -1) < offset:
+                raise StoreError(
+                    f"{name} of topic '{self.topic.name}' ends before offset {offset:,}, up to which it was "
+                    "read",
+                    hint=f"was the topic made again? {GONE_TOPIC}",
+                )
+        after = share_out(before, newest, BATCH_LINES)
+        files = {name: (before.get(name, 0), stop) for name, stop in after.items()}
+        return self.again(files) if any(start < stop for start, stop in files.values()) else None
+
+    def again(self, files: dict[str, Stamp]) -> NewEvents:
+        """Return the events of offsets, to read them once more.
+
+        Raises:
+            StoreError: offsets were deleted.
+        """
+        assert self._client is not None
+        first = self._client.first_offsets(map(_number, files))
+        for name, (start, stop) in files.items():
+            if start < stop and first[_number(name)] > start:
+                raise retention_error(self.topic, _number(name), start, first[_number(name)])
+        return NewEvents(files, lambda schema: self._read(files, schema))
+
+    def _read(self, files: Mapping[str, Stamp], schema: pa.Schema | None) -> pa.Table:
+        tables: list[pa.Table] = []
+        for name, (start, stop) in files.items():
+            for messages in read_messages(self.topic, OffsetRange(_number(name), start, stop)):
+                known = schema or (tables[0].schema if tables else None)
+                layout = replace(self.layout, types=() if known is None else tuple(known))
+                place = f"topic '{self.topic.name}', {name}, offsets from {messages[0].offset():,}"
+                lines = b"\n".join(_check_object(each, self.topic) for each in messages)
+                tables.append(fill_columns(replace(layout, path=place).lines(lines), known))
+        return pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
 
 
 def _select(table: pa.Table, schema: pa.Schema, file: Path) -> pa.Table:
@@ -208,9 +278,52 @@ def _select(table: pa.Table, schema: pa.Schema, file: Path) -> pa.Table:
     return table.select(schema.names)
 
 
-def _fill(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
+def fill_columns(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
     """Return objects of JSON with all columns of a schema: a name that no object has is null."""
     for column in schema or ():
         if column.name not in table.schema.names:
             table = table.append_column(column, pa.nulls(len(table), column.type))
     return table
+
+
+def _check_object(message: Any, topic: Topic) -> bytes:
+    """Return the value of a message, which must look like one object of JSON."""
+    value = (message.value() or b"").strip()
+    if value[:1] != b"{" or value[-1:] != b"}":
+        raise StoreError(
+            f"the event at offset {message.offset():,} in partition {message.partition()} of topic "
+            f"'{topic.name}' is not an object of JSON: {value[:80]!r}",
+            hint="cerise.stream(…, invalid='null') passes such events over",
+        )
+    return bytes(value)
+
+
+def is_of_topic(files: Mapping[str, Stamp]) -> bool:
+    """Whether the files that a state remembers are partitions of a topic."""
+    return bool(files) and all(name.startswith(PARTITION) for name in files)
+
+
+def _name(offsets: Mapping[int, int]) -> dict[str, int]:
+    return {f"{PARTITION}{number}": offset for number, offset in offsets.items()}
+
+
+def _number(name: str) -> int:
+    return int(name.removeprefix(PARTITION))
+
+
+def read_settings(path: str | None) -> dict[str, str]:
+    """Return the settings of Kafka's client in a file of lines such as `security.protocol=SSL`."""
+    if path is None:
+        return {}
+    try:
+        lines = Path(path).read_text("utf-8").splitlines()
+    except (OSError, UnicodeError) as error:
+        raise StoreError(f"cannot read the settings in {path}: {error}", hint="give a text file") from error
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        name, equals, value = line.strip().partition("=")
+        if name and not name.startswith("#"):
+            if not equals:
+                raise StoreError(f"line {number} of {path} has no =", hint="write security.protocol=SSL")
+            found[name.strip()] = value.strip()
+    return found

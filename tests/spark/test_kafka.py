@@ -439,7 +439,7 @@ def read_all(kafka: Broker, name: str) -> Iterator[list[Any]]:
 def test_the_command(kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from typer.testing import CliRunner
 
-    from cerise.cli import watch_topic
+    from cerise.cli import watch_sources
     from cerise.cli.main import app
 
     monkeypatch.chdir(tmp_path)
@@ -476,7 +476,7 @@ def test_the_command(kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         if text is not None:
             Path("x").write_text(text)
         with pytest.raises(StoreError, match=match):
-            watch_topic.read_settings("x")
+            watch_sources.read_settings("x")
         Path("x").unlink(missing_ok=True)
 
 
