@@ -24,7 +24,7 @@ from cerise.pattern.expr import Attr
 from cerise.pattern.query import Total, Var
 
 IGNORING = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
-LAKE = "_cerise_lake"  # the attribute of a DataFrame that holds the lake files behind a stream
+LAKE = "_cerise_lake"  # the attribute of a DataFrame that holds the lake files or topic behind a stream
 DOLLAR = "cerise.dollar"  # a setting whose value is a dollar sign
 # Spark 4.0 always uses UTC, and has no such argument.
 UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}

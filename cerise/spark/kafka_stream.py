@@ -25,8 +25,8 @@ from cerise.files.topics.json_values import JsonColumns, is_zone
 from cerise.files.topics.messages import OWN_COLUMNS, own_columns, read_messages, retention_error
 from cerise.files.topics.offsets import OffsetRange, divide_range, share_out
 from cerise.files.topics.topic import GONE_TOPIC, Topic, TopicClient
-from cerise.spark.frames import UTC
-from cerise.spark.lake_stream import TASK_ROWS, Whole, choose_columns, encode_errors
+from cerise.spark.frames import LAKE, UTC
+from cerise.spark.lake_stream import TASK_ROWS, Transform, Whole, choose_columns, encode_errors
 from cerise.spark.session import parallelism
 from cerise.spark.task_errors import install
 
@@ -47,7 +47,8 @@ class KafkaStream:
     Attributes:
         topic: the topic.
         columns: the columns of the stream.
-        json: the columns that are fields of JSON; None: all columns are those of messages.
+        json: the fields that are parsed; those that `columns` leaves out must fit, too. None: all columns are
+            those of messages.
         beginning: where a new stream begins: earliest or latest.
         max_rows: how many events a batch has, at most.
         invalid: whether an event that does not fit the columns is an error, or a row of nulls.
@@ -86,14 +87,19 @@ class KafkaStream:
             client.describe()
         return cls(topic, columns, json, BEGINNINGS[after], max_rows, invalid)
 
-    def frame(self, spark: SparkSession) -> DataFrame:
-        """Return the streaming DataFrame."""
+    def frame(
+        self, spark: SparkSession, transform: Transform | None = None, schema: StructType | None = None
+    ) -> DataFrame:
+        """Return the streaming DataFrame; see `LakeStream.frame`."""
         install()
         spark.dataSource.register(KafkaSource)
-        content: bytes = cloudpickle.dumps((self, parallelism(spark)))  # type: ignore[no-untyped-call]
+        content: bytes = cloudpickle.dumps((self, transform, parallelism(spark)))  # type: ignore[no-untyped-call]
         held = base64.b64encode(content).decode()
-        wanted = from_arrow_schema(self.columns)
-        return spark.readStream.format(NAME).schema(wanted).option(OPTION, held).load()
+        wanted = schema or from_arrow_schema(self.columns)
+        frame = spark.readStream.format(NAME).schema(wanted).option(OPTION, held).load()
+        if transform is None:
+            setattr(frame, LAKE, self)
+        return frame
 
     def read(self, wanted: OffsetRange) -> Iterator[pa.Table]:
         """Yield the events of a range of offsets."""
@@ -145,8 +151,8 @@ class KafkaSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the reader of a stream."""
-        stream, tasks = cloudpickle.loads(base64.b64decode(self.options[OPTION]))
-        return KafkaReader(stream, Whole(to_arrow_schema(schema, **UTC)), tasks)
+        stream, transform, tasks = cloudpickle.loads(base64.b64decode(self.options[OPTION]))
+        return KafkaReader(stream, transform or Whole(to_arrow_schema(schema, **UTC)), tasks)
 
 
 @dataclass(frozen=True)
@@ -159,8 +165,8 @@ class OffsetPortion(InputPartition):
 class KafkaReader(DataSourceStreamReader, AvailableNow):
     """Plans batches in one process, and reads their portions in tasks."""
 
-    def __init__(self, stream: KafkaStream, convert: Whole, tasks: int) -> None:
-        self.stream, self.convert, self.tasks = stream, convert, tasks
+    def __init__(self, stream: KafkaStream, transform: Transform, tasks: int) -> None:
+        self.stream, self.transform, self.tasks = stream, transform, tasks
         self._target: Offset | None = None
         self._open: TopicClient | None = None
 
@@ -254,7 +260,7 @@ class KafkaReader(DataSourceStreamReader, AvailableNow):
         """Yield the batches of a portion, in a task."""
         assert isinstance(partition, OffsetPortion)
         with encode_errors():
-            yield from self.convert(self.stream.read(partition.offsets))
+            yield from self.transform(self.stream.read(partition.offsets))
 
 
 def to_offset(identifier: str, offsets: Mapping[int, int]) -> Offset:

@@ -54,6 +54,7 @@ from cerise.streaming.watermark import TimeRules
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from cerise.spark.kafka_stream import KafkaStream
     from cerise.spark.lake_stream import LakeStream
 
 KEPT = "spark.sql.streaming.minBatchesToRetain"
@@ -273,7 +274,7 @@ def _blobs(plan: StreamPlan, groups: Sequence[QueryGroup], keys: tuple[int, ...]
         cutter = StreamCutter(
             name, tuple(groups), Schema(columns, plan.time), plan.rules, keys, plan.options.limits
         )
-        parts.append(_cut(plan, frame, cutter))
+        parts.append(_list_blobs(plan, frame, cutter))
     if plan.rules.idle is not None:
         beats = (
             plan.spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
@@ -286,9 +287,9 @@ def _blobs(plan: StreamPlan, groups: Sequence[QueryGroup], keys: tuple[int, ...]
     return reduce(lambda one, other: one.unionAll(other), parts)
 
 
-def _cut(plan: StreamPlan, frame: DataFrame, cutter: StreamCutter) -> DataFrame:
-    """Return the blobs of one source; the tasks that read lake files cut them, so that no row crosses."""
-    lake: LakeStream | None = vars(frame).get(LAKE)
+def _list_blobs(plan: StreamPlan, frame: DataFrame, cutter: StreamCutter) -> DataFrame:
+    """Return the blobs of one source; the tasks that read files or a topic cut them, and no row crosses."""
+    lake: LakeStream | KafkaStream | None = vars(frame).get(LAKE)
     columns = cutter.roles.columns
     computed = {name for each in plan.queries for name in needs_of(each).computed}
     if lake is not None and not plan.rules.uses_now and not computed.intersection(columns.names):
