@@ -15,6 +15,7 @@ from cerise.pattern.query import Strategy
 
 ENGINES: dict[str, Engine] = {**nfa.ENGINES, **rcep.ENGINES, "reference": reference.ENGINE}
 TRIED = ("nfa", "nfa-merge", "rcep")
+STEADY = ("nfa", "nfa-backtrack", "rcep")  # engines whose runs or events follow from the query and the events
 VARIANTS = ("rcep-left", "rcep-right")  # `rcep` chooses between them, and its `explain` says which
 
 
@@ -82,6 +83,27 @@ def why_late(bound: Bound) -> str | None:
     None: another engine can run it.
     """
     return ENGINES["nfa"].why_not(bound) if _cheapest(bound)[0] == ("reference",) else None
+
+
+def name_steady(bound: Bound, options: Options) -> str | None:
+    """Return the engine for a stream whose oldest runs are evicted: its runs follow from the events.
+
+    A race depends on time, and whether runs merge depends on the memory of the process: neither may decide
+    which runs go. None: only the reference can run the query, late by one window.
+    """
+    if options.engine is None and why_late(bound) is not None:
+        return None
+    chosen = choose(bound, options)
+    if options.engine is not None or chosen.name in STEADY:
+        return chosen.name
+    return "rcep" if ENGINES["rcep"].why_not(bound) is None else "nfa"
+
+
+def why_unsteady(options: Options) -> str | None:
+    """Return why the engine that the user named cannot evict runs alike in every process; None: it can."""
+    if options.engine is None or options.engine in (*STEADY, *VARIANTS):
+        return None
+    return f"the runs of engine '{options.engine}' depend on the process"
 
 
 def _cheapest(bound: Bound) -> tuple[tuple[str, ...], str]:

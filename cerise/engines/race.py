@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cerise.engines.base import Engine, EngineReport, Finding, Matcher, Options, refuse_disorder, refuse_state
+from cerise.engines.census import EMPTY, Census, Evictable, Ints, Load
 from cerise.errors import PlanError
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
@@ -118,6 +119,20 @@ class TrialMatcher:
     @property
     def alive(self) -> Mapping[str, int]:
         return {} if self._matcher is None else self._matcher.alive
+
+    def measure(self) -> Load:
+        return Load(0, 0, 0) if self._matcher is None else self._evictable.measure()
+
+    def census(self) -> Census:
+        return EMPTY if self._matcher is None else self._evictable.census()
+
+    def evict(self, places: Ints) -> None:
+        self._evictable.evict(places)
+
+    @property
+    def _evictable(self) -> Evictable:
+        assert isinstance(self._matcher, Evictable)  # the reference does not race
+        return self._matcher
 
     def _start(self, name: str) -> None:
         self.chosen = name

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from cerise.engines.base import Options
+from cerise.engines.census import EvictableSearch
 from cerise.engines.threads import ALONE, Threads
 from cerise.errors import BindError, UnsupportedError
 from cerise.events import EventBatch, RowBatch
@@ -92,7 +93,7 @@ class Search(CandidateSearch, Protocol):
         ...
 
 
-class StreamSearch(Search, Protocol):
+class StreamSearch(Search, EvictableSearch, Protocol):
     """A search that can run over a stream that has no end."""
 
     @property

@@ -11,6 +11,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from cerise.engines.base import Engine, Finding, Matcher, Matches, Options
+from cerise.engines.census import Census, Evictable, Ints, Load
 from cerise.engines.choose import choose, why_late
 from cerise.engines.reference.late import LateMatcher
 from cerise.engines.results.match_table import to_table
@@ -191,6 +192,24 @@ class SaseSearch:
     @property
     def alive(self) -> Mapping[str, int]:
         return self._matcher.alive
+
+    def measure(self) -> Load:
+        """Return upper bounds of what the matcher keeps."""
+        return self._evictable.measure()
+
+    def census(self) -> Census:
+        """Drop expired runs, and count the others; or the events in place of runs."""
+        return self._evictable.census()
+
+    def evict(self, places: Ints) -> Iterator[pa.Table]:
+        """Drop the oldest runs or events; no match becomes final by that."""
+        self._evictable.evict(places)
+        return iter(())
+
+    @property
+    def _evictable(self) -> Evictable:
+        assert isinstance(self._matcher, Evictable)  # a stream refuses the reference, which keeps all events
+        return self._matcher
 
     def save(self) -> bytes:
         """Return the state of the matcher, the positions and the totals."""

@@ -254,6 +254,10 @@ class Retained:
         """The numbers of the kept events in the stream, ascending."""
         return np.concatenate([np.zeros(0, np.int64), *(each.numbers for each in self._pieces)])
 
+    @property
+    def nbytes(self) -> int:
+        return sum(each.events.table.nbytes for each in self._pieces)
+
     def restore(self, kept: EventBatch, numbers: Ints) -> None:
         self._pieces = [Piece(numbers, kept)] if len(kept) else []
 

@@ -16,7 +16,8 @@ from cerise.engines.automaton.program import WAYS_OUT, Program, too_many_matches
 from cerise.engines.automaton.records import Machine, Match, Node
 from cerise.engines.automaton.window import number_in_partition
 from cerise.engines.base import EngineReport, Matches, Options, Progress, refuse_disorder
-from cerise.engines.nfa import step, upkeep
+from cerise.engines.census import Census, Load
+from cerise.engines.nfa import run_census, step, upkeep
 from cerise.engines.nfa.machine import BARRED
 from cerise.engines.nfa.match_order import apply_limit
 from cerise.engines.nfa.upkeep import X_DEPTH, X_MATCH, X_WORDS, expand
@@ -132,6 +133,25 @@ class NfaMatcher:
         held.restore(state.unpack_events(arrays, held.nothing), arrays["numbers"])
         held.start = plain["start"]
         held.ties.restore(plain["tie_time"], plain["ties"])
+
+    # ---- limits
+
+    def measure(self) -> Load:
+        """Return upper bounds of the runs and bytes."""
+        return run_census.measure_runs(self._memory, self._retained)
+
+    def census(self) -> Census:
+        """Drop expired runs, nodes and candidates, and count the runs."""
+        self._sweep(over=False)
+        self._collect()
+        if self._memory.m.kinds:
+            self._forget_candidates()
+        return run_census.count_runs(self._memory, self._retained, self._partitions)
+
+    def evict(self, places: Ints) -> None:
+        """Drop runs of the last census."""
+        run_census.drop_runs(self._memory, places)
+        self._collect()
 
     def _prune_texts(self) -> None:
         held = [words[:] for words in self._memory.strings()]

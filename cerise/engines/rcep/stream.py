@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from cerise.engines.automaton import state
 from cerise.engines.automaton.columns import Columns
-from cerise.engines.automaton.records import EdgeRecord
+from cerise.engines.automaton.records import EdgeRecord, Negated
 from cerise.engines.base import EngineReport, Finding, Options, refuse_disorder
+from cerise.engines.census import Census, Load
 from cerise.engines.rcep.comparisons import EventComparison
 from cerise.engines.rcep.keys import Sides
 from cerise.engines.rcep.plan import Plan
@@ -39,6 +40,8 @@ class Recomputing(ABC):
         edges = self.program.tables.edges
         accepts = edges[:, EdgeRecord.accepts] != 0
         self._ends = int(np.bitwise_or.reduce(edges[accepts, EdgeRecord.bit], initial=0))
+        negated = self.program.tables.negated[:, Negated.bit]
+        self._negated = int(np.bitwise_or.reduce(negated, initial=0))  # a bit for each negated variable
         self._sides = Sides(compared, self.program.layout, bits)
         self._columns = Columns(self.program, self._on_fault)
         self._reset()
@@ -93,6 +96,30 @@ class Recomputing(ABC):
     @property
     def alive(self) -> dict[str, int]:
         return {"events": len(self._window)}
+
+    # ---- limits
+
+    def measure(self) -> Load:
+        """Return upper bounds of the events and bytes."""
+        return Load(len(self._window), len(self._window), self._window.nbytes)
+
+    def census(self) -> Census:
+        """Drop expired events, and count those that fit no negated variable."""
+        window, within = self._window, self.program.bound.within
+        if self._last is not None and within is not None:
+            window.expire(max(self._last - (2 if self.plan.waits else 1) * int(str(within.size)), INT64_MIN))
+        vetoes = np.zeros(len(window), np.bool_)
+        if self._negated and len(window):
+            masks, counted = np.zeros(len(window), np.int64), self.report.uncomputable
+            self._judge(window.retained.kept, np.ascontiguousarray(window.points), masks)
+            self._columns.chunk.faults, self.report.uncomputable = 0, counted
+            self._columns.texts.keep(np.zeros(0, np.int64), forget)
+            vetoes = masks & self._negated != 0
+        return window.census(vetoes)
+
+    def evict(self, places: Ints) -> None:
+        """Drop events of the last census."""
+        self._window.evict(places)
 
     # ---- pieces
 

@@ -13,6 +13,7 @@ from cerise.engines.automaton.columns import Partitions
 from cerise.engines.automaton.memory import Retained
 from cerise.engines.automaton.program import Program
 from cerise.engines.automaton.window import number_in_partition
+from cerise.engines.census import Census, weigh
 from cerise.engines.limits import Limits
 from cerise.events import EventBatch
 from cerise.kinds import INT64_MIN
@@ -20,6 +21,7 @@ from cerise.kinds import INT64_MIN
 Ints = npt.NDArray[np.int64]
 Marks = npt.NDArray[np.bool_]
 MAX = np.iinfo(np.int64).max
+OWN_WORDS = 3  # that a window keeps beside each event: its number, point, and whether it opens a match
 UNKNOWN = -2  # the partition of an event before `Window.partition` numbers it
 
 
@@ -76,6 +78,41 @@ class EventWindow:
     def __len__(self) -> int:
         return len(self.points)
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the kept events, at most."""
+        return self.retained.nbytes + 8 * OWN_WORDS * len(self)
+
+    def expire(self, since: int) -> None:
+        """Drop all kept events before a time, unless the window counts events: then none is left to drop."""
+        if self._within is not None and not self.program.by_position:
+            expired = int(np.searchsorted(self.points, since))
+            if expired:
+                self._drop(np.arange(len(self)) < expired)
+
+    def census(self, vetoes: Marks) -> Census:
+        """Count the kept events, except those that may veto a match, which must stay."""
+        rows, kept = np.flatnonzero(~vetoes), self.retained.kept
+        parts = self._find_parts()
+        nbytes = weigh(kept.table) + 8 * OWN_WORDS * len(self)
+        times, keys = kept.times[rows], list(self._by_key.numbers)
+        return Census("events", times, self.numbers[rows], parts[rows], keys, rows, nbytes)
+
+    def evict(self, rows: Ints) -> None:
+        """Drop kept events; no match may start with an event of their partition that is older, and stays."""
+        parts, gone = self._find_parts(), np.zeros(len(self), np.bool_)
+        gone[rows] = True
+        newest = np.full(int(parts.max(initial=0)) + 1, -1, np.int64)
+        np.maximum.at(newest, parts[rows], self.numbers[rows])
+        self.opens[self.numbers <= newest[parts]] = 0
+        self._drop(gone)
+
+    def _find_parts(self) -> Ints:
+        """Return the partitions of kept events."""
+        if self._parts is None:
+            self._parts = _or_one(self._by_key.of(self.retained.kept), self.retained.kept)
+        return self._parts
+
     def select(self, fresh: EventBatch, ends: Marks) -> Ints:
         """Return the kept events in the window and the partition of a new event that may end a match, by row.
 
@@ -83,8 +120,7 @@ class EventWindow:
             fresh: the new events.
             ends: whether each may end a match.
         """
-        if self._parts is None:
-            self._parts = _or_one(self._by_key.of(self.retained.kept), self.retained.kept)
+        parts = self._find_parts()
         self._more = _or_one(self._by_key.of(fresh), fresh)
         wanted = np.zeros(len(self._by_key) + 1, np.bool_)  # the last is for events without a partition
         wanted[self._more[ends]] = True
@@ -95,7 +131,7 @@ class EventWindow:
         if self._within is not None:
             since = int(fresh.times[np.argmax(ends)]) - self._within
             first = int(np.searchsorted(self.points, max(since, INT64_MIN)))
-        return np.flatnonzero(wanted[self._parts[first:]]) + first
+        return np.flatnonzero(wanted[parts[first:]]) + first
 
     def piece(self, fresh: EventBatch, rows: Ints | None = None) -> EventPiece:
         """Return kept events, all or those at some rows, with the next events after them."""

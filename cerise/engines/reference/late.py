@@ -24,9 +24,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.engines.base import AFRESH, EngineReport, Matches, Options, refuse_disorder, refuse_state
+from cerise.engines.census import EMPTY, Census, Load, weigh
 from cerise.engines.meaning import meaning_of
 from cerise.engines.reference.choice import Positions, choose_so_far
 from cerise.engines.reference.finder import MatchFinder, Rows, in_rows, partitions_of, pick, to_matches
+from cerise.engines.reference.predicates import ConjunctTest
 from cerise.engines.reference.stream import Stream
 from cerise.engines.totals.groups import number_rows, partition_keys
 from cerise.errors import DataError
@@ -34,9 +36,11 @@ from cerise.events import EventBatch
 from cerise.kinds import INT64_MIN
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Unit
+from cerise.pattern.values import Fault
 
 STATE = b"cerise.late.1\n"
-POSITION = "__cerise_saved_position"  # a column of saved events
+OPENS, POSITION = "__cerise_saved_opens", "__cerise_saved_position"  # columns of saved events
+OWN_WORDS = 3  # that are kept beside each event: its time, position, and whether it opens a match
 MANY = 64  # chunks of the kept events before they become one
 
 
@@ -63,6 +67,12 @@ class LateMatcher:
         self._finder = MatchFinder(bound, options, self.report)
         self._window = int(str(bound.within.size))
         self._events: EventBatch | None = None
+        self._opens = np.zeros(0, np.bool_)  # whether a match may start with each event
+        self._vetoes = [
+            (each.absence.var.name, [ConjunctTest.of(c, bound.kleene, _ignore) for c in each.tests if c.filters])
+            for branch in bound.branches
+            for each in branch.negations
+        ]
         self._waiting: list[Positions] = []  # matches that are certain, and not chosen yet
         self._time: int | None = None  # no event before it will come
         self._border = INT64_MIN  # matches that start before it are certain
@@ -83,6 +93,7 @@ class LateMatcher:
     def _keep(self, events: EventBatch) -> None:
         assert events.opens is None  # a stream is not cut into slices
         before = self._events
+        self._opens = np.concatenate([self._opens, np.ones(len(events), np.bool_)])
         if before is None:
             self._events = events
             return
@@ -107,13 +118,14 @@ class LateMatcher:
         """Yield all matches that were not yielded before, and drop the events."""
         yield from self._decide(None)
         self._events, self._waiting, self._time, self._border = None, [], None, INT64_MIN
+        self._opens = self._opens[:0]
 
     def _decide(self, border: int | None) -> Iterator[Matches]:
         """Yield the matches of the starts before a border, and of the starts that wait; None: of all."""
         events = self._events
         if events is None:
             return
-        opens = events.times >= self._border
+        opens = (events.times >= self._border) & self._opens
         if border is not None:
             opens &= events.times < border
         if not self._waiting and not opens.any():
@@ -147,7 +159,57 @@ class LateMatcher:
             return
         cut = int(np.searchsorted(events.times, time))
         self._events = None if cut == len(events) else events.slice(cut, len(events))
+        self._opens = self._opens[cut:]
         self._waiting = [tuple(tuple(row - cut for row in rows) for rows in match) for match in self._waiting]
+
+    # ---- limits
+
+    def measure(self) -> Load:
+        """Return upper bounds of the events and bytes."""
+        events = 0 if self._events is None else len(self._events)
+        nbytes = 0 if self._events is None else self._events.table.nbytes + 8 * OWN_WORDS * events
+        return Load(events, events, nbytes)
+
+    def census(self) -> Census:
+        """Count the events, except those that may veto a match, or that a match binds which waits."""
+        events = self._events
+        if events is None:
+            return EMPTY
+        stays = self._find_vetoes(events)
+        stays[[row for match in self._waiting for rows in match for row in rows]] = True
+        rows = np.flatnonzero(~stays)
+        columns = partition_keys(events, np.arange(len(events)), self.bound)
+        parts, firsts = number_rows(columns, len(events))
+        values = [column.take(pa.array(firsts)).to_pylist() for column in columns]
+        keys = list(zip(*values, strict=True)) if values else [()]
+        nbytes = weigh(events.table) + 8 * OWN_WORDS * len(events)
+        return Census(
+            "events", events.times[rows], events.positions[rows], parts[rows], keys, rows, nbytes
+        )  # fmt: skip
+
+    def _find_vetoes(self, events: EventBatch) -> npt.NDArray[np.bool_]:
+        """Return which events may veto a match, by the tests of one event alone."""
+        found = np.zeros(len(events), np.bool_)
+        columns = events.columns(self.bound.reads) if self._vetoes else {}
+        for name, tests in self._vetoes:
+            for row in np.flatnonzero(~found).tolist():
+                found[row] = all(test.holds(columns, {name: (row,)}) for test in tests)
+        return found
+
+    def evict(self, places: Rows) -> None:
+        """Drop events of the last census; no match may start with an older event of their partitions."""
+        events = self._events
+        assert events is not None
+        parts, _ = number_rows(partition_keys(events, np.arange(len(events)), self.bound), len(events))
+        newest = np.full(len(events), -1, np.int64)
+        np.maximum.at(newest, parts[places], places)
+        self._opens &= np.arange(len(events)) > newest[parts]
+        left = np.setdiff1d(np.arange(len(events)), places)
+        moved = np.searchsorted(left, np.arange(len(events)))
+        self._waiting = [
+            tuple(tuple(int(moved[row]) for row in rows) for rows in match) for match in self._waiting
+        ]
+        self._events, self._opens = events.take(left) if len(left) else None, self._opens[left]
 
     def save(self) -> bytes:
         """Return the events and the matches that wait, after a hash of the query."""
@@ -157,6 +219,7 @@ class LateMatcher:
         if self._events is None:
             return head
         table = self._events.table.combine_chunks()
+        table = table.append_column(OPENS, pa.array(self._opens))
         table = table.append_column(POSITION, pa.array(self._events.positions))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -174,9 +237,14 @@ class LateMatcher:
         told = json.loads(rest[:size])
         self._time, self._border = told["time"], told["border"]
         self._waiting = [tuple(map(tuple, match)) for match in told["waiting"]]
-        self._events = None
+        self._events, self._opens = None, self._opens[:0]
         if rest[size:]:
             table = pa.ipc.open_stream(rest[size:]).read_all()
             positions = np.asarray(table.column(POSITION).combine_chunks(), dtype=np.int64)
-            events = EventBatch.in_order(table.drop_columns([POSITION]), self.bound.schema)
+            self._opens = table.column(OPENS).to_numpy()
+            events = EventBatch.in_order(table.drop_columns([OPENS, POSITION]), self.bound.schema)
             self._events = replace(events, positions=positions)
+
+
+def _ignore(_fault: Fault) -> None:
+    """Count no fault: the search counts those of the same tests."""

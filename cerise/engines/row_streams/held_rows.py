@@ -24,6 +24,10 @@ class RowChunks:
         self._tables: list[pa.Table] = []
         self.count = 0
 
+    @property
+    def nbytes(self) -> int:
+        return sum(each.nbytes for each in self._tables)
+
     def append(self, table: pa.Table) -> None:
         """Add rows."""
         if len(table):
@@ -94,6 +98,11 @@ class HeldRows:
         self._last = np.zeros(16, np.int64)
         self.counts = np.zeros(16, np.int64)
         self.live = 0
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the rows, and of those that are gone and not yet packed."""
+        return self._rows.nbytes
 
     def make_room(self, partitions: int) -> None:
         """Make room for partitions with numbers below `partitions`."""

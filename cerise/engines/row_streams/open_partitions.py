@@ -7,36 +7,39 @@ which goes on where it stopped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
-from cerise.engines.base import Ints, Options, RowMatches
+from cerise.engines.base import Ints, Options
+from cerise.engines.census import Census, Load, weigh
 from cerise.engines.results.value_codes import joint_codes, partitions
-from cerise.engines.row_streams.held_rows import HeldRows, PartitionNumbers, RowChunks
-from cerise.engines.row_streams.open_search import COLUMNS, COVERED, Moment, OpenSearch, RowReach, is_stable
-from cerise.engines.row_streams.suspended import SuspendedSearch, enlarge
+from cerise.engines.row_streams.held_rows import HeldRows, PartitionNumbers
+from cerise.engines.row_streams.long_partition import FoundMatches, LongPartition, has_rows
+from cerise.engines.row_streams.open_search import (
+    COLUMNS,
+    COVERED,
+    NOTHING,
+    Moment,
+    OpenSearch,
+    RowReach,
+    is_stable,
+)
+from cerise.engines.row_streams.suspended import enlarge
 from cerise.engines.rows.order import Ordered
 from cerise.engines.rows.program import Program
 from cerise.engines.rows.records import NEVER, OpenPartition
 from cerise.engines.rows.search_input import SearchInput, judge_table
 from cerise.kinds import INT64_MIN
+from cerise.pattern.row_pattern import Show
+from cerise.plan.needs import Clock
 
 ROW, FIRST, NUMBER, DEADLINE = (
     OpenPartition.row, OpenPartition.first, OpenPartition.number, OpenPartition.deadline,
 )  # fmt: skip
 NONE = np.zeros(0, np.int64)
-Drop = Callable[[Ints, Ints], Ints]
-
-
-@dataclass(frozen=True, slots=True)
-class FoundMatches:
-    """Matches, and the rows that they number."""
-
-    rows: Ordered
-    matches: RowMatches
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +285,58 @@ class RowPartitions:
         else:
             self._numbers.forget(alone)
 
+    # ---- limits
+
+    def measure(self) -> Load:
+        """Return upper bounds of the rows and bytes."""
+        most = max([int(self._held.counts.max(initial=0)), *(each.kept for each in self._long.values())])
+        nbytes = self._held.nbytes + sum(each.rows.nbytes for each in self._long.values())
+        return Load(self.figures["rows held"], most, nbytes + 8 * COLUMNS * len(self._numbers))
+
+    def census(self) -> Census:
+        """Count the rows from the undecided start row of each partition on."""
+        numbers = self._numbers.all()
+        short, long_ = numbers[~self._is_long[numbers]], numbers[self._is_long[numbers]]
+        kept = [self._long[number].save(self._drop) for number in long_.tolist()]
+        table = pa.concat_tables([self._held.take(short), *(rows for rows, _ in kept)])
+        totals = np.concatenate([self._held.counts[short], [len(rows) for rows, _ in kept]]).astype(np.int64)
+        row = np.concatenate([self._states[short], *(state for _, state in kept)])[:, ROW]
+        counts = np.maximum(totals - row, 0)
+        nbytes = weigh(table) + 8 * COLUMNS * len(numbers)
+        table = table.take(pa.array(spread(np.cumsum(totals) - totals + row, counts)))
+        bound = self._program.bound
+        times = Clock(bound.order[0].column).times(table)
+        code, _ = joint_codes([(name, table.column(name)) for name in bound.partition], len(table))
+        starts = np.empty(len(table), np.int64)
+        starts[np.lexsort((np.arange(len(table)), code, times))] = np.arange(len(table))
+        firsts = (np.cumsum(counts) - counts)[counts > 0]
+        names = [table.column(name).take(pa.array(firsts)).to_pylist() for name in bound.partition]
+        keys = list(zip(*names, strict=True)) if names else [()]
+        parts = np.repeat(np.arange(len(firsts)), counts[counts > 0])
+        places = np.repeat(np.concatenate([short, long_]), counts)
+        return Census("rows", times, starts, parts, keys, places, nbytes)
+
+    def evict(self, places: Ints) -> Iterator[FoundMatches]:
+        """Let no match start with the oldest rows, given the partition of each; search from later rows on."""
+        numbers, counts = np.unique(places, return_counts=True)
+        for number in numbers[self._is_long[numbers]].tolist():
+            self._shorten(number)
+        if self._program.bound.show is Show.UNMATCHED:
+            rows, low = self._join(numbers, self._no_rows(numbers))
+            passed = spread(low + self._states[numbers, ROW], counts)
+            shown = passed >= np.repeat(low + self._states[numbers, COVERED], counts)
+            if shown.any():
+                yield FoundMatches(rows, replace(NOTHING, unmatched=np.sort(passed[shown])))
+        self._states[numbers, ROW] += counts
+        yield from self._search(numbers, self._no_rows(numbers))
+
+    def _shorten(self, number: int) -> None:
+        """Take its own search from a partition."""
+        rows, states = self._long.pop(number).save(self._drop)
+        alone, self._is_long[number] = np.array([number]), False
+        self._states[alone] = states
+        self._held.add(alone, np.array([len(rows)]), rows)
+
     # ---- saved state
 
     def save(self) -> tuple[pa.Table, Ints]:
@@ -308,53 +363,3 @@ class RowPartitions:
         self._states[numbers], self._deadlines[numbers] = states, states[:, DEADLINE]
         for number in numbers[np.diff(offsets) > self._longest].tolist():
             self._lengthen(number)
-
-
-class LongPartition:
-    """A partition of many rows, with its own search."""
-
-    def __init__(self, program: Program, table: pa.Table, states: Ints, options: Options) -> None:
-        self._reach = RowReach.of(program.bound)
-        self.rows = RowChunks(table.schema)
-        self.rows.append(table)
-        self.search = SuspendedSearch(program, table, states, options)
-
-    @property
-    def kept(self) -> int:
-        """How many rows the partition needs."""
-        return self.rows.count - max(0, int(self.search.states[0, ROW]) - self._reach.before)
-
-    def add(self, table: pa.Table) -> None:
-        """Add the next rows."""
-        self.rows.append(table)
-        self.search.add(table)
-
-    def find(self, moment: Moment) -> Iterator[FoundMatches]:
-        """Yield the matches that are decided now, with the rows that they and their measures read."""
-        matches = self.search.find(moment)
-        if not has_rows(matches):
-            return
-        unmatched = NONE if matches.unmatched is None else matches.unmatched
-        first = np.concatenate([matches.starts, unmatched]).min() - self._reach.before
-        last = np.concatenate([matches.starts + matches.lengths, unmatched]).max() + 1 + self._reach.after
-        low, high = max(0, int(first)), min(self.rows.count, int(last))
-        rows = Ordered(self.rows.slice(low, high), None, np.array([0, high - low]), {})
-        yield FoundMatches(
-            rows,
-            replace(
-                matches,
-                starts=matches.starts - low,
-                unmatched=None if matches.unmatched is None else unmatched - low,
-            ),
-        )
-
-    def save(self, drop: Drop) -> tuple[pa.Table, Ints]:
-        """Return the rows that are needed, and the state."""
-        states, total = self.search.states.copy(), self.rows.count
-        gone = int(drop(states, np.array([total]))[0])
-        return self.rows.slice(gone, total), states
-
-
-def has_rows(matches: RowMatches) -> bool:
-    """Whether there is a match, or a row that is shown without one."""
-    return bool(len(matches)) or (matches.unmatched is not None and bool(len(matches.unmatched)))

@@ -13,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from cerise.engines.base import Ints, Options, RowMatches
+from cerise.engines.census import Census, Load
 from cerise.engines.results.value_codes import ranks
-from cerise.engines.row_streams.open_partitions import FoundMatches, RowPartitions
+from cerise.engines.row_streams.long_partition import FoundMatches
+from cerise.engines.row_streams.open_partitions import RowPartitions
 from cerise.engines.row_streams.open_search import COLUMNS
 from cerise.engines.rows import program
 from cerise.engines.rows.order import Ordered, sort_rows
@@ -196,6 +198,18 @@ class RowStream:
             if len(table):
                 tables.append(table)
         return iter(tables)
+
+    def measure(self) -> Load:
+        """Return upper bounds of the rows and bytes."""
+        return self._partitions.measure()
+
+    def census(self) -> Census:
+        """Count the rows from the undecided start row of each partition on."""
+        return self._partitions.census()
+
+    def evict(self, places: Ints) -> Iterator[pa.Table]:
+        """Let no match start with the oldest rows; return the rows of later matches that this decides."""
+        return self._to_tables(self._partitions.evict(places))
 
     def save(self) -> bytes:
         """Return the state: the rows that are held, and where the search of each partition goes on."""
