@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from cerise.spark.progress import progress as progress
     from cerise.spark.session import session as session
     from cerise.spark.sinks import into as into
+    from cerise.streaming.limits.state_limits import StateLimits as StateLimits
     from cerise.streams import watch as watch
     from cerise.streams import watched as watched
     from cerise.watcher import Watcher as Watcher
@@ -70,7 +71,7 @@ _HOMES = {
     "index": "event_store", "into": "spark.sinks", "parse": "api", "profile": "api",
     "progress": "spark.progress", "schema": "api", "session": "spark.session", "sql": "api",
     "watch": "streams", "watched": "streams", "Watcher": "watcher",
-    "stream": "spark.lake_stream",
+    "stream": "spark.lake_stream", "StateLimits": "streaming.limits.state_limits",
 }  # fmt: skip
 
 __all__ = [*_HOMES]  # noqa: PLE0604

@@ -26,6 +26,7 @@ from cerise.stream_queries import (
     open_history,
     time_rules,
 )
+from cerise.streaming.limits.state_limits import UNLIMITED, StateLimits
 from cerise.streaming.live_query import check_query
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def watch(
     late: str | None = None,
     state: str | None = None,
     buckets: int | None = None,
-    held: int | None = None,
+    limits: StateLimits | None = None,
     history: Any = None,
     replay: bool = False,
     unbounded: bool = False,
@@ -90,7 +91,7 @@ def watch(
         state: a folder for the state, which all workers can read and write. By default, Spark's own state
             store keeps the state in the checkpoint.
         buckets: how many buckets the keys are divided into; as many as tasks run at once, by default.
-        held: how many events of a bucket may wait for the watermark before the batch ends with an error.
+        limits: how much each bucket may keep, and what to do when it would keep more; see `StateLimits`.
         history: the events before the first of the stream: a path or a `Store`. The stream goes on where it
             ends: matches may begin in it, and events of the stream before its end are set aside.
         replay: whether matches that end in the history are given, too.
@@ -123,7 +124,7 @@ def watch(
         )
     return build(
         with_fields(
-            plan, state=state, late=late, held=held, on_skip=on_skip, on_error=on_error,
+            plan, state=state, late=late, limits=limits or UNLIMITED, on_skip=on_skip, on_error=on_error,
             replaced=frozenset(replace), buckets=choose_buckets(plan.spark, buckets),
         )
     )  # fmt: skip

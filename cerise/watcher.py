@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from cerise.engines.base import Options
-from cerise.errors import BindError, DataError, UnsupportedError, did_you_mean
+from cerise.errors import BindError, DataError, PlanError, UnsupportedError, did_you_mean
 from cerise.events import Schema
 from cerise.kinds import kind_of, plain_schema, plain_table
 from cerise.run.question import Questions, concat
@@ -28,9 +28,10 @@ from cerise.stream_queries import (
     time_rules,
 )
 from cerise.streaming.bucket import Bucket
-from cerise.streaming.bucket_plan import BucketPlan, Found
+from cerise.streaming.bucket_plan import BucketPlan, BucketStep, Found
 from cerise.streaming.entry import ONE_SOURCE, Arrival, Control, MicroBatch, find_top
 from cerise.streaming.generic_matches import generic_schema, to_generic
+from cerise.streaming.limits.state_limits import UNLIMITED, StateLimits
 from cerise.streaming.live_query import check_query
 
 
@@ -54,7 +55,8 @@ class Watcher:
             number in the units of an integer time column. With several sources, a dict by their names.
         idle: how long a source may be silent before the others no longer wait for it.
         ahead: how far in the future an event may lie; a later one is set aside and moves no watermark.
-        held: how many events may wait for the watermark before a call ends with an error.
+        limits: how much may be kept, and what to do when it would be more; see `StateLimits`. After an error
+            of a limit, load the last saved state, or begin afresh.
         history: events before the first of the stream: a table, a path or a `Store`. The stream goes on where
             it ends, and matches may begin in it.
         replay: whether matches that end in the history are given, too.
@@ -90,7 +92,7 @@ class Watcher:
         delay: Extent | Mapping[str, Extent] | None = None,
         idle: Extent | None = None,
         ahead: Extent | None = None,
-        held: int | None = None,
+        limits: StateLimits | None = None,
         history: Any = None,
         replay: bool = False,
         changing: bool = False,
@@ -117,9 +119,17 @@ class Watcher:
         self._shape = replace(read, key=to_names(key)) if changing else None
         bind = ControlBinder(columns, roles, chosen, dialect, True, unbounded) if changing else None
         self._plan = BucketPlan(
-            found.queries, read, rules, chosen, held, bind=bind, on_skip=on_skip, on_error=on_error
+            found.queries,
+            read,
+            rules,
+            chosen,
+            limits or UNLIMITED,
+            bind=bind,
+            on_skip=on_skip,
+            on_error=on_error,
         )
         self._bucket = Bucket(self._plan)
+        self._failed: PlanError | None = None  # a batch that was taken in part
         self._aside: list[pa.Table] = []
         self._before: list[Found] = []  # matches in the history, until the next call gives them
         if history is not None:
@@ -167,7 +177,7 @@ class Watcher:
             raise UnsupportedError(
                 "the queries of this watcher are fixed", hint="say Watcher(…, changing=True)"
             )
-        step = self._bucket.step(MicroBatch([], self._present(None), controls=[control]))
+        step = self._take(MicroBatch([], self._present(None), controls=[control]))
         if self._bucket.refused:
             raise BindError(self._bucket.refused[0])
         return self._tables(step.found)
@@ -199,6 +209,7 @@ class Watcher:
 
     def flush(self) -> pa.Table:
         """End the stream; return the matches that become final by that."""
+        self._check_sound()
         return self._tables(self._bucket.flush())
 
     @property
@@ -213,7 +224,7 @@ class Watcher:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """Counts since the stream began: events, matches by query, events held and set aside."""
+        """Counts since the stream began: events, matches and evictions by query, events held and aside."""
         return self._bucket.figures()
 
     def save(self) -> bytes:
@@ -222,6 +233,7 @@ class Watcher:
         A state is of the queries by their names: a query that is new when it is loaded takes events from the
         watermark on, and the state of a query that is gone is dropped.
         """
+        self._check_sound()
         return self._bucket.save()
 
     def load(self, state: bytes, *, replace: Iterable[str] = ()) -> None:
@@ -236,10 +248,26 @@ class Watcher:
         """
         fresh = Bucket(self._plan.allow_replace(frozenset(replace)))
         fresh.load(state, "the saved state")
-        self._bucket = fresh
+        self._bucket, self._failed = fresh, None
+
+    def _take(self, batch: MicroBatch) -> BucketStep:
+        """Take a batch; after one that a limit has ended, only a saved state is of use."""
+        self._check_sound()
+        try:
+            return self._bucket.step(batch)
+        except PlanError as error:
+            self._failed = error
+            raise
+
+    def _check_sound(self) -> None:
+        if self._failed is not None:
+            raise PlanError(
+                f"a batch was taken in part: {self._failed.problem}",
+                hint="load the last saved state, or begin with a new Watcher",
+            )
 
     def _step(self, batch: MicroBatch) -> pa.Table:
-        step = self._bucket.step(batch)
+        step = self._take(batch)
         self._aside = step.aside
         before, self._before = self._before, []
         return self._tables([*before, *step.found])

@@ -109,6 +109,21 @@ def watch(  # noqa: PLR0913  a command's options are its parameters
         str,
         typer.Option(metavar="error|null", help="Whether a value that cannot be computed ends the run."),
     ] = "error",
+    limit_state: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="The most bytes that the state may have: '1 GB'.")
+    ] = None,
+    limit_held: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="How many events may wait for the watermark.")
+    ] = None,
+    limit_runs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="How many runs, events or rows may be kept.")
+    ] = None,
+    limit_runs_per_partition: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="How many of them a query may keep of a partition.")
+    ] = None,
+    on_limit: Annotated[
+        str, typer.Option(metavar="WHAT", help="At a limit: error, or evict the oldest and count them.")
+    ] = "error",
     engine: Engine = None,
     timestamp_format: Written = None,
     no_header: NoHeader = False,
@@ -134,6 +149,7 @@ def watch(  # noqa: PLR0913  a command's options are its parameters
     from cerise.cli.watch_state import StateFile
     from cerise.engines.base import Options
     from cerise.files.topics.topic import Topic, is_topic
+    from cerise.streaming.limits.state_limits import StateLimits
     from cerise.watcher import Watcher
 
     if flush and state is not None:
@@ -151,6 +167,7 @@ def watch(  # noqa: PLR0913  a command's options are its parameters
         "idle": None if idle is None else inputs.value_of(idle),
         "ahead": None if ahead is None else inputs.value_of(ahead), "unbounded": unbounded,
         "on_error": on_error, "options": Options(engine=engine),
+        "limits": StateLimits(limit_state, limit_held, limit_runs, limit_runs_per_partition, on_limit),
     }  # fmt: skip
     seconds = parse_seconds(poll)
     source: EventSource

@@ -20,7 +20,8 @@ from cerise.cli.watch_sinks import MatchSink, StandardOutput
 from cerise.cli.watch_sources import EventSource, FolderSource, NewEvents, TopicSource
 from cerise.cli.watch_state import BatchNote, RunProgress, StateFile
 from cerise.errors import StoreError
-from cerise.streaming.figures import StreamFigures, say_count, show_gap, show_moment, show_size
+from cerise.streaming.figures import StreamFigures, say_count, show_gap, show_moment
+from cerise.streaming.limits.state_limits import show_size
 from cerise.watcher import Watcher
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -240,6 +241,7 @@ class Following:
             f"{known['held']:,} held for the watermark, {show_moment(figures.watermark)}",
             *([f"set aside {'; '.join(aside)}"] if aside else []),
             *([f"{say_count(nulls, 'value')} could not be computed"] if nulls else []),
+            *([f"evicted {'; '.join(evicted)}"] if (evicted := [*figures.list_evictions()]) else []),
             *([f"the state is in {self.state.path}"] if self.state.path else []),
         ]
         typer.echo(", ".join(parts), err=True)

@@ -174,6 +174,13 @@ def query_at_hand() -> str:
     return (None if task is None else task.getLocalProperty(QUERY)) or "stream"
 
 
+def number_at_hand() -> int | None:
+    """Return the number of the micro-batch that a task belongs to; None: Spark does not say."""
+    task = TaskContext.get()
+    batch = None if task is None else task.getLocalProperty(BATCH)
+    return None if batch is None else int(batch)
+
+
 def batch_at_hand() -> tuple[str, int]:
     """Return the id of the streaming query and the number of the micro-batch that a task belongs to.
 

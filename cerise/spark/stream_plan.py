@@ -46,6 +46,7 @@ from cerise.streaming.bucket_plan import BindControl, BucketPlan
 from cerise.streaming.entry import ONE_SOURCE, SOURCE
 from cerise.streaming.generic_matches import generic_schema
 from cerise.streaming.history import History
+from cerise.streaming.limits.state_limits import UNLIMITED, StateLimits
 from cerise.streaming.live_query import StreamQuery, check_query, hash_text
 from cerise.streaming.query_groups import BLOBS, QueryGroup, StreamCutter, group_queries, needs_of
 from cerise.streaming.state.bucket_task import MATCH, OUTPUT, BucketTask, decode
@@ -78,7 +79,7 @@ class StreamPlan:
         buckets: how many buckets the keys of a group are divided into.
         state: the folder of the state; None: Spark's own state store.
         late: the folder for events that are set aside; None: they are only counted.
-        held: how many events a bucket may hold before the batch ends with an error.
+        limits: how much a bucket may keep.
         on_skip: what to do if AFTER MATCH SKIP has no target.
         on_error: what to do if a value of RETURN or MEASURES cannot be computed.
         replaced: the names of queries whose saved state may be dropped.
@@ -98,7 +99,7 @@ class StreamPlan:
     buckets: int
     state: str | None = None
     late: str | None = None
-    held: int | None = None
+    limits: StateLimits = UNLIMITED
     on_skip: str = "error"
     on_error: str = "error"
     replaced: frozenset[str] = frozenset()
@@ -246,7 +247,7 @@ def _groups(plan: StreamPlan) -> tuple[QueryGroup, ...]:
 def _bucket_plan(plan: StreamPlan, group: QueryGroup) -> BucketPlan:
     columns = pa.schema([each for each in _all_columns(plan) if each.name in {*group.names, plan.time}])
     return BucketPlan(
-        group.queries, Schema(columns, plan.time), plan.rules, plan.options, plan.held,
+        group.queries, Schema(columns, plan.time), plan.rules, plan.options, plan.limits,
         counts_ties=True, bind=plan.bind, on_skip=plan.on_skip, on_error=plan.on_error,
         replaced=plan.replaced,
     )  # fmt: skip
@@ -386,7 +387,7 @@ def _warn_of_partitions(spark: Any, buckets: int) -> None:
 
 def _metrics() -> list[Any]:
     """Return the figures of a batch, which Spark puts into the progress of the streaming query."""
-    sums = ("events", "matches", "aside", "held", "state_bytes")
+    sums = ("events", "matches", "aside", "held", "state_bytes", "evicted")
     return [
         *(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in sums),
         f.max("watermark").alias("watermark"),

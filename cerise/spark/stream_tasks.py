@@ -17,6 +17,7 @@ from cerise.spark.state_homes import (
     SparkStateHome,
     StateVariables,
     batch_at_hand,
+    number_at_hand,
     query_at_hand,
     task_at_hand,
 )
@@ -148,7 +149,7 @@ class BucketProcessor(StatefulProcessor):
             for row in rows
         ]
         try:
-            found = list(self._task.run(key[0], blobs, home, query_at_hand()))
+            found = list(self._task.run(key[0], blobs, home, query_at_hand(), number_at_hand()))
         except CeriseError as error:
             error.add_note(encode(error))
             raise error from None
@@ -190,7 +191,7 @@ class FileStateTask:
         for key in sorted(blobs):
             number = self.task.keys.index(key)
             home = FileStateHome(self.path, query, number, batch_number, kept=self.kept)
-            found = list(self.task.run(key, blobs.pop(key), home, query))
+            found = list(self.task.run(key, blobs.pop(key), home, query, batch_number))
             home.commit()
             mark_step("state committed")
             yield from found

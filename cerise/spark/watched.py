@@ -73,7 +73,7 @@ class Watched:
         if self.progress is None or self.stream is None:
             return known
         observed = find_figures(self.progress) or {}
-        last = {name: int(observed[name]) for name in ("events", "matches", "aside")}
+        last = {name: int(observed[name]) for name in ("events", "matches", "aside", "evicted")}
         return {
             **known, "batch": self.batch, "rows": self._rows, "rows_per_second": self._speed,
             "seconds": self._seconds, "last_batch": last, **self.stream.figures,

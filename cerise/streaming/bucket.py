@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -20,7 +20,9 @@ from cerise.streaming.bucket_plan import BucketPlan, BucketStep, Counts, Found
 from cerise.streaming.container import pack, pack_json, unpack, unpack_json
 from cerise.streaming.entry import Control, JournalEntry, MicroBatch, admit
 from cerise.streaming.held_events import HeldEvents
-from cerise.streaming.live_query import LiveQuery, StreamQuery, reach_of, why_not_rebuilt
+from cerise.streaming.limits.eviction import LimitKeeper
+from cerise.streaming.limits.state_limits import Evictions
+from cerise.streaming.live_query import LiveQuery, QueryManner, StreamQuery, reach_of, why_not_rebuilt
 from cerise.streaming.watermark import Watermark
 
 log = logging.getLogger(__name__)
@@ -40,6 +42,7 @@ class Bucket:
         self.controls: dict[str, Control] = {}  # queries that were added while the stream ran
         self.refused: list[str] = []  # why changes of queries in the last batch were refused
         self.recall: Recall | None = None
+        self._warned: set[str] = set()  # the queries whose evictions were told
         self.asked: dict[str, StreamQuery] = {}  # every query that has run, by name
         self.live = {each.name: self._start(each, INT64_MIN) for each in plan.queries}
 
@@ -50,18 +53,27 @@ class Bucket:
     def _start(self, query: StreamQuery, since: int) -> LiveQuery:
         plan = self.plan
         self.asked[query.name] = query
-        return LiveQuery(
-            query, plan.options, since=since, counts_ties=plan.counts_ties, on_skip=plan.on_skip,
-            on_error=plan.on_error,
-        )  # fmt: skip
+        manner = QueryManner(plan.counts_ties, plan.on_skip, plan.on_error, plan.limits.evicts)
+        return LiveQuery(query, plan.options, manner, since=since)
 
     def step(self, batch: MicroBatch) -> BucketStep:
         """Take a micro-batch; return the matches that become final, and the events set aside."""
         entry, aside = admit(batch, self.plan.roles, self.plan.rules, self.watermark.time, self.cut)
-        return BucketStep(entry, list(self.apply(entry)), aside)
+        before = dict(self.counts.evicted.totals)
+        found = list(self.apply(entry, batch.name))
+        self._warn_of_evictions(before)
+        return BucketStep(entry, found, aside)
 
-    def apply(self, entry: JournalEntry) -> Iterator[Found]:
-        """Take accepted events: hold them, move the watermark, and release the events before it."""
+    def apply(self, entry: JournalEntry, name: str = "this batch") -> Iterator[Found]:
+        """Take accepted events: hold them, move the watermark, and release the events before it.
+
+        Args:
+            entry: the events.
+            name: names the batch in an error.
+
+        Raises:
+            PlanError: the bucket would keep more than its limits allow; only its saved state is of use then.
+        """
         self.refused = []
         for control in entry.controls:
             yield from self._change(control)
@@ -73,7 +85,7 @@ class Bucket:
         self.watermark.observe(entry.tops, entry.now, entry.floor)
         if self.watermark.time > before:
             yield from self._release()
-        self._check_held()
+        yield from self._hold_limits(name)
 
     def _release(self) -> Iterator[Found]:
         released = self.held.release(self.watermark.time)
@@ -90,6 +102,7 @@ class Bucket:
             yield name, table
         del self.live[name]
         self.controls.pop(name, None)
+        self.counts.evicted.forget(name)
 
     # ---- queries that come and go while the stream runs
 
@@ -144,8 +157,13 @@ class Bucket:
     def replay(self, entries: Iterable[JournalEntry]) -> None:
         """Repeat steps whose matches were given already.
 
-        Matches do not depend on the borders of batches: a long journal is matched at once.
+        Matches do not depend on the borders of batches: a long journal is matched at once. If limits evict
+        runs, which depends on the borders, each entry is a step of its own.
         """
+        if self.plan.limits.evicts:
+            for entry in entries:
+                self._drop(self.apply(entry))
+            return
         for entry in entries:
             for control in entry.controls:
                 self._drop(self._release())
@@ -173,14 +191,38 @@ class Bucket:
             for table in query.flush():
                 yield name, table
 
-    def _check_held(self) -> None:
-        most = self.plan.held
+    # ---- limits
+
+    def _hold_limits(self, batch: str) -> Iterator[Found]:
+        """Evict the oldest runs if the bucket keeps more than it may, or end the step with an error."""
+        limits = self.plan.limits
+        self._check_held(limits.held, batch)
+        if not limits.counts_runs:
+            return
+        keeper = LimitKeeper(limits, self.live, self.held, self.counts.evicted, batch)
+        if keeper.is_kept():
+            return
+        if not limits.evicts:
+            keeper.check()
+            return
+        yield from keeper.evict()
+
+    def _warn_of_evictions(self, before: Mapping[str, int]) -> None:
+        """Log the evictions of a step: the first of a query as a warning."""
+        for name, count in sorted(self.counts.evicted.totals.items()):
+            if count > before.get(name, 0):
+                level = logging.INFO if name in self._warned else logging.WARNING
+                text = "a limit has evicted %s of the oldest runs of query %s, %s in all"
+                log.log(level, text, f"{count - before.get(name, 0):,}", name, f"{count:,}")
+                self._warned.add(name)
+
+    def _check_held(self, most: int | None, batch: str) -> None:
         if most is not None and len(self.held) > most:
             slowest = self.watermark.slowest(self.now)
             raise PlanError(
-                f"{len(self.held):,} events wait for the watermark, more than {most:,}; "
+                f"{len(self.held):,} events wait for the watermark, more than held={most:,}; "
                 f"source '{slowest}' holds it back",
-                hint="shorten delay=, give idle=, or raise held=; the state before this batch is untouched",
+                hint=f"shorten delay=, give idle=, or raise held=; the state before {batch} is untouched",
             )
 
     # ---- state
@@ -199,6 +241,7 @@ class Bucket:
             "aside": dict(self.counts.aside), "time": self.plan.roles.time,
             "queries": self.plan.meanings, "cut": self.cut,
             "controls": [asdict(each) for each in self.controls.values()],
+            **self.counts.evicted.to_plain(),
         }  # fmt: skip
         queries = {f"query {name}": each.save() for name, each in self.live.items()}
         return pack({"plain": pack_json(plain), "held": self.held.save(), **queries})
@@ -223,7 +266,7 @@ class Bucket:
         plain = unpack_json(parts["plain"])
         self.watermark.load(plain["watermark"])
         self.now = plain["now"]
-        self.counts = Counts(plain["events"], Counter(plain["aside"]))
+        self.counts = Counts(plain["events"], Counter(plain["aside"]), Evictions.of_plain(plain))
         self.held.load(parts["held"])
         self._check_columns(self.held.columns)
         wanted = self.plan
@@ -273,6 +316,7 @@ class Bucket:
         for name in self.live.keys() - names - self.controls.keys():
             log.warning("query %s is gone: its state is dropped", name)
             del self.live[name]
+            self.counts.evicted.forget(name)
         self.plan = plan
         for query in plan.queries:
             if query.name not in self.live:
@@ -300,7 +344,8 @@ class Bucket:
             "events": self.counts.events, "held": len(self.held), "aside": dict(self.counts.aside),
             "matches": {name: each.matches for name, each in self.live.items()},
             "nulls": {name: each.nulls for name, each in self.live.items() if each.nulls},
-            "time": roles.time, "kind": kind_of(roles.columns.field(roles.time).type).name,
+            **self.counts.evicted.to_plain(), "time": roles.time,
+            "kind": kind_of(roles.columns.field(roles.time).type).name,
             "watermark": mark.time, "now": self.now, "tops": dict(mark.tops),
             "delays": dict(mark.rules.delays), "slowest": mark.slowest(self.now),
             "idle": [each for each in mark.rules.delays if mark.is_idle(each, self.now)],

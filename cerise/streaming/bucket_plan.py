@@ -10,10 +10,12 @@ from functools import cached_property
 import pyarrow as pa
 
 from cerise.engines.base import Options
-from cerise.errors import StoreError
+from cerise.engines.choose import why_unsteady
+from cerise.errors import StoreError, UnsupportedError
 from cerise.events import Schema
 from cerise.streaming.container import digest
 from cerise.streaming.entry import Control, JournalEntry
+from cerise.streaming.limits.state_limits import UNLIMITED, Evictions, StateLimits
 from cerise.streaming.live_query import StreamQuery
 from cerise.streaming.watermark import TimeRules
 
@@ -30,7 +32,7 @@ class BucketPlan:
         roles: the columns that queries need, and the time column.
         rules: how long the stream waits for events.
         options: how queries run.
-        held: how many events may wait for the watermark before the step ends with an error.
+        limits: how much a bucket may keep.
         counts_ties: whether to count events whose order only a hash decides.
         bind: binds a query that is added while the stream runs; None: queries are fixed.
         on_skip: what to do if AFTER MATCH SKIP has no target (M40): "error", or "past_last_row".
@@ -42,12 +44,19 @@ class BucketPlan:
     roles: Schema
     rules: TimeRules
     options: Options = Options()
-    held: int | None = None
+    limits: StateLimits = UNLIMITED
     counts_ties: bool = False
     bind: BindControl | None = None
     on_skip: str = "error"
     on_error: str = "error"
     replaced: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        reason = why_unsteady(self.options) if self.limits.evicts else None
+        if reason is not None:
+            raise UnsupportedError(
+                f"the oldest runs cannot be evicted: {reason}", hint="leave the engine to Cerise"
+            )
 
     def allow_replace(self, names: frozenset[str]) -> BucketPlan:
         """Return the plan, with the names of queries whose saved state may be dropped."""
@@ -81,7 +90,7 @@ class BucketPlan:
         """Identifies the queries, columns and rules, for a cache of live buckets."""
         queries = [(each.name, each.meaning) for each in self.queries]
         manner = (self.counts_ties, self.on_skip, self.on_error)
-        text = f"{queries}{self.roles}{self.rules}{self.options}{self.held}{manner}"
+        text = f"{queries}{self.roles}{self.rules}{self.options}{self.limits}{manner}"
         return digest(text.encode()).hex()
 
 
@@ -107,10 +116,12 @@ class Counts:
     Attributes:
         events: accepted events.
         aside: events set aside, by "source: reason".
+        evicted: runs, events or rows that went because of a limit.
     """
 
     events: int = 0
     aside: Counter[str] = field(default_factory=Counter)
+    evicted: Evictions = field(default_factory=Evictions)
 
     def add(self, entry: JournalEntry) -> None:
         self.events += len(entry.events)

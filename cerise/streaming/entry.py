@@ -66,12 +66,14 @@ class MicroBatch:
         now: the time of the batch by the clock on the wall, the same in a replay; None: no rule uses it.
         floor: a time before which the caller knows that no event will come.
         controls: changes of the queries, which hold before the events of the batch.
+        name: names the batch in an error.
     """
 
     arrivals: Sequence[Arrival]
     now: int | None = None
     floor: int | None = None
     controls: Sequence[Control] = ()
+    name: str = "this batch"
 
 
 def find_top(table: pa.Table, roles: Schema, rules: TimeRules, now: int | None) -> int | None:

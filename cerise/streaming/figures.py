@@ -10,10 +10,11 @@ from typing import Any
 
 from cerise.kinds import INT64_MAX, INT64_MIN, MOMENTS, Kind
 from cerise.pattern.show import show_duration
+from cerise.streaming.limits.state_limits import show_size
 
 Moment = dt.datetime | int | None
-UNITS = ("bytes", "kB", "MB", "GB", "TB")
 WIDTH = 10
+TOLD = 3  # partitions that a line of text names
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,20 @@ class StreamFigures:
         return dict(found)
 
     @property
+    def evicted(self) -> dict[str, int]:
+        """The runs, events or rows that each query lost by a limit."""
+        return _add(each.get("evicted", {}) for each in self.buckets)
+
+    @property
+    def evicted_partitions(self) -> dict[str, dict[str, int]]:
+        """For each query the partitions that lost most by a limit, the worst first."""
+        found: dict[str, dict[str, int]] = {}
+        for name in sorted(self.evicted):
+            counts = _add(each.get("evicted_partitions", {}).get(name, {}) for each in self.buckets)
+            found[name] = dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
+        return found
+
+    @property
     def alive(self) -> dict[str, dict[str, int]]:
         """The runs, events or rows that each query keeps."""
         names = {name for each in self.buckets for name in each.get("alive", {})}
@@ -118,7 +133,8 @@ class StreamFigures:
             "watermark": self.watermark, "lag": self.lag, "behind": self.behind, "slowest": self.slowest,
             "idle": self.idle, "events": self._sum("events"), "held": self._sum("held"),
             "held_bytes": self._sum("held_bytes"), "state_bytes": self._sum("state_bytes"),
-            "alive": self.alive, "aside": self.aside, "matches": self.matches,
+            "alive": self.alive, "aside": self.aside, "matches": self.matches, "evicted": self.evicted,
+            "evicted_partitions": self.evicted_partitions,
             "nulls": self.nulls, "buckets": [dict(each) for each in self.buckets],
         }  # fmt: skip
 
@@ -136,6 +152,7 @@ class StreamFigures:
                 ("events", f"{self._sum('events'):,} accepted, {self._sum('held'):,} held for the watermark"),
                 ("set aside", [*self._show_aside()] or "none"),
                 ("state", self._show_state()),
+                ("evicted", [*self.list_evictions()]),
                 ("matches", [f"{count:,} of query {name}" for name, count in self.matches.items()]),
                 *([("nulls", [*self._show_nulls()])] if self.nulls else []),
                 ("buckets", [*self._show_buckets()]),
@@ -158,6 +175,14 @@ class StreamFigures:
     def _show_aside(self) -> Iterator[str]:
         for source, reasons in self.aside.items():
             yield f"{source}: {', '.join(f'{count:,} {reason}' for reason, count in reasons.items())}"
+
+    def list_evictions(self) -> Iterator[str]:
+        """Yield for each query how much a limit has evicted, and from which partitions most of it."""
+        for name, count in self.evicted.items():
+            worst = [
+                f"{lost:,} of {key}" for key, lost in self.evicted_partitions[name].items() if key
+            ][:TOLD]  # fmt: skip
+            yield f"{count:,} of the oldest runs of query {name}{': ' if worst else ''}{', '.join(worst)}"
 
     def _show_state(self) -> str:
         kept = _add(self.alive.values())
@@ -237,14 +262,6 @@ def say_count(number: int, what: str) -> str:
     """Return a number of things: `1 match`, `2 matches`."""
     many = "es" if what.endswith("ch") else "s"
     return f"{number:,} {what}{'' if number == 1 else many}"
-
-
-def show_size(number: int) -> str:
-    """Return a number of bytes in the unit that suits it: `12.3 MB`."""
-    value, unit = float(number), 0
-    while value >= 1000 and unit < len(UNITS) - 1:
-        value, unit = value / 1000, unit + 1
-    return f"{value:.1f} {UNITS[unit]}" if unit else f"{number} bytes"
 
 
 def _to_timedelta(gap_us: int) -> dt.timedelta | None:

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cerise.engines.census import weigh
 from cerise.events import Ints, Schema, read_times
 from cerise.streaming.container import pack_table, unpack_table
 
@@ -29,6 +30,11 @@ class HeldEvents:
     @property
     def nbytes(self) -> int:
         return sum(each.nbytes for each in self._tables)
+
+    @property
+    def weight(self) -> int:
+        """The bytes of the events, however they are cut into tables."""
+        return weigh(pa.concat_tables(self._tables)) if self._tables else 0
 
     @property
     def first_time(self) -> int | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from cerise.engines.base import Options
-from cerise.engines.choose import explain_refusal, why_late
+from cerise.engines.census import EvictableSearch
+from cerise.engines.choose import explain_refusal, name_steady, why_late
 from cerise.engines.row_streams.row_stream import why_no_stream
 from cerise.errors import UnsupportedError
 from cerise.events import EventBatch, Ints, RowBatch, read_times
@@ -174,6 +175,33 @@ class _Stage:
         yield from self.search.feed(batch)
 
 
+@dataclass(frozen=True, slots=True)
+class QueryManner:
+    """How a query runs on a stream.
+
+    Attributes:
+        counts_ties: whether to count events whose order only a hash decides.
+        on_skip: the effect of AFTER MATCH SKIP without a target (M40): "error", or "past_last_row".
+        on_error: the effect of a value that cannot be computed: "error", or "null".
+        evicts: whether its oldest runs may go.
+    """
+
+    counts_ties: bool = False
+    on_skip: str = "error"
+    on_error: str = "error"
+    evicts: bool = False
+
+
+ORDINARY = QueryManner()
+
+
+def _settle_engine(question: StreamQuestion, work: Work) -> Work:
+    """Return the work with the engine whose runs can be evicted alike in every process."""
+    if isinstance(question, RowClause):
+        return work
+    return replace(work, options=replace(work.options, engine=name_steady(question.bound, work.options)))
+
+
 class LiveQuery:
     """The state of one query: a search for each query of its chain, and the matches held between them."""
 
@@ -181,20 +209,21 @@ class LiveQuery:
         self,
         query: StreamQuery,
         options: Options,
+        manner: QueryManner = ORDINARY,
         *,
         since: int = INT64_MIN,
-        counts_ties: bool = False,
-        on_skip: str = "error",
-        on_error: str = "error",
     ) -> None:
         self.query, self.since = query, since
         self.until: int | None = None  # a query that was removed takes events before this time
         self.note: dict[str, float] = {}
         self.nulls = 0  # values of RETURN and MEASURES that could not be computed
-        forgive = self._forgive if on_error == "null" else None
-        work = Work(options, self.note, counts_ties=counts_ties, streams=True, forgive=forgive)
+        forgive = self._forgive if manner.on_error == "null" else None
+        work = Work(options, self.note, counts_ties=manner.counts_ties, streams=True, forgive=forgive)
         chain = stages_of(query.question)
-        self._stages = [_Stage(each, work, on_skip) for each in chain]
+        self._stages = [
+            _Stage(each, _settle_engine(each, work) if manner.evicts else work, manner.on_skip)
+            for each in chain
+        ]
         self._held = [HeldEvents(each.bound.schema) for each in chain[1:] if isinstance(each, Sase)]
         self._first = self._stages[0]
         if any(each.lag is None for each in self._stages[:-1]):
@@ -281,6 +310,25 @@ class LiveQuery:
         for stage in self._stages:
             total.update(stage.search.alive)
         return dict(total)
+
+    @property
+    def searches(self) -> list[EvictableSearch]:
+        """The searches, innermost first, whose oldest runs can go."""
+        return [each.search for each in self._stages]
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of the matches held between searches, at most."""
+        return sum(each.nbytes for each in self._held)
+
+    @property
+    def held_weight(self) -> int:
+        """The bytes of the matches held between searches, however they are cut into tables."""
+        return sum(each.weight for each in self._held)
+
+    def evict(self, stage: int, places: Ints) -> Iterator[pa.Table]:
+        """Drop the oldest runs, events or rows of a search; yield the matches that this makes final."""
+        yield from self._count(self._stages[stage].search.evict(places))
 
     def save(self) -> bytes:
         """Return the state of all searches."""

@@ -176,6 +176,23 @@ def test_several_queries_of_both_languages() -> None:
     assert any(row["query"] == "dip" for row in rows)
 
 
+def test_a_limit_evicts_the_oldest_or_ends_the_run_with_the_state_untouched() -> None:
+    table = pa.table({"t": [1, 2, 3, 4, 20], "kind": ["A", "A", "A", "B", "C"], "id": [1, 1, 2, 2, 9]})
+    put(table.slice(0, 3), "0.parquet")
+    put(table.slice(3), "1.parquet")
+    refused = watch("in", QUERY, "--once", "--state", "s", "--limit-runs", "1", code=1)
+    assert "more than runs=1" in refused.stderr
+    assert "the state before this batch is untouched" in refused.stderr
+    assert not Path("s").exists()
+    done = watch(
+        "in", QUERY, "--once", "--state", "s", "--limit-runs-per-partition", "1", "--on-limit", "evict"
+    )
+    assert "evicted 1 of the oldest runs of query 1: 1 of 1" in done.stderr
+    assert "evicted    1 of the oldest runs of query 1: 1 of 1" in cerise("watched", "s").stdout
+    assert "not a size" in watch("in", QUERY, "--limit-state", "big", code=1).stderr
+    assert "on_limit is 'no'" in watch("in", QUERY, "--on-limit", "no", code=1).stderr
+
+
 def test_late_events_are_written_with_the_reason() -> None:
     put(pa.table({"t": [100, 101], "kind": ["A", "B"], "id": [1, 1]}), "0.parquet")
     watch("in", QUERY, "--once", "--state", "s", "--late", "late")

@@ -82,7 +82,7 @@ def test_the_figures_are_those_that_are_counted(rocks: SparkSession, tmp_path: P
     assert figures["events"] == 7
     assert figures["held"] == 2
     assert figures["aside"] == {"events": {"late": 2, "no time": 1}}
-    assert figures["last_batch"] == {"events": 2, "matches": 2, "aside": 2}
+    assert figures["last_batch"] == {"events": 2, "matches": 2, "aside": 2, "evicted": 0}
     assert (figures["slowest"], figures["idle"], figures["rows"]) == ("events", [], 4)
     found = rocks.read.parquet(str(tmp_path / "out")).groupBy("query").count().collect()
     assert figures["matches"] == {row["query"]: row["count"] for row in found} == {"ab": 2, "absent": 2}
@@ -149,8 +149,8 @@ def test_a_query_before_its_first_batch_and_a_query_of_others(rocks: SparkSessio
 def test_a_stream_that_failed_shows_its_error(rocks: SparkSession, tmp_path: Path) -> None:
     put(tmp_path / "in", 0, BATCHES[0])
     matches = cerise.watch(
-        read(rocks, tmp_path / "in"), PAIR, time="ts", type="kind", delay="1 hour", held=1, buckets=1,
-        state=str(tmp_path / "state"),
+        read(rocks, tmp_path / "in"), PAIR, time="ts", type="kind", delay="1 hour", buckets=1,
+        limits=cerise.StateLimits(held=1), state=str(tmp_path / "state"),
     )  # fmt: skip
     writer = matches.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "ck"))
     query = writer.trigger(availableNow=True).start()
@@ -159,7 +159,35 @@ def test_a_stream_that_failed_shows_its_error(rocks: SparkSession, tmp_path: Pat
     report = cerise.watched(query)
     assert report.status == "failed"
     assert isinstance(report.error, cerise.PlanError)
-    assert "error      PlanError: 3 events wait for the watermark, more than 1" in str(report)
+    assert "error      PlanError: 3 events wait for the watermark, more than held=1" in str(report)
+    assert "the state before batch 0 of bucket 0 is untouched" in str(report)
+
+
+@pytest.mark.parametrize("home", ["spark", "files"])
+def test_a_stream_that_evicts_counts_it_and_goes_on_counting_after_a_restart(
+    rocks: SparkSession, tmp_path: Path, home: str
+) -> None:
+    def watch(limits: cerise.StateLimits) -> DataFrame:
+        return cerise.watch(
+            read(rocks, tmp_path / "in"), {"ab": PAIR}, time="ts", type="kind", delay="0 seconds", buckets=1,
+            limits=limits, state=str(tmp_path / "state") if home == "files" else None,
+        )  # fmt: skip
+
+    evict = cerise.StateLimits(runs=2, on_limit="evict")
+    put(tmp_path / "in", 0, [(1, "A", 1), (2, "A", 2), (3, "A", 3), (4, "A", 3), (5, "C", 9)])
+    report = cerise.watched(run(watch(evict), tmp_path))
+    assert report.figures["last_batch"]["evicted"] == 2
+    put(tmp_path / "in", 1, [(6, "A", 4), (7, "B", 1), (8, "B", 3), (9, "C", 9)])
+    report = cerise.watched(run(watch(evict), tmp_path))
+    assert (report.figures["evicted"], report.figures["alive"]) == ({"ab": 2}, {"ab": {"runs": 1}})
+    assert report.figures["evicted_partitions"] == {"ab": {"1": 1, "2": 1}}
+    assert "evicted    2 of the oldest runs of query ab: 1 of 1, 1 of 2" in str(report)
+    found = rocks.read.parquet(str(tmp_path / "out")).collect()
+    assert sorted(row["first_time"].timestamp() for row in found) == [3, 4]
+    put(tmp_path / "in", 2, [(10, "A", 5), (11, "A", 6), (12, "C", 9)])
+    with pytest.raises(Exception, match="query ab keeps 3 runs: more than runs=2") as error:
+        run(watch(cerise.StateLimits(runs=2)), tmp_path)
+    assert "the state before batch 2 of bucket 0 is untouched" in str(error.value)
 
 
 def test_figures_of_either_kind_of_session() -> None:

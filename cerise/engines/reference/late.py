@@ -69,7 +69,10 @@ class LateMatcher:
         self._events: EventBatch | None = None
         self._opens = np.zeros(0, np.bool_)  # whether a match may start with each event
         self._vetoes = [
-            (each.absence.var.name, [ConjunctTest.of(c, bound.kleene, _ignore) for c in each.tests if c.filters])
+            (
+                each.absence.var.name,
+                [ConjunctTest.of(c, bound.kleene, _ignore) for c in each.tests if c.filters],
+            )
             for branch in bound.branches
             for each in branch.negations
         ]

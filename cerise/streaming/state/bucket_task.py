@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -28,7 +28,7 @@ OUTPUT = pa.schema(
     [
         ("kind", pa.string()), ("payload", pa.binary()), ("bucket", pa.int32()), ("events", pa.int64()),
         ("matches", pa.int64()), ("aside", pa.int64()), ("held", pa.int64()), ("watermark", pa.int64()),
-        ("state_bytes", pa.int64()), ("detail", pa.string()),
+        ("state_bytes", pa.int64()), ("evicted", pa.int64()), ("detail", pa.string()),
     ]
 )  # fmt: skip
 
@@ -64,7 +64,9 @@ class BucketTask:
     shape: Schema | None = None
     history: History | None = None
 
-    def run(self, key: int, blobs: Iterable[Blob], home: StateHome, stream: str) -> Iterator[pa.RecordBatch]:
+    def run(
+        self, key: int, blobs: Iterable[Blob], home: StateHome, stream: str, batch: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the matches of one bucket in one batch, then its report; the state is kept before that.
 
         Args:
@@ -72,6 +74,7 @@ class BucketTask:
             blobs: the rows of the bucket.
             home: where the state of the bucket rests.
             stream: identifies the streaming query, for the names of files of late events.
+            batch: the number of the batch, for errors; None: it is not known.
         """
         number = self.keys.index(key)
         group = next(n for n, each in enumerate(self.groups) if number < each.first + each.buckets)
@@ -80,7 +83,9 @@ class BucketTask:
         journal = Journal(plan, home, number, self.groups[group].division)
         bucket = journal.open()
         before = self._begin(bucket, journal, self.groups[group])
-        step = bucket.step(_batch_of(blobs, plan.roles.columns))
+        evicted = bucket.counts.evicted.totals.total()
+        name = f"this batch of bucket {number}" if batch is None else f"batch {batch} of bucket {number}"
+        step = bucket.step(replace(_batch_of(blobs, plan.roles.columns), name=name))
         mark_step("stepped")
         aside = [*step.aside, *([_list_refusals(bucket)] if bucket.refused else [])]
         if self.late is not None and aside:
@@ -89,7 +94,7 @@ class BucketTask:
         mark_step("state written")
         for table in self._tables(bucket, [*before, *step.found]):
             yield _row(MATCH, payload=to_bytes(table), matches=len(table))
-        yield self._report(group, bucket, step, journal)
+        yield self._report(group, bucket, step, journal, bucket.counts.evicted.totals.total() - evicted)
 
     def _begin(self, bucket: Bucket, journal: Journal, group: QueryGroup) -> list[Found]:
         """Let a new bucket begin with the history; return the matches in it, if they are asked for."""
@@ -103,14 +108,16 @@ class BucketTask:
         journal.keep(bucket, entry)
         return found if history.replay else []
 
-    def _report(self, group: int, bucket: Bucket, step: BucketStep, journal: Journal) -> pa.RecordBatch:
+    def _report(
+        self, group: int, bucket: Bucket, step: BucketStep, journal: Journal, evicted: int
+    ) -> pa.RecordBatch:
         """Return the figures of the bucket and of this batch."""
         place = {"bucket": journal.number, "group": group, "state_bytes": journal.manifest.state_bytes}
         detail = {**place, **bucket.figures(), "refused": bucket.refused}
         return _row(
             REPORT, bucket=journal.number, events=len(step.entry.events), matches=0,
             aside=sum(map(len, step.aside)), held=len(bucket.held), watermark=bucket.watermark.time,
-            state_bytes=journal.manifest.state_bytes, detail=json.dumps(detail),
+            state_bytes=journal.manifest.state_bytes, evicted=evicted, detail=json.dumps(detail),
         )  # fmt: skip
 
     def _tables(self, bucket: Bucket, found: Iterable[Found]) -> Iterator[pa.Table]:

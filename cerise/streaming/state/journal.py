@@ -25,6 +25,7 @@ from cerise.streaming.bucket import Bucket
 from cerise.streaming.bucket_plan import BucketPlan
 from cerise.streaming.container import digest, pack, pack_json, unpack, unpack_json
 from cerise.streaming.entry import JournalEntry
+from cerise.streaming.limits.state_limits import StateLimits
 from cerise.streaming.query_groups import UNDIVIDED, Division
 
 log = logging.getLogger(__name__)
@@ -65,6 +66,7 @@ class BucketManifest:
         segments: kept entries before that: the first and last number, their latest time, and their size.
         top: the latest time of an event in the entries after the snapshot.
         facts: the figures of the bucket, for reports.
+        limits: the limits under which the entries after the snapshot were taken; None: none.
     """
 
     version: int = 0
@@ -78,6 +80,7 @@ class BucketManifest:
     segments: tuple[tuple[int, int, int, int], ...] = ()
     top: int = INT64_MIN
     facts: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, Any] | None = None
 
     @property
     def state_bytes(self) -> int:
@@ -155,12 +158,24 @@ class Journal:
         live = CACHE.take(self.plan, self.number)
         if live is not None and self._catch_up(live):
             return live.bucket
-        saved = self._read_queries()
-        if saved == self.plan.meanings or not self.manifest.version:
+        saved, limits = self._read_queries(), StateLimits(**self.manifest.limits or {})
+        if not self.manifest.version:
+            return self._load(self.plan)
+        if limits != self.plan.limits and (limits.evicts or self.plan.limits.evicts):
+            return self._change_limits(limits, saved)
+        if saved == self.plan.meanings:
             return self._load(self.plan)
         self.changed = True
         bucket = self._load(self.plan.restrict(saved))
         bucket.adopt(self.plan)
+        return bucket
+
+    def _change_limits(self, limits: StateLimits, saved: Mapping[str, str]) -> Bucket:
+        """Return a bucket that was loaded under the limits of its entries, and goes on under others."""
+        self.changed = True
+        before = self._load(replace(self.plan.restrict(saved), limits=limits))
+        bucket = Bucket(self.plan)
+        bucket.load(before.save(), "the state under other limits", self._all_entries)
         return bucket
 
     def _read_queries(self) -> dict[str, str]:
@@ -205,6 +220,7 @@ class Journal:
             entry_bytes=before.entry_bytes + len(data),
             top=max(before.top, self._top(entry)),
             facts=bucket.facts(),
+            limits=self.plan.limits.to_plain(),
         )
         full = manifest.journal_bytes >= max(manifest.snapshot_bytes, limits.snapshot_bytes)
         if full or self.changed:
