@@ -66,6 +66,10 @@ AFTER = (
 BETWEEN = (
     "PATTERN SEQ(A a, NOT(C c), B b) USE skip_till_any_match WHERE [id] WITHIN 40 RETURN a.t AS a, b.t AS b"
 )
+LATE = (
+    "PATTERN SEQ(A a, B b) USE skip_till_any_match WHERE [id] AND lower(coalesce(a.kind, b.kind)) = 'a' "
+    "WITHIN 30 RETURN a.t AS a, b.t AS b"
+)  # only the reference can run it
 ROWS = (
     "SELECT * FROM s MATCH_RECOGNIZE (PARTITION BY id ORDER BY t MEASURES A.t AS a, C.t AS c "
     "ONE ROW PER MATCH AFTER MATCH SKIP TO NEXT ROW PATTERN (A B* C) WITHIN 60 "
@@ -261,7 +265,8 @@ def test_a_tenfold_overload_stays_under_the_limit_and_loses_only_what_it_counts(
 CASES = [
     (NEXT, None), (NEXT, "nfa-backtrack"), (ANY, None), (ANY, "nfa"), (ANY, "rcep"), (UNKEYED, None),
     (KLEENE, None), (KLEENE, "nfa"), (COUNTED, None), (BEFORE, "nfa"), (BEFORE, "rcep"), (AFTER, "nfa"),
-    (AFTER, "rcep"), (BETWEEN, "nfa"), (BETWEEN, "rcep"),
+    (AFTER, "rcep"), (LATE, None), (LATE.replace("SEQ(", "SEQ(NOT(C c), "), None),
+    (BETWEEN, "nfa"), (BETWEEN, "rcep"),
 ]  # fmt: skip
 SIZES = (Limits(snapshot_bytes=4_000, entry_bytes=500), Limits.all(1))
 LIMITS = [
