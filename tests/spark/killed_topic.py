@@ -2,7 +2,7 @@
 
 python killed_topic.py FOLDER URL ROWS        ROWS: of a batch, at most
 
-It keeps all else in FOLDER, is run to the end of the topic, and prints how many events it took in which time.
+It keeps all else in FOLDER, is run to the end of the topic, and prints the milliseconds of each batch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.spark.killed_stream import QUERIES, SCHEMA, start
 
 
 def main(folder: Path, url: str, rows: int) -> None:
-    """Run the stream; print the figures of its batches."""
+    """Run the stream; print the numbers and times of its batches."""
     spark = cerise.session(
         cores=2, memory="2g", spark_sql_shuffle_partitions=2,
         spark_python_daemon_module="tests.spark.dying_daemon",
@@ -33,7 +33,7 @@ def main(folder: Path, url: str, rows: int) -> None:
     running = start(matches, folder, "delta")
     running.awaitTermination()
     for each in running.recentProgress:
-        sys.stdout.write(json.dumps([each["numInputRows"], each["durationMs"]["triggerExecution"]]) + "\n")
+        sys.stdout.write(json.dumps([each["batchId"], each["durationMs"]["triggerExecution"]]) + "\n")
     spark.stop()
 
 
