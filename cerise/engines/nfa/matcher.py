@@ -242,7 +242,7 @@ class NfaMatcher:
             self._tidy_at["cands"] = max(self.limits.pool_rows, 2 * m.cand_count)
 
     def _forget_candidates(self) -> None:
-        kept = np.empty_like(self._memory.cands)
+        kept = np.zeros_like(self._memory.cands)  # the first row is no candidate: saved bytes must not differ
         upkeep.forget_candidates(self._memory.address, len(self._memory.counts), self._points_now(), kept)
         self._memory.keep_candidates(kept)
 
