@@ -24,7 +24,8 @@ from cerise.run.sase_search import Sase
 from cerise.sources import FilesSource, How, Roles, StoreSource, is_spark, is_sql, parse, source_of, to_names
 from cerise.streaming.entry import Control
 from cerise.streaming.history import History
-from cerise.streaming.live_query import StreamQuery, StreamQuestion, check_query, hash_text
+from cerise.streaming.live_query import StreamQuery, check_query, hash_text
+from cerise.streaming.stages import StreamQuestion
 from cerise.streaming.watermark import TimeRules
 
 Extent = str | int | dt.timedelta
@@ -125,7 +126,7 @@ class ControlBinder:
             {control.name: control.query}, self.columns, roles, bind_clause, arrival=self.arrival
         )
         (query,) = found.queries
-        if sql and set(query.question.needs.partition) < {(name,) for name in to_names(self.roles.key)}:
+        if sql and not {(name,) for name in to_names(self.roles.key)} <= set(query.question.needs.partition):
             raise BindError(
                 f"the clause does not say PARTITION BY {', '.join(to_names(self.roles.key))}",
                 hint="events are divided by these columns",

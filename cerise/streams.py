@@ -221,7 +221,7 @@ def explain_stream(stream: Any, queries: Any, roles: Roles, options: Options, di
     """Say how queries would run over a stream: their meaning and engines, state, delay and buckets."""
     from cerise.kinds import kind_of
     from cerise.spark.stream_plan import as_frames, choose_buckets, find_delays, stream_columns, unite_sources
-    from cerise.streaming import explain
+    from cerise.streaming.reports import explain
 
     frames, type_column = unite_sources(stream, roles.type)
     columns = stream_columns(frames)

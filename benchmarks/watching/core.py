@@ -69,7 +69,7 @@ class CountingHome:
     """A home of state in memory that counts the bytes written into it, by kind."""
 
     def __init__(self) -> None:
-        from cerise.streaming.state.journal import MemoryHome
+        from cerise.streaming.state.saved_state import MemoryHome
 
         self.home = MemoryHome()
         self.written: Counter[str] = Counter()

@@ -20,8 +20,8 @@ from cerise.cli.watch_sinks import MatchSink, StandardOutput
 from cerise.cli.watch_sources import EventSource, FolderSource, NewEvents, TopicSource
 from cerise.cli.watch_state import BatchNote, RunProgress, StateFile
 from cerise.errors import StoreError
-from cerise.streaming.figures import StreamFigures, say_count, show_gap, show_moment
 from cerise.streaming.limits.state_limits import show_size
+from cerise.streaming.reports.figures import StreamFigures, say_count, show_gap, show_moment
 from cerise.watcher import Watcher
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)

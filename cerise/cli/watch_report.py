@@ -99,7 +99,7 @@ def _check(path: str) -> bool:
 def _show_file(path: str, stream: str | None) -> Iterator[str]:
     from cerise.cli.watch_sources import is_of_topic
     from cerise.cli.watch_state import read_state
-    from cerise.streaming.figures import StreamFigures, fact_lines, say_count
+    from cerise.streaming.reports.figures import StreamFigures, fact_lines, say_count
 
     del stream
     data = Path(path).read_bytes()
@@ -113,7 +113,7 @@ def _show_file(path: str, stream: str | None) -> Iterator[str]:
 
 
 def _show_folder(path: str, stream: str | None) -> Iterator[str]:
-    from cerise.streaming.figures import StreamFigures, fact_lines
+    from cerise.streaming.reports.figures import StreamFigures, fact_lines
     from cerise.streaming.state.state_events import open_buckets
 
     _reject_checkpoint(path)

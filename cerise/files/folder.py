@@ -80,6 +80,12 @@ class Folder:
         """Return size, type and modification time of a file; a missing file has the type NotFound."""
         return self.system.get_file_info(self.path(name))
 
+    def vanish(self) -> None:
+        """Remove the folder itself, if it is empty; object stores have no folders."""
+        if self.local:
+            with suppress(OSError):
+                Path(self.base).rmdir()
+
     def holds(self, name: str) -> bool:
         return bool(self.stat(name).type != fs.FileType.NotFound)
 

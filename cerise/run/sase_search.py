@@ -15,10 +15,12 @@ from cerise.engines.census import Census, Evictable, Ints, Load
 from cerise.engines.choose import choose, why_late
 from cerise.engines.reference.late import LateMatcher
 from cerise.engines.results.match_table import to_table
-from cerise.engines.totals import Ledger, Positions, partial_schema
+from cerise.engines.totals import Ledger, Positions, group_names, partial_schema
+from cerise.engines.totals.chosen_ends import ChosenEnds, Owns
 from cerise.events import EventBatch
+from cerise.kinds import INT64_MIN
 from cerise.pattern.bound import Bound
-from cerise.pattern.query import Output
+from cerise.pattern.query import Output, Unit
 from cerise.plan.needs import Needs
 from cerise.plan.pushdown import needed, why_all
 from cerise.plan.slicing import Halo, halo
@@ -106,8 +108,7 @@ class Sase:
 
     def start_stream(self, work: Work) -> SaseSearch:
         """Return a search over a stream; late by a window if only the reference can run the query."""
-        late = work.options.engine is None and why_late(self.bound) is not None
-        return SaseSearch(self, work, LateMatcher(self.bound, work.options) if late else None)
+        return SaseSearch(self, work)
 
     def start_candidates(self, work: Work) -> SaseCandidates:
         return SaseCandidates(self, work)
@@ -137,15 +138,24 @@ def _chain(bound: Bound) -> Halo | None:
 class SaseSearch:
     """Runs a matcher, and makes tables or totals of its matches."""
 
-    def __init__(self, question: Sase, work: Work, matcher: Matcher | None = None) -> None:
-        bound = question.bound
-        self._bound, self._work = bound, work
-        self._matcher = matcher or question.engine(work.options).start(bound, work.options)
+    def __init__(self, question: Sase, work: Work) -> None:
+        self._question, self._bound, self._work = question, question.bound, work
+        self._start()
+
+    def _start(self) -> None:
+        bound, work = self._bound, self._work
+        late = work.streams and work.options.engine is None and why_late(bound) is not None
+        self._matcher: Matcher
+        if late:
+            self._matcher = LateMatcher(bound, work.options)
+        else:
+            self._matcher = self._question.engine(work.options).start(bound, work.options)
         totals = bound.query.totals is not None
         self._positions = Positions(bound) if totals and Positions.wanted(bound) else None
-        self._ledger = (
-            None if bound.query.totals is None else Ledger(bound, work.options.limits, forgive=work.forgive)
-        )
+        self._ledger = Ledger(bound, work.options.limits, forgive=work.forgive) if totals else None
+        alone = bound.query.output is Output.NON_OVERLAPPING and work.streams
+        self._ends = ChosenEnds(bound) if alone else None
+        self._now = INT64_MIN  # the time before which no event will come
 
     def feed(self, events: EventBatch) -> Iterator[pa.Table]:
         """Take the next events in stream order; yield matches, or partial totals, that become final."""
@@ -155,6 +165,8 @@ class SaseSearch:
             refuse_ties(ties, strict=self._work.options.strict)
         if self._positions is not None:
             events = self._positions(events)
+        if self._ends is not None:
+            events = self._ends.number(events)
         yield from self._tables(self._matcher.feed(events))
 
     def advance(self, time: int) -> Iterator[pa.Table]:
@@ -162,6 +174,7 @@ class SaseSearch:
 
         Of a stream (`Work.streams`) each group of totals leaves once: `finish` makes its row.
         """
+        self._now = max(self._now, time)
         yield from self._tables(self._matcher.advance(time))
         if self._ledger is not None and self._work.streams:
             final = self._ledger.leave(time, late=isinstance(self._matcher, LateMatcher))
@@ -178,6 +191,9 @@ class SaseSearch:
 
     def _tables(self, found: Iterable[Finding]) -> Iterator[pa.Table]:
         for each in found:
+            if self._ends is not None:
+                assert isinstance(each, Matches)  # an engine tallies only matches that may overlap
+                self._ends.add(each)
             if self._ledger is None:
                 assert isinstance(each, Matches)  # an engine tallies only for totals
                 if each.count:
@@ -211,26 +227,106 @@ class SaseSearch:
         assert isinstance(self._matcher, Evictable)  # a stream refuses the reference, which keeps all events
         return self._matcher
 
+    # ---- saved state: facts that do not depend on the engine, then the state of the matcher
+
     def save(self) -> bytes:
-        """Return the state of the matcher, the positions and the totals."""
+        """Return the state of the matcher, and the facts beside it: positions, totals, ends of matches."""
         positions = {} if self._positions is None else self._positions.seen
-        partial = b""
+        partial = ends = b""
         if self._ledger is not None:
             totals = self._ledger.partial()
             self._ledger.merge(totals)
             partial = to_bytes(totals)
-        head = json.dumps({"positions": positions, "partial": len(partial)}).encode()
-        return len(head).to_bytes(8, "little") + head + partial + self._matcher.save()
+        if self._ends is not None:
+            ends = to_bytes(self._ends.keep(self._oldest_start(self._now)))
+        sizes = {"positions": positions, "partial": len(partial), "ends": len(ends)}
+        head = json.dumps(sizes).encode()
+        return len(head).to_bytes(8, "little") + head + partial + ends + self._matcher.save()
 
     def load(self, state: bytes) -> None:
-        """Continue from a saved state of the same query."""
-        size = 8 + int.from_bytes(state[:8], "little")
-        head = json.loads(state[8:size])
+        """Continue from a saved state of the same query.
+
+        Raises:
+            StateLayoutError: another engine, or release of Cerise, has written it; `rebuild` may help.
+        """
+        facts, rest = _Facts.of(state)
+        self._take_facts(facts, None)
+        self._matcher.load(rest)
+
+    def rebuild(self, states: Sequence[bytes], events: EventBatch, time: int, owns: Owns | None) -> None:
+        """Go on where saved states of the same query stopped, whatever engine has written them.
+
+        Args:
+            states: one state, or those of several buckets.
+            events: the events before `time` that later matches may need, and maybe earlier ones.
+            time: the watermark of the states; matches that were final by then are not given again.
+            owns: tells which partitions are wanted, by the values of their key; None: all.
+        """
+        self._start()
+        for state in states:
+            self._take_facts(_Facts.of(state)[0], owns)
+        self._now = time
+        opens = events.times >= self._oldest_start(time)
+        if self._ends is not None:
+            events = self._ends.number(events)
+            opens &= self._ends.find_open(events)
         if self._positions is not None:
-            self._positions.seen = head["positions"]
-        if self._ledger is not None:
-            self._ledger.merge(pa.ipc.open_stream(state[size : size + head["partial"]]).read_all())
-        self._matcher.load(state[size + head["partial"] :])
+            events = self._positions(events)
+        for _ in self._matcher.feed(replace(events, opens=opens)):
+            pass
+        for _ in self._matcher.advance(time):
+            pass
+
+    def _take_facts(self, facts: _Facts, owns: Owns | None) -> None:
+        if self._positions is not None:
+            self._positions.seen = facts.positions
+        if self._ledger is not None and facts.partial is not None:
+            self._ledger.merge(own_groups(facts.partial, self._bound, owns))
+        if self._ends is not None and facts.ends is not None:
+            self._ends.merge(self._ends.own(facts.ends, owns))
+
+    def _oldest_start(self, time: int) -> int:
+        """Return the time before which no event starts a match that is final after `time`."""
+        within, query = self._bound.within, self._bound.query
+        if within is None or within.unit is Unit.EVENTS:
+            return INT64_MIN
+        chooses = query.output is Output.NON_OVERLAPPING or query.limit is not None
+        windows = 2 if chooses and isinstance(self._matcher, LateMatcher) else 1
+        return max(time - windows * int(str(within.size)), INT64_MIN)
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """The part of a saved state that does not depend on the engine.
+
+    Attributes:
+        positions: how many events each partition has had, for totals of windows that count events.
+        partial: the partial totals.
+        ends: the ends of the last matches, if matches may not overlap.
+    """
+
+    positions: dict[str, int]
+    partial: pa.Table | None
+    ends: pa.Table | None
+
+    @classmethod
+    def of(cls, state: bytes) -> tuple[_Facts, bytes]:
+        """Return the facts of a saved state, and the rest of it."""
+        start = 8 + int.from_bytes(state[:8], "little")
+        head, found = json.loads(state[8:start]), []
+        for name in ("partial", "ends"):
+            end = start + head[name]
+            found.append(pa.ipc.open_stream(state[start:end]).read_all() if head[name] else None)
+            start = end
+        return cls(head["positions"], *found), state[start:]
+
+
+def own_groups(partial: pa.Table, bound: Bound, owns: Owns | None) -> pa.Table:
+    """Return the partial totals of the partitions that are wanted."""
+    names = [name for name in group_names(bound) if name.startswith("key_")]
+    if owns is None or not names:
+        return partial
+    return partial.filter(pa.array(owns([partial.column(name).combine_chunks() for name in names])))
 
 
 class SaseCandidates:

@@ -151,6 +151,19 @@ class _Numbers:
 NUMBERS = _Numbers()
 
 
+def number_states(count: int) -> list[int]:
+    """Return the numbers that stand for states in Spark's state store; each goes to a task of its own.
+
+    The first is 0 whatever the count: so a stream with another number of buckets finds its state, and is
+    refused.
+
+    >>> [murmur3(each) % 4 for each in number_states(4)]
+    [3, 0, 1, 2]
+    """
+    first = murmur3(0) % count
+    return [0, *(number for task, number in enumerate(NUMBERS(count)) if task != first)]
+
+
 def murmur3(number: int, seed: int = 42) -> int:
     """Return Spark's hash of an int, by which it partitions: Murmur3 of 32 bits, signed."""
     mask = 0xFFFFFFFF

@@ -10,7 +10,7 @@ States in files need to know which micro-batch a task belongs to: `batch_at_hand
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -141,6 +141,52 @@ class SparkStateHome:
     def _remove_chunks(self, name: str, first: int, end: int) -> None:
         for number in range(first, end):
             self._variables.chunks.removeKey((name, number))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupHome:
+    """The state of one group of queries, in a home that several groups share.
+
+    Attributes:
+        home: the home.
+        key: the attributes of the key of the group's queries.
+    """
+
+    home: SparkStateHome
+    key: str
+
+    def _name(self, name: str) -> str:
+        return f"{self.key}/{name}"
+
+    def names(self) -> list[str]:
+        """Return the names of the parts of the group."""
+        split = (each.rpartition("/") for each in self.home.names())
+        return [name for key, _, name in split if key == self.key]
+
+    def read(self, name: str) -> bytes | None:
+        return self.home.read(self._name(name))
+
+    def write(self, name: str, data: bytes) -> None:
+        self.home.write(self._name(name), data)
+
+    def delete(self, name: str) -> None:
+        self.home.delete(self._name(name))
+
+    def former(self) -> Sequence[GroupHome]:
+        """Return nothing: Spark hands a bucket its own state only."""
+        return ()
+
+
+def drop_groups(home: SparkStateHome, keys: Collection[str]) -> None:
+    """Delete the state of groups that a stream no longer has: a group that comes again starts anew.
+
+    Args:
+        home: the home of the groups.
+        keys: the keys of the groups that the stream has.
+    """
+    for name in home.names():
+        if name.rpartition("/")[0] not in keys:
+            home.delete(name)
 
 
 def _decode(text: str) -> dict[str, ChunkedPart]:

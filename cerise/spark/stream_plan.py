@@ -29,7 +29,7 @@ from cerise.plan.needs import any_filter
 from cerise.plan.pushdown import as_sql
 from cerise.run.question import Questions
 from cerise.run.row_search import RowClause
-from cerise.spark.exchange import NUMBERS
+from cerise.spark.exchange import NUMBERS, number_states
 from cerise.spark.frames import LAKE, arrow_schema, as_written, column, quote_path
 from cerise.spark.runner import answer_schema, compute_measures, partial_schema
 from cerise.spark.session import INSTALL, ROCKS, STATE_STORE, parallelism
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 KEPT = "spark.sql.streaming.minBatchesToRetain"
 MESSAGES = "pyspark.sql.streaming.proto.StateMessage_pb2"  # asks for a version of protobuf
 PARTITIONS = "spark.sql.shuffle.partitions"
+STATE = "state"  # the column of the number that stands for a state in Spark's state store
 OBSERVED = "cerise"  # the name of the figures in a streaming query's progress
 
 
@@ -356,8 +357,11 @@ def _step_in_spark(plan: StreamPlan, blobs: DataFrame, task: BucketTask) -> Data
             hint=f"spark.conf.set('{STATE_STORE}', '{ROCKS}'), or keep the state in files: state='path'",
         )
     _check_protobuf()
-    _warn_of_partitions(plan.spark, len(task.keys))
-    grouped = blobs.groupBy("bucket")
+    _warn_of_partitions(plan.spark, max(each.buckets for each in task.groups))
+    numbers, place = number_states(plan.buckets), []
+    for key in task.keys:  # the first buckets of all groups share a state, so do the second ones, and so on
+        place += [f.lit(key), f.lit(numbers[task.keys.index(key) - task.group_of(key).first])]
+    grouped = blobs.withColumn(STATE, f.create_map(*place)[f.col("bucket")]).groupBy(STATE)
     return grouped.transformWithState(
         BucketProcessor(task), from_arrow_schema(OUTPUT), outputMode="append", timeMode="none"
     )

@@ -14,9 +14,11 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from cerise.errors import CeriseError
 from cerise.spark.state_homes import (
+    GroupHome,
     SparkStateHome,
     StateVariables,
     batch_at_hand,
+    drop_groups,
     number_at_hand,
     query_at_hand,
     task_at_hand,
@@ -131,7 +133,11 @@ def _to_control(row: dict[str, Any]) -> dict[str, Any]:
 
 
 class BucketProcessor(StatefulProcessor):
-    """Steps a bucket whose state rests in Spark's own state store."""
+    """Steps buckets whose state rests in Spark's own state store.
+
+    The first buckets of all groups of queries share a state, so do the second ones, and so on. So a state
+    knows which groups the stream has had in the batch before.
+    """
 
     def __init__(self, task: BucketTask) -> None:
         self._task = task
@@ -140,19 +146,21 @@ class BucketProcessor(StatefulProcessor):
         self._variables = StateVariables.of(handle)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
-        """Yield the matches and the report of one bucket; its state is kept first."""
+        """Yield the matches and the reports of the buckets of a state; the state is kept first."""
         home = SparkStateHome(self._variables)
-        blobs = [
-            Blob(
-                row["source"], row["top"], row["now"], None if row["events"] is None else bytes(row["events"])
-            )
-            for row in rows
-        ]
+        blobs: dict[int, list[Blob]] = defaultdict(list)
+        for row in rows:
+            events = None if row["events"] is None else bytes(row["events"])
+            blobs[row["bucket"]].append(Blob(row["source"], row["top"], row["now"], events))
+        found: list[pa.RecordBatch] = []
         try:
-            found = list(self._task.run(key[0], blobs, home, query_at_hand(), number_at_hand()))
+            for bucket in sorted(blobs, key=self._task.keys.index):
+                group = GroupHome(home, self._task.group_of(bucket).division.key)
+                found += self._task.run(bucket, blobs.pop(bucket), group, query_at_hand(), number_at_hand())
         except CeriseError as error:
             error.add_note(encode(error))
             raise error from None
+        drop_groups(home, {each.division.key for each in self._task.groups})
         home.commit()
         mark_step("state committed")
         for batch in found:
@@ -190,7 +198,9 @@ class FileStateTask:
             blobs[self.task.keys[task_at_hand()]] = []
         for key in sorted(blobs):
             number = self.task.keys.index(key)
-            home = FileStateHome(self.path, query, number, batch_number, kept=self.kept)
+            home = FileStateHome(
+                self.path, query, number, batch_number, kept=self.kept, buckets=len(self.task.keys)
+            )
             found = list(self.task.run(key, blobs.pop(key), home, query, batch_number))
             home.commit()
             mark_step("state committed")

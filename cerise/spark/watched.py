@@ -13,7 +13,7 @@ from typing import Any
 from cerise.errors import CeriseError, UnsupportedError
 from cerise.spark.stream_plan import OBSERVED
 from cerise.spark.task_errors import decode
-from cerise.streaming.figures import Moment, StreamFigures, fact_lines
+from cerise.streaming.reports.figures import Moment, StreamFigures, fact_lines
 
 HEARTBEAT = (
     "RateStream",

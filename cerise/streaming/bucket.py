@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cerise.errors import BindError, CeriseError, PlanError, StateLayoutError, StoreError
+from cerise.errors import BindError, CeriseError, PlanError, StoreError
 from cerise.kinds import INT64_MIN, kind_of
 from cerise.streaming.bucket_plan import BucketPlan, BucketStep, Counts, Found
 from cerise.streaming.container import pack, pack_json, unpack, unpack_json
@@ -22,7 +22,9 @@ from cerise.streaming.entry import Control, JournalEntry, MicroBatch, admit
 from cerise.streaming.held_events import HeldEvents
 from cerise.streaming.limits.eviction import LimitKeeper
 from cerise.streaming.limits.state_limits import Evictions
-from cerise.streaming.live_query import LiveQuery, QueryManner, StreamQuery, reach_of, why_not_rebuilt
+from cerise.streaming.live_query import LiveQuery, QueryManner, StreamQuery
+from cerise.streaming.share import Share
+from cerise.streaming.stages import reach_of
 from cerise.streaming.watermark import Watermark
 
 log = logging.getLogger(__name__)
@@ -117,8 +119,7 @@ class Bucket:
     def _add(self, control: Control) -> Iterator[Found]:
         if control.name in self.live:
             raise BindError(f"there is a query {control.name} already", hint="remove it first")
-        assert self.plan.bind is not None
-        query = self.plan.bind(control)
+        query = self._bind(control)
         since = self.watermark.time if control.at is None else control.at
         live = self._start(query, since)
         self.live[control.name], self.controls[control.name] = live, control
@@ -129,8 +130,12 @@ class Bucket:
     def _recall_events(self, since: int) -> pa.Table:
         """Return the events from a time on that were released before, as far as the journal has them."""
         assert self.recall is not None
+        return self._gather_events(self.recall(), since)
+
+    def _gather_events(self, entries: Iterable[JournalEntry], since: int) -> pa.Table:
+        """Return the events of journal entries from a time on, up to the watermark."""
         held = HeldEvents(self.plan.roles)
-        for entry in self.recall():
+        for entry in entries:
             held.add(entry.events)
         held.release(since)
         events = held.release(self.watermark.time)
@@ -234,6 +239,12 @@ class Bucket:
         known = [each for each in reaches if each is not None]
         return None if len(known) < len(reaches) else max(known, default=0)
 
+    @property
+    def kept_reach(self) -> int:
+        """How far behind the watermark journal entries are kept, so that queries can be rebuilt from them."""
+        reaches = [reach_of(each.query.question) for each in self.live.values()]
+        return max((each for each in reaches if each is not None), default=0)
+
     def save(self) -> bytes:
         """Return the state: the watermark, held events and the state of every query."""
         plain = {
@@ -268,7 +279,7 @@ class Bucket:
         self.now = plain["now"]
         self.counts = Counts(plain["events"], Counter(plain["aside"]), Evictions.of_plain(plain))
         self.held.load(parts["held"])
-        self._check_columns(self.held.columns)
+        self.check_columns(self.held.columns)
         wanted = self.plan
         self.plan = wanted.restrict(plain["queries"])
         self.live = {each.name: self._start(each, INT64_MIN) for each in self.plan.queries}
@@ -278,37 +289,64 @@ class Bucket:
         self.cut = plain["cut"]
         for each in plain["controls"]:
             control = Control(**each)
-            assert wanted.bind is not None
             self.controls[control.name] = control
-            self.live[control.name] = self._start(wanted.bind(control), INT64_MIN)
+            self.live[control.name] = self._start(self._bind(control), INT64_MIN)
             self._load_query(control.name, parts[f"query {control.name}"], entries)
 
     def _load_query(self, name: str, state: bytes, entries: Recall | None) -> None:
-        """Load a query; if another version of Cerise wrote its state, rebuild it from journal entries."""
-        try:
-            self.live[name].load(state)
-        except StateLayoutError as error:
-            log.warning("query %s is rebuilt from the journal: %s", name, error.problem)
-            query = self.live[name].query
-            reason = "the journal is not at hand" if entries is None else why_not_rebuilt(query.question)
-            if reason is not None or entries is None:
-                raise StoreError(
-                    f"the state of query {name} cannot be used: {error.problem}; and {reason}",
-                    hint="run the version of Cerise that wrote it, or drop the state: "
-                    f"replace=['{name}'], or a new checkpoint",
-                ) from error
-            self.live[name] = self._rebuild(query, entries())
+        """Load a query; one whose state another engine or release wrote is rebuilt from journal entries."""
 
-    def _rebuild(self, query: StreamQuery, entries: Iterable[JournalEntry]) -> LiveQuery:
-        """Return a query that has seen the events of journal entries before the watermark."""
-        live, held = self._start(query, INT64_MIN), HeldEvents(self.plan.roles)
-        for entry in entries:
-            held.add(entry.events)
+        def recall() -> pa.Table:
+            assert entries is not None
+            return self._gather_events(entries(), INT64_MIN)
+
+        self.live[name].load(state, self.watermark.time, None if entries is None else recall)
+
+    def divide(self, buckets: Iterable[Bucket], kept: Callable[[], pa.Table], share: Share) -> None:
+        """Go on with a share of the keys of several buckets, which divide them otherwise.
+
+        Counts go on in the first bucket, with their sums.
+
+        Args:
+            buckets: the buckets of the same queries, at the same batch.
+            kept: returns the events of their journals that belong to the share.
+            share: the keys of this bucket.
+
+        Raises:
+            StoreError: the state of a query cannot be divided.
+        """
+        states: dict[str, list[bytes]] = {}
+        total = Counts()
+        for each in buckets:
+            self.follow(each.facts())
+            self.controls = dict(each.controls)
+            total.events += each.counts.events
+            total.aside.update(each.counts.aside)
+            total.evicted.merge(each.counts.evicted)
+            self.held.add(share.take(each.held.all))
+            for name, live in each.live.items():
+                states.setdefault(name, []).append(live.save())
+        self.counts = total if share.is_first else Counts()
+        asked = {each.name: each for each in self.plan.queries}
+        for name, saved in states.items():
+            query = asked[name] if name in asked else self._bind(self.controls[name])
+            self.live[name] = self._start(query, INT64_MIN)
+            self.live[name].divide(saved, self.watermark.time, lambda: self._before(kept()), share)
+
+    def _bind(self, control: Control) -> StreamQuery:
+        assert self.plan.bind is not None
+        return self.plan.bind(control)
+
+    def follow(self, facts: Mapping[str, Any]) -> None:
+        """Take over the time of another bucket of the stream, given its facts."""
+        self.watermark.load({"time": facts["watermark"], "tops": facts["tops"], "heard": facts["heard"]})
+        self.now, self.cut = facts["now"], facts["cut"]
+
+    def _before(self, kept: pa.Table) -> pa.Table:
+        held = HeldEvents(self.plan.roles)
+        held.add(kept)
         events = held.release(self.watermark.time)
-        for _ in live.feed(self._empty if events is None else events, self.watermark.time):
-            pass
-        live.matches = live.nulls = 0
-        return live
+        return self._empty if events is None else events
 
     def adopt(self, plan: BucketPlan) -> None:
         """Go on with other queries: new ones take events from the watermark on, and others are dropped."""
@@ -323,7 +361,7 @@ class Bucket:
                 log.info("query %s is new: it takes events from %s on", query.name, self.watermark.time)
                 self.live[query.name] = self._start(query, self.watermark.time)
 
-    def _check_columns(self, saved: pa.Schema | None) -> None:
+    def check_columns(self, saved: pa.Schema | None) -> None:
         """Refuse saved events whose columns differ from those that the queries need."""
         for column in self.plan.roles.columns if saved is not None else ():
             assert saved is not None
@@ -346,7 +384,8 @@ class Bucket:
             "nulls": {name: each.nulls for name, each in self.live.items() if each.nulls},
             **self.counts.evicted.to_plain(), "time": roles.time,
             "kind": kind_of(roles.columns.field(roles.time).type).name,
-            "watermark": mark.time, "now": self.now, "tops": dict(mark.tops),
+            "watermark": mark.time, "now": self.now, "tops": dict(mark.tops), "heard": dict(mark.heard),
+            "cut": self.cut,
             "delays": dict(mark.rules.delays), "slowest": mark.slowest(self.now),
             "idle": [each for each in mark.rules.delays if mark.is_idle(each, self.now)],
         }  # fmt: skip

@@ -41,6 +41,12 @@ class HeldEvents:
         """The earliest time of a held event."""
         return min((int(each.min()) for each in self._times), default=None)
 
+    @property
+    def all(self) -> pa.Table:
+        """The held events in the order of their arrival."""
+        tables = self._tables or [self._roles.columns.empty_table()]
+        return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
     def add(self, table: pa.Table) -> None:
         """Hold events, which all have a time."""
         if len(table):

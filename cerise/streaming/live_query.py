@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from cerise.engines.base import Options
 from cerise.engines.census import EvictableSearch
-from cerise.engines.choose import explain_refusal, name_steady, why_late
+from cerise.engines.choose import explain_refusal, name_steady
 from cerise.engines.row_streams.row_stream import why_no_stream
-from cerise.errors import UnsupportedError
-from cerise.events import EventBatch, Ints, RowBatch, read_times
+from cerise.errors import StateLayoutError, StoreError, UnsupportedError
+from cerise.events import Ints
 from cerise.kinds import INT64_MIN
-from cerise.pattern.query import Output, Unit
 from cerise.pattern.values import Fault
-from cerise.plan.needs import Clock
-from cerise.run.question import StreamSearch, Work
+from cerise.run.question import Work
 from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
 from cerise.streaming.container import digest, pack, pack_json, unpack, unpack_json
 from cerise.streaming.held_events import HeldEvents
+from cerise.streaming.share import Share
+from cerise.streaming.stages import Stage, StreamQuestion, stages_of, why_not_rebuilt
 
-StreamQuestion = Sase | RowClause
+log = logging.getLogger(__name__)
+Recall = Callable[[], pa.Table]  # returns the events before the watermark that are kept, in the order of time
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,66 +49,6 @@ def hash_text(parts: object) -> str:
     return digest(repr(parts).encode()).hex()
 
 
-def stages_of(question: StreamQuestion) -> list[StreamQuestion]:
-    """Return the query and the queries that it reads FROM, innermost first."""
-    stages: list[StreamQuestion] = []
-    while isinstance(question, Sase) and question.inner is not None:
-        stages.insert(0, question.outer)
-        question = question.inner
-    return [question, *stages]
-
-
-def waits(question: StreamQuestion) -> bool:
-    """Whether a later event can veto a complete match, so that the match waits for the watermark."""
-    if not isinstance(question, Sase):
-        return False
-    absences = [each.absence for branch in question.bound.branches for each in branch.negations]
-    return any(each.anywhere or not each.before for each in absences)
-
-
-def is_late(question: StreamQuestion) -> bool:
-    """Whether only the reference can run a query, so that its matches are given late by one window."""
-    return isinstance(question, Sase) and why_late(question.bound) is not None
-
-
-def window_of(question: StreamQuestion) -> int | None:
-    """Return the window in the units of the time column; None: it counts events, or is absent."""
-    if isinstance(question, RowClause):
-        within = question.bound.within
-        return None if within is None else within.size
-    window = question.bound.within
-    if window is None or window.unit is Unit.EVENTS:
-        return None
-    return int(str(window.size))
-
-
-def reach_of(question: StreamQuestion) -> int | None:
-    """Return how far behind the watermark events matter for later matches; None: any event may."""
-    total = 0
-    for stage in stages_of(question):
-        window = window_of(stage)
-        if window is None:
-            return None
-        total += 2 * window if keeps_twice(stage) else window
-    return total
-
-
-def keeps_twice(question: StreamQuestion) -> bool:
-    """Whether a query needs the events of two windows before the watermark, instead of one."""
-    looks_back = isinstance(question, Sase) and any(branch.negations for branch in question.bound.branches)
-    return looks_back or is_late(question)
-
-
-def why_not_rebuilt(question: StreamQuestion) -> str | None:
-    """Return why the events of a window do not suffice to rebuild the state of a query; None: they do."""
-    if reach_of(question) is None:
-        return "a journal does not reach back far enough, because its window is not one of time"
-    for stage in stages_of(question):
-        if isinstance(stage, RowClause) or stage.bound.query.output is Output.NON_OVERLAPPING:
-            return "its matches depend on all matches before"
-    return None
-
-
 def check_query(name: str, question: StreamQuestion, options: Options, *, unbounded: bool) -> None:
     """Refuse a query that cannot run on a stream.
 
@@ -121,58 +63,6 @@ def check_query(name: str, question: StreamQuestion, options: Options, *, unboun
         if problem is not None:
             reason, hint = problem
             raise UnsupportedError(f"query {name} cannot run on a stream: {reason}", hint=hint)
-
-
-class _Stage:
-    """A query of the chain: its search, and the order and position of the events that it takes."""
-
-    def __init__(self, question: StreamQuestion, work: Work, on_skip: str) -> None:
-        self.question = question
-        self.search: StreamSearch
-        if isinstance(question, RowClause):  # the plan was checked: a clause without WITHIN was asked for
-            self.search = question.start_stream(work, on_skip=on_skip, unbounded=True)
-        else:
-            self.search = question.start_stream(work)
-        self.position = 0
-        self.lag = self._find_lag()
-
-    def _find_lag(self) -> int | None:
-        """Return how far behind the watermark the last event of a later match may lie."""
-        return window_of(self.question) if waits(self.question) or is_late(self.question) else 0
-
-    def run(self, events: pa.Table | None, time: int) -> Iterator[pa.Table]:
-        """Take released events, then the watermark."""
-        if events is not None and len(events):
-            yield from self.feed(events)
-        yield from map(self._finish, self.search.advance(time))
-
-    def end(self) -> Iterator[pa.Table]:
-        """End the stream."""
-        yield from map(self._finish, self.search.flush())
-
-    def _finish(self, table: pa.Table) -> pa.Table:
-        """Return matches as they are, and final totals as rows of the answer."""
-        question = self.question
-        if isinstance(question, Sase) and question.bound.query.totals is not None:
-            return question.finish([table])
-        return table
-
-    def times(self, table: pa.Table) -> Ints:
-        needs = self.question.needs
-        if needs.roles is not None:
-            return read_times(table, needs.roles)
-        assert isinstance(self.question, RowClause)
-        return Clock(self.question.bound.order[0].column).times(table)
-
-    def feed(self, table: pa.Table) -> Iterator[pa.Table]:
-        needs = self.question.needs
-        some = table.select(needs.columns.names)
-        if needs.roles is None:
-            yield from self.search.feed(RowBatch(some))
-            return
-        batch = EventBatch.of(some, needs.roles, reads=needs.ties, start=self.position)
-        self.position += len(batch)
-        yield from self.search.feed(batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +111,8 @@ class LiveQuery:
         work = Work(options, self.note, counts_ties=manner.counts_ties, streams=True, forgive=forgive)
         chain = stages_of(query.question)
         self._stages = [
-            _Stage(each, _settle_engine(each, work) if manner.evicts else work, manner.on_skip)
-            for each in chain
+            Stage(each, _settle_engine(each, work) if manner.evicts else work, manner.on_skip, keeps=i > 0)
+            for i, each in enumerate(chain)
         ]
         self._held = [HeldEvents(each.bound.schema) for each in chain[1:] if isinstance(each, Sase)]
         self._first = self._stages[0]
@@ -232,6 +122,7 @@ class LiveQuery:
                 hint="give the inner query a window of time: WITHIN 10 minutes",
             )
         self.matches = 0
+        self._time = INT64_MIN  # the watermark
 
     def _forgive(self, _fault: Fault) -> None:
         self.nulls += 1
@@ -243,9 +134,8 @@ class LiveQuery:
             events: the events in the order of time, and of arrival where times are equal.
             time: the watermark; no later event is before it.
         """
-        yield from self._count(
-            self._run(0, self._clip(events), time if self.until is None else min(time, self.until))
-        )
+        self._time = time if self.until is None else min(time, self.until)
+        yield from self._count(self._run(0, self._clip(events), self._time))
 
     def _clip(self, events: pa.Table) -> pa.Table:
         """Leave out events before the query was added, or after it was removed."""
@@ -330,6 +220,14 @@ class LiveQuery:
         """Drop the oldest runs, events or rows of a search; yield the matches that this makes final."""
         yield from self._count(self._stages[stage].search.evict(places))
 
+    def _times(self, time: int) -> list[int]:
+        """Return the watermark of each query of the chain, given that of the stream."""
+        times = [time if self.until is None else min(time, self.until)]
+        for stage in self._stages[:-1]:
+            assert stage.lag is not None
+            times.append(max(times[-1] - stage.lag, INT64_MIN))
+        return times
+
     def save(self) -> bytes:
         """Return the state of all searches."""
         plain = {
@@ -338,16 +236,84 @@ class LiveQuery:
         }  # fmt: skip
         parts = {f"search {i}": each.search.save() for i, each in enumerate(self._stages)}
         held = {f"held {i}": each.save() for i, each in enumerate(self._held)}
-        return pack({"plain": pack_json(plain), **parts, **held})
+        times = self._times(self._time)
+        past = {f"past {i}": self._stages[i].save_past(times[i]) for i in range(1, len(times))}
+        return pack({"plain": pack_json(plain), **parts, **held, **past})
 
-    def load(self, state: bytes) -> None:
-        """Continue from a saved state of the same query."""
-        parts = unpack(state, f"the state of query {self.query.name}")
-        plain = unpack_json(parts["plain"])
-        self.since, self.until, self.matches = plain["since"], plain["until"], plain["matches"]
-        self.nulls = plain["nulls"]
-        for i, stage in enumerate(self._stages):
-            stage.position = plain["positions"][i]
-            stage.search.load(parts[f"search {i}"])
+    def load(self, state: bytes, time: int = INT64_MIN, recall: Recall | None = None) -> None:
+        """Continue from a saved state of the same query.
+
+        A search whose state another engine or another release has written is rebuilt from kept events.
+
+        Args:
+            state: the bytes that `save` returned.
+            time: the watermark of the state.
+            recall: returns the kept events before it; None: there are none.
+
+        Raises:
+            StoreError: the state is of another engine or release, and kept events do not suffice.
+        """
+        parts = self._load_plain([state])[0]
+        self._time = self._times(time)[0]
         for i, held in enumerate(self._held):
             held.load(parts[f"held {i}"])
+        for i, (stage, reached) in enumerate(zip(self._stages, self._times(time), strict=True)):
+            if i:
+                stage.load_past(parts[f"past {i}"])
+            part = parts[f"search {i}"]
+            try:
+                stage.search.load(part)
+            except StateLayoutError as error:
+                self._check_rebuilt(error, recall)
+                assert recall is not None
+                log.warning("query %s is rebuilt from the journal: %s", self.query.name, error.problem)
+                stage.rebuild([part], stage.past if i else self._clip(recall()), reached)
+
+    def _load_plain(self, states: Sequence[bytes]) -> list[dict[str, bytes]]:
+        """Take the plain values of saved states of one query; return their parts."""
+        found = [unpack(each, f"the state of query {self.query.name}") for each in states]
+        values = [unpack_json(each["plain"]) for each in found]
+        self.since, self.until = values[0]["since"], values[0]["until"]
+        self.matches, self.nulls = (sum(each[name] for each in values) for name in ("matches", "nulls"))
+        for stage, position in zip(self._stages, values[0]["positions"], strict=True):
+            stage.position = position
+        return found
+
+    def _check_rebuilt(self, error: StateLayoutError, recall: Recall | None) -> None:
+        """Refuse to rebuild a query that the kept events do not suffice for."""
+        reason = why_not_rebuilt(self.query.question)
+        if recall is None:
+            reason = "the journal is not at hand"
+        if reason is not None:
+            name = self.query.name
+            raise StoreError(
+                f"the state of query {name} cannot be used: {error.problem}; and {reason}",
+                hint="run the engine and the version of Cerise that wrote it, or drop the state: "
+                f"replace=['{name}'], or a new checkpoint",
+            ) from error
+
+    def divide(self, states: Sequence[bytes], time: int, recall: Recall, share: Share) -> None:
+        """Go on with a share of the partitions of the states of several buckets.
+
+        Args:
+            states: the states of the query in all buckets.
+            time: the watermark of the states.
+            recall: returns the kept events of the share before it.
+            share: the partitions that this bucket has.
+
+        Raises:
+            StoreError: the kept events do not suffice.
+        """
+        name = self.query.name
+        if (reason := why_not_rebuilt(self.query.question)) is not None:
+            raise StoreError(
+                f"the state of query {name} cannot be divided into other buckets: {reason}",
+                hint=f"say buckets={len(states)} as before, drop its state: replace=['{name}'], "
+                "or start with a new checkpoint, and with the events so far as history=",
+            )
+        parts = self._load_plain(states)
+        self._time = self._times(time)[0]
+        (stage,) = self._stages  # a query FROM another has no key, and one bucket
+        stage.divide([each["search 0"] for each in parts], self._clip(recall()), self._time, share)
+        if not share.is_first:
+            self.matches = self.nulls = 0

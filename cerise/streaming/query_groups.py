@@ -19,8 +19,11 @@ from cerise.events import Ints, Path, Schema, read_column
 from cerise.plan.needs import Needs, any_filter, hash_partition
 from cerise.plan.pushdown import Needed, Sieve
 from cerise.run.report import to_bytes
+from cerise.run.sase_search import Sase
 from cerise.streaming.entry import find_top
-from cerise.streaming.live_query import StreamQuery, stages_of
+from cerise.streaming.live_query import StreamQuery
+from cerise.streaming.share import Share
+from cerise.streaming.stages import stages_of
 from cerise.streaming.watermark import TimeRules
 
 BLOBS = pa.schema(
@@ -81,6 +84,10 @@ class QueryGroup:
         """How the events of the group are divided, for its saved state."""
         return Division(", ".join(".".join(each) for each in self.partition), self.buckets, self.first)
 
+    def share(self, number: int) -> Share:
+        """Return the keys of a bucket, given its number among all buckets of the stream."""
+        return Share(self.partition, number - self.first, self.buckets)
+
     def numbers(self, table: pa.Table) -> Ints:
         """Return the bucket of each event."""
         keys = hash_partition(table, self.partition)
@@ -102,9 +109,15 @@ def group_queries(queries: Sequence[StreamQuery], buckets: int) -> tuple[QueryGr
 
 
 def _partition_of(query: StreamQuery) -> tuple[Path, ...]:
-    """Return the key of a query; of a query FROM another, the key that all of them share, or none."""
-    stages = stages_of(query.question)
-    return needs_of(query).partition if len(stages) == 1 else ()
+    """Return the key by which the events of a query can be divided.
+
+    A query FROM another, and totals that are of all keys together, have none.
+    """
+    (first, *others) = stages_of(query.question)
+    totals = first.bound.query.totals if isinstance(first, Sase) else None
+    if others or (totals is not None and not totals.per.partition):
+        return ()
+    return first.needs.partition
 
 
 @dataclass(frozen=True)

@@ -78,3 +78,73 @@ def test_a_stream_after_a_history(spark: SparkSession, tmp_path: Path) -> None:
     )  # fmt: skip
     run(matches, tmp_path)
     assert pairs_in(spark, tmp_path) == Counter({(4, 5): 1, (3, 6): 1})
+
+
+@pytest.fixture(params=["spark", "files"])
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    """Where the state rests."""
+    return {} if request.param == "spark" else {"state": str(tmp_path / "state")}
+
+
+BY_N = "PATTERN SEQ(A a, B b) WHERE [n] WITHIN 30 seconds RETURN a.id AS a, b.id AS b"
+
+
+def test_queries_of_another_key_that_go_and_come_again_start_anew(
+    spark: SparkSession, tmp_path: Path, home: dict[str, Any]
+) -> None:
+    """An A of the first batch and a B of the last are of one key; between them the query was gone."""
+    folder, both = Folder(tmp_path / "in"), {"by id": SEQ, "by n": BY_N}
+    batches = [
+        ({"by id": SEQ}, [(1, "A", 1, 1)]),
+        (both, [(2, "A", 2, 7)]),
+        ({"by id": SEQ}, [(3, "B", 1, 9)]),
+        (both, [(4, "B", 3, 7), (5, "A", 5, 8), (6, "B", 6, 8)]),
+        (both, [(90, "C", 9, 0)]),
+    ]
+    for queries, events in batches:
+        folder.put(events)
+        matches = cerise.watch(
+            folder.stream(spark), queries, time="ts", type="kind", delay="1 second", buckets=2,
+            options=EXACT, **home,
+        )  # fmt: skip
+        run(
+            matches.select("query", "a", "b")
+            if len(queries) > 1
+            else matches.selectExpr("'by id' AS query", "a", "b"),
+            tmp_path,
+        )
+    rows = spark.read.parquet(str(tmp_path / "out")).collect()
+    found = Counter((row["query"], row["a"], row["b"]) for row in rows)
+    assert found == Counter({("by id", 1, 9): 1, ("by n", 5, 6): 1})
+
+
+def test_another_number_of_buckets(spark: SparkSession, tmp_path: Path, home: dict[str, Any]) -> None:
+    folder = Folder(tmp_path / "in")
+    for buckets, events in (
+        (2, [(1, "A", 1, 1), (2, "A", 2, 2), (3, "A", 3, 3), (4, "A", 4, 4)]),
+        (4, [(5, "B", 1, 5), (6, "B", 2, 6)]),
+        (3, [(7, "B", 3, 7), (8, "B", 4, 8)]),
+        (1, [(99, "C", 9, 9)]),
+    ):
+        folder.put(events)
+        matches = cerise.watch(
+            folder.stream(spark), SEQ, time="ts", type="kind", delay="5 seconds", buckets=buckets,
+            options=EXACT, **home,
+        )  # fmt: skip
+        if not home and buckets == 4:
+            with pytest.raises(Exception, match="the saved state has 2 buckets, and the stream 4 now"):
+                run(matches, tmp_path)
+            return
+        query = run(matches, tmp_path)
+    assert pairs_in(spark, tmp_path) == Counter({(1, 5): 1, (2, 6): 1, (3, 7): 1, (4, 8): 1})
+    assert cerise.watched(query).figures["events"] == 8
+
+
+def test_two_watches_in_one_streaming_query_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Both would write the state of the same query and bucket; Spark refuses their figures of one name."""
+    one, other = Folder(tmp_path / "one"), Folder(tmp_path / "other")
+    given = {"time": "ts", "type": "kind", "delay": "5 seconds", "state": str(tmp_path / "state")}
+    with pytest.raises(Exception, match="DUPLICATED_METRICS_NAME"):
+        cerise.watch(one.stream(spark), SEQ, **given).unionAll(
+            cerise.watch(other.stream(spark), SEQ, **given)
+        ).writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()

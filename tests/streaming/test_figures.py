@@ -11,8 +11,8 @@ import pytest
 
 from cerise import Watcher
 from cerise.kinds import INT64_MIN, Kind
-from cerise.streaming.figures import StreamFigures, read_moment, show_gap, show_moment
 from cerise.streaming.limits.state_limits import show_size
+from cerise.streaming.reports.figures import StreamFigures, read_moment, show_gap, show_moment
 
 S = 1_000_000
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)

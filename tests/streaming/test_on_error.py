@@ -12,7 +12,7 @@ from cerise.engines.base import Options
 from cerise.engines.limits import Limits
 from cerise.errors import BindError, DataError
 from cerise.kinds import INT64_MAX
-from cerise.streaming.figures import StreamFigures
+from cerise.streaming.reports.figures import StreamFigures
 
 COLUMNS = pa.schema([("t", pa.int64()), ("kind", pa.string()), ("x", pa.int64()), ("s", pa.string())])
 PAIRS = "PATTERN SEQ(A a, B b) WITHIN 10"

@@ -176,7 +176,7 @@ def test_queries_and_buckets_share_a_path(tmp_path: Path) -> None:
     path = tmp_path / "states"
     for number, query in enumerate([QUERY, "another/query ü", ".."]):
         for bucket in range(2):
-            state = home(path, 0, bucket, query=query)
+            state = FileStateHome(path, query, bucket, 0, buckets=2)
             assert state.names() == []
             state.write("a/b", f"{number} {bucket}".encode())
             state.commit()

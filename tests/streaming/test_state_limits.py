@@ -42,7 +42,8 @@ from cerise.streaming.limits.state_limits import (
 )
 from cerise.streaming.live_query import check_query
 from cerise.streaming.state import journal as journals
-from cerise.streaming.state.journal import Journal, MemoryHome
+from cerise.streaming.state.journal import Journal
+from cerise.streaming.state.saved_state import MemoryHome
 from cerise.streaming.watermark import TimeRules
 from tests.support.cases.stream_runner import SOURCE, plan_of, play, split
 from tests.support.strategies.pairs import Pair, pairs

@@ -94,9 +94,9 @@ class LateMatcher:
         return iter(())
 
     def _keep(self, events: EventBatch) -> None:
-        assert events.opens is None  # a stream is not cut into slices
         before = self._events
-        self._opens = np.concatenate([self._opens, np.ones(len(events), np.bool_)])
+        opens = np.ones(len(events), np.bool_) if events.opens is None else events.opens
+        self._opens = np.concatenate([self._opens, opens])
         if before is None:
             self._events = events
             return

@@ -5,31 +5,41 @@ from __future__ import annotations
 import hashlib
 import io
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.engines.base import Ints, Options, RowMatches
 from cerise.engines.census import Census, Load
-from cerise.engines.results.value_codes import ranks
+from cerise.engines.results.value_codes import partitions, ranks
 from cerise.engines.row_streams.long_partition import FoundMatches
 from cerise.engines.row_streams.open_partitions import RowPartitions
-from cerise.engines.row_streams.open_search import COLUMNS
+from cerise.engines.row_streams.open_search import COLUMNS, COVERED
 from cerise.engines.rows import program
 from cerise.engines.rows.order import Ordered, sort_rows
 from cerise.engines.rows.prepare import input_of, tie_columns
+from cerise.engines.rows.records import OpenPartition
 from cerise.engines.rows.table_search import choose_engine
 from cerise.errors import DataError, PlanError, UnsupportedError
 from cerise.events import RowBatch
-from cerise.kinds import TIMES, kind_of
+from cerise.kinds import INT64_MIN, TIMES, kind_of
 from cerise.pattern.row_pattern import Anchor, BoundRows, walk_rows
 
 ON_SKIP = ("error", "past_last_row")
 MAGIC = b"cerise.rows\n"
-VERSION = 1
+VERSION = 2
+FACTS = {
+    "next_row": OpenPartition.row,  # where the search goes on, among the rows that are held
+    "first_row": OpenPartition.first,  # 0: the first of them is the first of the partition; -1: it is gone
+    "matches": OpenPartition.number,  # how many there were: MATCH_NUMBER() goes on from here
+    "deadline": OpenPartition.deadline,  # the time that decides the open match
+    "covered": COVERED,  # the end of the rows in matches
+}  # of a partition, by the names in a saved state
+OwnsRows = Callable[[pa.Table], npt.NDArray[np.bool_]]
 HEAD = struct.Struct(f"<{len(MAGIC)}sI16s16sqqqQ")
 
 
@@ -212,10 +222,14 @@ class RowStream:
         return self._to_tables(self._partitions.evict(places))
 
     def save(self) -> bytes:
-        """Return the state: the rows that are held, and where the search of each partition goes on."""
+        """Return the state: the rows that are held, and where the search of each partition goes on.
+
+        Nothing in it depends on how a search runs: any release can go on, with any part of the partitions.
+        """
         table, states = self._partitions.save()
-        body = states.tobytes() + _to_bytes(table)
-        known = self._partitions.now, self._partitions.forgiven, self._matches, states.nbytes
+        facts = _to_bytes(_name_states(states))
+        body = facts + _to_bytes(table)
+        known = self._partitions.now, self._partitions.forgiven, self._matches, len(facts)
         return HEAD.pack(MAGIC, VERSION, self._meaning, _digest(body), *known) + body
 
     def load(self, state: bytes) -> None:
@@ -224,12 +238,33 @@ class RowStream:
         Raises:
             DataError: the bytes are damaged, or of another clause or version.
         """
-        now, forgiven, matches, size = self._check(state)
-        body = state[HEAD.size :]
-        states = np.frombuffer(body[:size], np.int64).reshape(-1, COLUMNS).copy()
-        table = pa.ipc.open_stream(io.BytesIO(body[size:])).read_all().combine_chunks()
-        self._partitions.load(table, states)
-        self._partitions.now, self._partitions.forgiven, self._matches = now, forgiven, matches
+        self.unite([state])
+
+    def unite(self, states: Sequence[bytes], owns: OwnsRows | None = None, *, counts: bool = True) -> None:
+        """Go on from saved states of the same clause over different partitions.
+
+        Args:
+            states: the states.
+            owns: tells for rows whether their partition is wanted; None: all partitions are.
+            counts: whether figures go on with those of the states; else they begin at 0.
+
+        Raises:
+            DataError: the bytes are damaged, or of another clause or version.
+        """
+        tables, numbers = [self._schema.empty_table()], [np.zeros((0, COLUMNS), np.int64)]
+        self._partitions.now, self._partitions.forgiven, self._matches = INT64_MIN, 0, 0
+        for state in states:
+            now, forgiven, matches, size = self._check(state)
+            body = state[HEAD.size :]
+            facts, table = _read(body[:size]), _read(body[size:])
+            kept, found = _choose(self._bound, table, _list_states(facts), owns)
+            tables.append(kept.combine_chunks())
+            numbers.append(found)
+            self._partitions.now = max(now, self._partitions.now)
+            if counts:
+                self._partitions.forgiven += forgiven
+                self._matches += matches
+        self._partitions.load(pa.concat_tables(tables).combine_chunks(), np.concatenate(numbers))
 
     def _check(self, state: bytes) -> tuple[int, int, int, int]:
         if len(state) < HEAD.size or not state.startswith(MAGIC):
@@ -254,6 +289,32 @@ class RowStream:
 
 def _digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def _name_states(states: Ints) -> pa.Table:
+    """Return the states of partitions as a table with named columns."""
+    return pa.table({name: pa.array(states[:, at]) for name, at in FACTS.items()})
+
+
+def _list_states(facts: pa.Table) -> Ints:
+    """Return the states of partitions, given by name."""
+    states = np.zeros((len(facts), COLUMNS), np.int64)
+    for name, at in FACTS.items():
+        states[:, at] = facts.column(name).to_numpy()
+    return states
+
+
+def _choose(bound: BoundRows, table: pa.Table, states: Ints, owns: OwnsRows | None) -> tuple[pa.Table, Ints]:
+    """Return the rows and states of the partitions that are wanted."""
+    if owns is None or not len(table):
+        return table, states
+    offsets = partitions(bound, table)
+    wanted = owns(table.take(pa.array(offsets[:-1])))
+    return table.filter(pa.array(np.repeat(wanted, np.diff(offsets)))), states[wanted]
+
+
+def _read(data: bytes) -> pa.Table:
+    return pa.ipc.open_stream(io.BytesIO(data)).read_all()
 
 
 def _to_bytes(table: pa.Table) -> bytes:

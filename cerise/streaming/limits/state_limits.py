@@ -116,7 +116,15 @@ class Evictions:
 
     def add(self, query: str, counts: Mapping[str, int]) -> None:
         """Count what a query lost, by partition."""
-        self.totals[query] += sum(counts.values())
+        self._add(query, sum(counts.values()), counts)
+
+    def merge(self, other: Evictions) -> None:
+        """Add the counts of another bucket."""
+        for query, total in other.totals.items():
+            self._add(query, total, other.partitions.get(query, {}))
+
+    def _add(self, query: str, total: int, counts: Mapping[str, int]) -> None:
+        self.totals[query] += total
         kept = self.partitions.setdefault(query, Counter())
         kept.update(counts)
         if len(kept) > TOLD_PARTITIONS:

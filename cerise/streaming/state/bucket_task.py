@@ -21,7 +21,8 @@ from cerise.streaming.entry import CONTROL, REASON, SOURCE, WATERMARK, Arrival, 
 from cerise.streaming.generic_matches import to_generic
 from cerise.streaming.history import History
 from cerise.streaming.query_groups import QueryGroup
-from cerise.streaming.state.journal import Journal, StateHome
+from cerise.streaming.state.journal import Journal
+from cerise.streaming.state.saved_state import StateHome
 
 MATCH, REPORT = "match", "report"  # kinds of rows that a task gives
 OUTPUT = pa.schema(
@@ -76,13 +77,13 @@ class BucketTask:
             stream: identifies the streaming query, for the names of files of late events.
             batch: the number of the batch, for errors; None: it is not known.
         """
-        number = self.keys.index(key)
-        group = next(n for n, each in enumerate(self.groups) if number < each.first + each.buckets)
+        number, of = self.keys.index(key), self.group_of(key)
+        group = self.groups.index(of)
         plan = self.plans[group]
         mark_step("state about to be read")
-        journal = Journal(plan, home, number, self.groups[group].division)
+        journal = Journal(plan, home, number, of)
         bucket = journal.open()
-        before = self._begin(bucket, journal, self.groups[group])
+        before = self._begin(bucket, journal, of)
         evicted = bucket.counts.evicted.totals.total()
         name = f"this batch of bucket {number}" if batch is None else f"batch {batch} of bucket {number}"
         step = bucket.step(replace(_batch_of(blobs, plan.roles.columns), name=name))
@@ -95,6 +96,11 @@ class BucketTask:
         for table in self._tables(bucket, [*before, *step.found]):
             yield _row(MATCH, payload=to_bytes(table), matches=len(table))
         yield self._report(group, bucket, step, journal, bucket.counts.evicted.totals.total() - evicted)
+
+    def group_of(self, key: int) -> QueryGroup:
+        """Return the group of queries that a bucket belongs to, given the number that stands for it."""
+        number = self.keys.index(key)
+        return next(each for each in self.groups if number < each.first + each.buckets)
 
     def _begin(self, bucket: Bucket, journal: Journal, group: QueryGroup) -> list[Found]:
         """Let a new bucket begin with the history; return the matches in it, if they are asked for."""

@@ -11,9 +11,7 @@ is rebuilt from them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
 
 import pyarrow.compute as pc
 
@@ -23,79 +21,23 @@ from cerise.kinds import INT64_MIN
 from cerise.store.table.failpoints import mark_step
 from cerise.streaming.bucket import Bucket
 from cerise.streaming.bucket_plan import BucketPlan
-from cerise.streaming.container import digest, pack, pack_json, unpack, unpack_json
+from cerise.streaming.container import pack, pack_json
 from cerise.streaming.entry import JournalEntry
-from cerise.streaming.limits.state_limits import StateLimits
-from cerise.streaming.query_groups import UNDIVIDED, Division
+from cerise.streaming.query_groups import UNDIVIDED, Division, QueryGroup
+from cerise.streaming.state.begun_bucket import BegunBucket, begin_bucket
+from cerise.streaming.state.saved_state import (
+    MANIFEST,
+    QUERIES,
+    BucketManifest,
+    SavedState,
+    StateHome,
+    entry_name,
+    extend_chain,
+    snapshot_name,
+)
 
 log = logging.getLogger(__name__)
-MANIFEST, QUERIES = "manifest", "queries"  # the names of values
 CACHED = 64  # live buckets that a process remembers
-
-
-class StateHome(Protocol):
-    """Where the state of one bucket rests: named values, as of the version that the batch starts from."""
-
-    def read(self, name: str) -> bytes | None:
-        """Return a value; None: there is none of this name."""
-        ...
-
-    def write(self, name: str, data: bytes) -> None:
-        """Write a value into the next version."""
-        ...
-
-    def delete(self, name: str) -> None:
-        """Leave a value out of the next version."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class BucketManifest:
-    """The values that a version of a bucket's state consists of.
-
-    Attributes:
-        version: how many batches the state has seen.
-        chain: a hash of all entries so far, which identifies the state.
-        division: the key of the bucket's queries, in how many buckets it divides events, and the first one's
-            number.
-        snapshot: the number of the last entry that the snapshot includes; None: none was written yet.
-        snapshot_bytes: the size of the snapshot.
-        journal_bytes: the weight of the entries after the snapshot.
-        entry_bytes: the size of the entries after the snapshot.
-        first: the number of the first entry after the snapshot.
-        segments: kept entries before that: the first and last number, their latest time, and their size.
-        top: the latest time of an event in the entries after the snapshot.
-        facts: the figures of the bucket, for reports.
-        limits: the limits under which the entries after the snapshot were taken; None: none.
-    """
-
-    version: int = 0
-    chain: str = ""
-    division: Division = UNDIVIDED
-    snapshot: int | None = None
-    snapshot_bytes: int = 0
-    journal_bytes: int = 0
-    entry_bytes: int = 0
-    first: int = 0
-    segments: tuple[tuple[int, int, int, int], ...] = ()
-    top: int = INT64_MIN
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    limits: Mapping[str, Any] | None = None
-
-    @property
-    def state_bytes(self) -> int:
-        """The size of the snapshot and of all entries that are kept."""
-        return self.snapshot_bytes + self.entry_bytes + sum(size for *_, size in self.segments)
-
-    def to_bytes(self) -> bytes:
-        return pack({"plain": pack_json(asdict(self))})
-
-    @classmethod
-    def of_bytes(cls, data: bytes, name: str) -> BucketManifest:
-        plain = unpack_json(unpack(data, name)["plain"])
-        plain["division"] = Division(*plain["division"])
-        plain["segments"] = tuple(tuple(each) for each in plain["segments"])
-        return cls(**plain)
 
 
 @dataclass(slots=True)
@@ -138,65 +80,66 @@ class Journal:
     """One bucket and its home: opens the bucket at the saved state, and saves each step."""
 
     def __init__(
-        self, plan: BucketPlan, home: StateHome, number: int = 0, division: Division = UNDIVIDED
+        self, plan: BucketPlan, home: StateHome, number: int = 0, group: QueryGroup | None = None
     ) -> None:
         self.plan, self.home, self.number = plan, home, number
         self.changed = False  # whether queries have come or gone since the saved state
-        saved = home.read(MANIFEST)
-        self.manifest = (
-            BucketManifest(division=division) if saved is None else BucketManifest.of_bytes(saved, MANIFEST)
+        division = UNDIVIDED if group is None else group.division
+        self._saved = SavedState.of(home, number) or SavedState(
+            home, BucketManifest(division=division), number
         )
-        check_division(self.manifest.division, division)
+        self._begun: BegunBucket | None = None  # a bucket that begins with the state of others
+        if not self._saved.manifest.version or self._saved.manifest.division != division:
+            self._find_former(division, group)
+        self.manifest = self._saved.manifest
+
+    def _find_former(self, division: Division, group: QueryGroup | None) -> None:
+        """Find the state of a bucket that had none, or was of other keys, in the batch before."""
+        former = [SavedState.of(each, number) for number, each in enumerate(self.home.former())]
+        known = [each for each in former if each is not None]
+        if not known or group is None:
+            self._saved = check_division(self._saved, division)
+            return
+        for name in self.home.names():
+            self.home.delete(name)
+        begun = begin_bucket(self.plan, known, group, self.number)
+        if isinstance(begun, SavedState):  # of a bucket that had another number
+            for name in begun.home.names():
+                data = begun.home.read(name)
+                assert data is not None
+                self.home.write(name, data)
+            self._saved = SavedState(begun.home, replace(begun.manifest, division=division), self.number)
+        else:
+            self._saved, self._begun = SavedState(self.home, begun.manifest, self.number), begun
 
     def open(self) -> Bucket:
         """Return the bucket at the saved state: from memory, or from the snapshot and later entries."""
-        bucket = self._open()
-        bucket.recall = self._all_entries
+        if self._begun is None:
+            bucket = self._open()
+            bucket.recall = lambda: self._saved.all_entries(self.plan)
+            return bucket
+        self.changed, bucket, kept = True, self._begun.bucket, self._begun.kept
+        bucket.recall = lambda: [kept]
         return bucket
 
     def _open(self) -> Bucket:
         live = CACHE.take(self.plan, self.number)
         if live is not None and self._catch_up(live):
             return live.bucket
-        saved, limits = self._read_queries(), StateLimits(**self.manifest.limits or {})
-        if not self.manifest.version:
-            return self._load(self.plan)
-        if limits != self.plan.limits and (limits.evicts or self.plan.limits.evicts):
-            return self._change_limits(limits, saved)
-        if saved == self.plan.meanings:
-            return self._load(self.plan)
+        saved = self._saved.queries
+        self.changed = bool(self.manifest.version) and self._saved.limits != self.plan.limits
+        if saved == self.plan.meanings or not self.manifest.version:
+            return self._saved.load(self.plan)
         self.changed = True
-        bucket = self._load(self.plan.restrict(saved))
+        bucket = self._saved.load(self.plan.restrict(saved))
         bucket.adopt(self.plan)
-        return bucket
-
-    def _change_limits(self, limits: StateLimits, saved: Mapping[str, str]) -> Bucket:
-        """Return a bucket that was loaded under the limits of its entries, and goes on under others."""
-        self.changed = True
-        before = self._load(replace(self.plan.restrict(saved), limits=limits))
-        bucket = Bucket(self.plan)
-        bucket.load(before.save(), "the state under other limits", self._all_entries)
-        return bucket
-
-    def _read_queries(self) -> dict[str, str]:
-        data = self.home.read(QUERIES)
-        return {} if data is None else dict(unpack_json(unpack(data, QUERIES)["plain"]))
-
-    def _load(self, plan: BucketPlan) -> Bucket:
-        """Return a bucket from the snapshot and the entries after it."""
-        bucket, manifest = Bucket(plan), self.manifest
-        bucket.recall = self._all_entries
-        if manifest.snapshot is not None:
-            name = snapshot_name(manifest.snapshot)
-            bucket.load(self._read(name), name, self._read_segments)
-        bucket.replay(self._entries(manifest.first, manifest.version))
         return bucket
 
     def _catch_up(self, live: LiveBucket) -> bool:
         """Repeat the entries that a live bucket has missed; False: it is not an earlier state of this one."""
         chain, missed = live.chain, []
         for number in range(live.version, self.manifest.version):
-            data = self.home.read(entry_name(number))
+            data = self._saved.home.read(entry_name(number))
             if data is None:
                 return False
             chain = extend_chain(chain, data)
@@ -209,6 +152,8 @@ class Journal:
 
     def keep(self, bucket: Bucket, entry: JournalEntry) -> BucketManifest:
         """Write the entry of a step and, if it is time, a snapshot; return the new manifest."""
+        if self._begun is not None:
+            self._begun.write(self.home)
         before, data, limits = self.manifest, entry.to_bytes(), self.plan.options.limits
         self.home.write(entry_name(before.version), data)
         mark_step("journal written")
@@ -229,6 +174,7 @@ class Journal:
             self.home.write(QUERIES, pack({"plain": pack_json(self.plan.meanings)}))
         self.manifest = self._forget(manifest, bucket)
         self.home.write(MANIFEST, self.manifest.to_bytes())
+        self._begun = None
         CACHE.add(LiveBucket(bucket, self.manifest.version, self.manifest.chain), self.number)
         return self.manifest
 
@@ -247,6 +193,7 @@ class Journal:
         return replace(
             manifest,
             snapshot=last,
+            snapshot_time=bucket.watermark.time,
             snapshot_bytes=len(data),
             journal_bytes=0,
             entry_bytes=0,
@@ -256,85 +203,28 @@ class Journal:
         )
 
     def _forget(self, manifest: BucketManifest, bucket: Bucket) -> BucketManifest:
-        """Delete entries that no query can need any more."""
-        reach = bucket.reach
-        since = None if reach is None else bucket.watermark.time - reach
-        kept = []
+        """Delete entries that no query can need any more, if it is rebuilt at the snapshot."""
+        since, kept = manifest.snapshot_time - bucket.kept_reach, []
         for first, last, top, size in manifest.segments:
-            if since is None or top < since:
+            if top < since:
                 for number in range(first, last + 1):
                     self.home.delete(entry_name(number))
             else:
                 kept.append((first, last, top, size))
         return replace(manifest, segments=tuple(kept))
 
-    def _read_segments(self) -> Iterator[JournalEntry]:
-        """Yield the entries before the snapshot that are still there, to rebuild queries from."""
-        for first, last, *_ in self.manifest.segments:
-            yield from self._entries(first, last + 1)
 
-    def _all_entries(self) -> Iterator[JournalEntry]:
-        yield from self._read_segments()
-        yield from self._entries(self.manifest.first, self.manifest.version)
+def check_division(saved: SavedState, now: Division) -> SavedState:
+    """Return the state of a bucket whose number may have changed; refuse another number of buckets.
 
-    def _entries(self, first: int, end: int) -> Iterator[JournalEntry]:
-        for number in range(first, end):
-            name = entry_name(number)
-            yield JournalEntry.of_bytes(self._read(name), name, self.plan.roles.columns)
-
-    def _read(self, name: str) -> bytes:
-        data = self.home.read(name)
-        if data is None:
-            raise StoreError(
-                f"{name} of bucket {self.number} is gone",
-                hint="restore the state, or start with a new checkpoint",
-            )
-        return data
-
-
-def check_division(saved: Division, now: Division) -> None:
-    """Refuse a stream that divides its events otherwise than its saved state."""
-    if saved == now:
-        return
-    if saved.key == now.key and saved.buckets != now.buckets:
+    Raises:
+        StoreError: the stream divides its keys among another number of buckets.
+    """
+    before = saved.manifest.division
+    if before.buckets != now.buckets:
         raise StoreError(
-            f"the saved state has {saved.buckets} buckets, and the stream {now.buckets} now",
-            hint=f"say buckets={saved.buckets}, or start with a new checkpoint",
+            f"the saved state has {before.buckets} buckets, and the stream {now.buckets} now",
+            hint=f"say buckets={before.buckets}. Only a state in files (state=) can be divided again: for "
+            "that, start with a new checkpoint, and with the events so far as history=",
         )
-    kept, asked = (f"by {each.key}" if each.key else "without a key" for each in (saved, now))
-    raise StoreError(
-        f"the saved state of bucket {now.first} is of queries {kept}, and now it would be of queries {asked}",
-        hint="queries with other keys have come or gone: give them a stream of their own, "
-        "or start with a new checkpoint",
-    )
-
-
-def extend_chain(chain: str, entry: bytes) -> str:
-    """Return the hash that identifies a state after one more entry."""
-    return digest(chain.encode() + entry).hex()
-
-
-def entry_name(number: int) -> str:
-    """Return the name of a journal entry."""
-    return f"entry-{number}"
-
-
-def snapshot_name(number: int) -> str:
-    """Return the name of the snapshot after an entry."""
-    return f"snapshot-{number}"
-
-
-class MemoryHome:
-    """A home in the memory of this process, for tests and for `Watcher`."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, bytes] = {}
-
-    def read(self, name: str) -> bytes | None:
-        return self.values.get(name)
-
-    def write(self, name: str, data: bytes) -> None:
-        self.values[name] = data
-
-    def delete(self, name: str) -> None:
-        self.values.pop(name, None)
+    return replace(saved, manifest=replace(saved.manifest, division=now))

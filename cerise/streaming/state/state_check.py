@@ -46,13 +46,23 @@ def _check_bucket(versions: Versions) -> Iterator[Finding]:
     batches = sorted(int(found[1]) for found in map(MANIFEST.fullmatch, versions.folder.files()) if found)
     if not batches:
         yield Finding(root, "it has no manifest")
+    first = Versions(versions.folder.parent.inside("bucket-0"), versions.query, 0)
     for before, batch in pairwise(batches):
-        if batch > before + 1:
+        gone = range(before + 1, batch)
+        if gone and not (versions.bucket and all(_lacks(first, versions.bucket, each) for each in gone)):
             missing = f"{before + 1}" if batch == before + 2 else f"{before + 1} to {batch - 1}"
             yield Finding(f"{root}/{name_manifest(before + 1)}", f"the state of batch {missing} is gone")
     checked: set[Part] = set()
     for batch in batches:
         yield from _check_version(versions, batch, checked)
+
+
+def _lacks(first: Versions, bucket: int, batch: int) -> bool:
+    """Whether the stream had no bucket of a number; a first bucket that is damaged does not tell."""
+    try:
+        return first.lacks(bucket, batch)
+    except StoreError:
+        return False
 
 
 def _check_version(versions: Versions, batch: int, checked: set[Part]) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 from cerise.errors import StoreError, did_you_mean
 from cerise.streaming.container import unpack, unpack_table
 from cerise.streaming.entry import JournalEntry
-from cerise.streaming.state.journal import MANIFEST, BucketManifest, entry_name, snapshot_name
+from cerise.streaming.state.saved_state import MANIFEST, BucketManifest, entry_name, snapshot_name
 from cerise.streaming.state.state_check import find_states
 from cerise.streaming.state.state_files import MANIFEST as MANIFEST_FILE
 from cerise.streaming.state.state_files import FileStateHome, Versions
@@ -81,9 +82,14 @@ def open_buckets(path: str | Path) -> dict[str, list[SavedBucket]]:
         StoreError: the path holds no state, or the newest version of a bucket is gone or damaged.
     """
     found: dict[str, list[SavedBucket]] = {}
-    for versions in find_states(path):
-        found.setdefault(versions.query, []).append(_open(path, versions))
-    return {stream: sorted(each, key=lambda one: one.number) for stream, each in sorted(found.items())}
+    states = sorted(find_states(path), key=lambda each: (each.query, each.bucket))
+    for stream, buckets in groupby(states, key=lambda each: each.query):
+        for versions in buckets:
+            known = found.setdefault(stream, [])
+            if known and known[0].number == 0 and versions.bucket >= known[0].home.buckets:
+                break  # the stream had it before its keys were divided among fewer buckets
+            known.append(_open(path, versions))
+    return found
 
 
 def _open(path: str | Path, versions: Versions) -> SavedBucket:

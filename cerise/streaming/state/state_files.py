@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,10 +55,12 @@ class Manifest:
     Attributes:
         parts: the parts by name.
         stamp: a checksum of the version; empty before the first batch.
+        buckets: how many buckets the stream has in this version.
     """
 
     parts: dict[str, Part]
     stamp: str = ""
+    buckets: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +92,26 @@ class Versions:
         try:
             content = self.folder.read(name)
         except FileNotFoundError:
-            raise self._miss(name, batch) from None
+            problem = f"{self._say(batch)} is gone: {self._path(name)} is missing"
+            raise StoreError(problem, hint=GONE) from None
         except OSError as error:
             raise self._refuse(name, batch, error) from error
         return self._decode(content, batch)
 
-    def save(self, batch: int, parts: dict[str, Part]) -> Manifest:
+    def lacks(self, bucket: int, batch: int) -> bool:
+        """Whether, by the first bucket, the stream has no bucket of a number in a version.
+
+        A stream that is started again with fewer buckets leaves the files of others behind.
+        """
+        return self.folder.holds(name_manifest(batch)) and self.load(batch).buckets <= bucket
+
+    def save(self, batch: int, parts: dict[str, Part], buckets: int = 1) -> Manifest:
         """Write the manifest of a batch's version, whose parts are all written, and return it."""
-        body = {"format": FORMAT, **self._identity(batch), "parts": parts}
+        body = {"format": FORMAT, **self._identity(batch), "buckets": buckets, "parts": parts}
         stamp = checksum(_canonical(body))
         with attempt(f"write the state of batch {batch}", "the state of the batch before is as it was"):
             self.folder.write(name_manifest(batch), _canonical(body | {"checksum": stamp}))
-        return Manifest(parts, stamp)
+        return Manifest(parts, stamp, buckets)
 
     def read(self, part: Part, batch: int) -> bytes:
         """Return the bytes of a part of a batch's version.
@@ -136,6 +147,18 @@ class Versions:
             return
         # A part of an earlier batch that a later version has is in this version, too.
         needed = {part.file for part in self.load(oldest).parts.values()}
+        self._remove(files, oldest, needed)
+
+    def clear(self, oldest: int) -> None:
+        """Remove all files of a bucket that the stream no longer has, if no version from one on is left."""
+        files = self.folder.files()
+        found = [int(each[1]) for each in map(MANIFEST.fullmatch, files) if each]
+        if found and max(found) < oldest:
+            self._remove(files, oldest, set())
+            if not self.folder.files():
+                self.folder.vanish()
+
+    def _remove(self, files: Iterable[str], oldest: int, needed: set[str]) -> None:
         for name in sorted(files):  # a manifest sorts before the parts of its batch
             manifest, part = MANIFEST.fullmatch(name), PART.fullmatch(name)
             if (manifest and int(manifest[1]) < oldest) or (
@@ -161,23 +184,14 @@ class Versions:
             raise self._damage(name, batch, "differs from its checksum")
         if {each: body[each] for each in ("query", "bucket", "batch")} != self._identity(batch):
             raise self._damage(name, batch, "is of another query, bucket or batch")
-        return Manifest({each: Part(*part) for each, part in body["parts"].items()}, stamp)
+        parts = {each: Part(*part) for each, part in body["parts"].items()}
+        return Manifest(parts, stamp, int(body.get("buckets", 1)))
 
     def _identity(self, batch: int) -> dict[str, Any]:
         return {"query": self.query, "bucket": self.bucket, "batch": batch}
 
     def _say(self, batch: int) -> str:
         return f"the state of batch {batch} of bucket {self.bucket}"
-
-    def _miss(self, name: str, batch: int) -> StoreError:
-        """Return the error for a version that is missing, or for a bucket that never was."""
-        known = [each for each in self.folder.parent.names() if BUCKET.fullmatch(each)]
-        if known and self.folder.name not in known:
-            return StoreError(
-                f"the saved state has {len(known)} buckets, and none with number {self.bucket}",
-                hint="say buckets= as before, and keep the keys of queries; or start with a new checkpoint",
-            )
-        return StoreError(f"{self._say(batch)} is gone: {self._path(name)} is missing", hint=GONE)
 
     def _path(self, name: str) -> str:
         return f"{self.folder.root}/{name}"
@@ -203,16 +217,42 @@ class FileStateHome:
         bucket: the number of the bucket.
         batch: the number of the micro-batch.
         kept: how many batches before this one can be replayed; files that only older ones need are removed.
+        buckets: how many buckets the stream has; the first one removes the files of buckets beyond.
 
     Raises:
         StoreError: the version of the batch before is gone or damaged.
     """
 
-    def __init__(self, path: str | Path, query: str, bucket: int, batch: int, *, kept: int = KEPT) -> None:
-        self._versions = Versions.of(path, query, bucket)
-        self._batch, self._kept = batch, kept
-        self._before = self._versions.load(batch - 1) if batch > 0 else Manifest({})
+    def __init__(
+        self, path: str | Path, query: str, bucket: int, batch: int, *, kept: int = KEPT, buckets: int = 0
+    ) -> None:
+        self._path, self._versions = path, Versions.of(path, query, bucket)
+        self._batch, self._kept, self._buckets = batch, kept, max(buckets, bucket + 1)
+        self._before = Manifest({})
+        is_old = bucket == 0 or not self._neighbour(0).lacks(bucket, batch - 1)
+        if batch > 0 and is_old:
+            self._before = self._versions.load(batch - 1)
         self._after = dict(self._before.parts)
+
+    def _neighbour(self, bucket: int) -> Versions:
+        return Versions.of(self._path, self._versions.query, bucket)
+
+    def former(self) -> list[FileStateHome]:
+        """Return the homes of all buckets of the stream, as of the version that the batch starts from.
+
+        Raises:
+            StoreError: the version of a bucket is gone or damaged.
+        """
+        if not self._batch:
+            return []
+        count = self._neighbour(0).load(self._batch - 1).buckets
+        query = self._versions.query
+        return [FileStateHome(self._path, query, bucket, self._batch) for bucket in range(count)]
+
+    @property
+    def buckets(self) -> int:
+        """How many buckets the stream has in the version that the batch starts from."""
+        return self._before.buckets
 
     @property
     def stamp(self) -> str:
@@ -241,7 +281,7 @@ class FileStateHome:
 
     def commit(self) -> str:
         """Complete the next version; return its stamp."""
-        stamp = self._versions.save(self._batch, self._after).stamp
+        stamp = self._versions.save(self._batch, self._after, self._buckets).stamp
         # One batch more than can be replayed: replaying a batch needs the version before it.
         oldest = self._batch - self._kept - 1
         if oldest > 0 and self._batch % max(1, self._kept // ROUNDS) == 0:
@@ -251,6 +291,10 @@ class FileStateHome:
     def _clean(self, oldest: int) -> None:
         try:
             self._versions.clean(oldest)
+            for name in self._versions.folder.parent.names() if not self._versions.bucket else ():
+                found = BUCKET.fullmatch(name)
+                if found and int(found[1]) >= self._buckets:
+                    self._neighbour(int(found[1])).clear(oldest)
         except (OSError, StoreError) as error:  # the new version is complete, and the next round tries again
             log.warning("old files of the state stay: %s", error)
 

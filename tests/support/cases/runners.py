@@ -24,7 +24,8 @@ from cerise.run.sase_search import Sase
 from cerise.sources import FilesSource, StoreSource
 from cerise.store.table.event_table import EventTable, index_in_place
 from cerise.store.view import IndexedSnapshot, View
-from cerise.streaming.live_query import check_query, is_late, stages_of
+from cerise.streaming.live_query import check_query
+from cerise.streaming.stages import is_late, stages_of
 from tests.support.cases import stream_runner
 from tests.support.cases.tasks_here import HandedOver, TasksHere
 

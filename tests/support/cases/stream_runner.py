@@ -17,9 +17,11 @@ from cerise.run.question import concat
 from cerise.run.sase_search import Sase
 from cerise.streaming.bucket_plan import BucketPlan
 from cerise.streaming.entry import Arrival, MicroBatch, find_top
-from cerise.streaming.live_query import StreamQuery, StreamQuestion
+from cerise.streaming.live_query import StreamQuery
+from cerise.streaming.stages import StreamQuestion
 from cerise.streaming.state import journal as journals
-from cerise.streaming.state.journal import Journal, MemoryHome
+from cerise.streaming.state.journal import Journal
+from cerise.streaming.state.saved_state import MemoryHome
 from cerise.streaming.watermark import TimeRules
 
 SOURCE = "events"

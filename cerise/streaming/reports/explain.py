@@ -34,11 +34,11 @@ from cerise.run import explain as plans
 from cerise.run.question import Questions
 from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
-from cerise.streaming.figures import fact_lines
-from cerise.streaming.live_query import (
-    StreamQuery,
+from cerise.streaming.live_query import StreamQuery, check_query
+from cerise.streaming.query_groups import QueryGroup, group_queries, needs_of
+from cerise.streaming.reports.figures import fact_lines
+from cerise.streaming.stages import (
     StreamQuestion,
-    check_query,
     is_late,
     keeps_twice,
     stages_of,
@@ -46,7 +46,6 @@ from cerise.streaming.live_query import (
     why_not_rebuilt,
     window_of,
 )
-from cerise.streaming.query_groups import QueryGroup, group_queries, needs_of
 
 GIVE_DELAY = "not set: give delay= to watch, or withWatermark to the stream"
 LATER = "once the watermark has passed it"
@@ -273,9 +272,10 @@ def _say_key(stage: StreamQuestion, *, each: bool = False) -> str:
 
 def _say_rebuilt(question: StreamQuestion) -> str:
     reason = why_not_rebuilt(question)
-    if reason is None:
-        return "from the journal, if another version of Cerise has written the state"
-    return f"not after an upgrade that changes the form of the state: {reason}"
+    if reason is not None:
+        return f"not after an upgrade that changes the form of the state: {reason}"
+    kept = "its rows" if isinstance(question, RowClause) else "the journal"
+    return f"from {kept}, if another engine or version of Cerise has written the state"
 
 
 def needs_time(question: StreamQuestion) -> bool:
