@@ -174,17 +174,17 @@ def test_a_stream_that_evicts_counts_it_and_goes_on_counting_after_a_restart(
         )  # fmt: skip
 
     evict = cerise.StateLimits(runs=2, on_limit="evict")
-    put(tmp_path / "in", 0, [(1, "A", 1), (2, "A", 2), (3, "A", 3), (4, "A", 3), (5, "C", 9)])
+    put(tmp_path / "in", 0, [(1, "A", 1), (2, "A", 2), (3, "A", 3), (4, "A", 3), (5, "B", 9)])
     report = cerise.watched(run(watch(evict), tmp_path))
     assert report.figures["last_batch"]["evicted"] == 2
-    put(tmp_path / "in", 1, [(6, "A", 4), (7, "B", 1), (8, "B", 3), (9, "C", 9)])
+    put(tmp_path / "in", 1, [(6, "A", 4), (7, "B", 1), (8, "B", 3), (9, "B", 9)])
     report = cerise.watched(run(watch(evict), tmp_path))
     assert (report.figures["evicted"], report.figures["alive"]) == ({"ab": 2}, {"ab": {"runs": 1}})
     assert report.figures["evicted_partitions"] == {"ab": {"1": 1, "2": 1}}
     assert "evicted    2 of the oldest runs of query ab: 1 of 1, 1 of 2" in str(report)
     found = rocks.read.parquet(str(tmp_path / "out")).collect()
     assert sorted(row["first_time"].timestamp() for row in found) == [3, 4]
-    put(tmp_path / "in", 2, [(10, "A", 5), (11, "A", 6), (12, "C", 9)])
+    put(tmp_path / "in", 2, [(10, "A", 5), (11, "A", 6), (12, "B", 9)])
     with pytest.raises(Exception, match="query ab keeps 3 runs: more than runs=2") as error:
         run(watch(cerise.StateLimits(runs=2)), tmp_path)
     assert "the state before batch 2 of bucket 0 is untouched" in str(error.value)
