@@ -21,6 +21,7 @@ import pytest
 VERSION = "4.1.0"
 BROKER = f"org.apache.kafka:kafka_2.13:{VERSION}"
 STARTS_WITHIN = 120  # seconds
+NOT_FOUND = r"Could not (find|transfer) artifact \S+|\S+:jar:\S+ was not found"
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>tests</groupId><artifactId>tests</artifactId><version>1</version><dependencies><dependency>
 <groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version></dependency></dependencies></project>"""
@@ -110,8 +111,8 @@ def classpath(artifact: str, folder: Path) -> str | None:
     command = ["mvn", "-q", "-B", "dependency:build-classpath", "-Dmdep.outputFile=classpath"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
-        missing = re.search(r"Could not (find|transfer) artifact[^\n(]*", done.stdout + done.stderr)
-        (folder / "why").write_text(missing[0].strip() if missing else "see the output of mvn")
+        missing = re.search(NOT_FOUND, done.stdout + done.stderr)
+        (folder / "why").write_text(missing[0] if missing else "mvn cannot resolve what it needs")
         return None
     return (folder / "classpath").read_text().strip()
 
