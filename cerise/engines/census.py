@@ -25,7 +25,7 @@ class Load(NamedTuple):
 
     Attributes:
         runs: its runs, or the events or rows that it keeps in place of runs.
-        most: how many of them one partition has.
+        most: how many of them one partition has; if not asked for, as many as there are.
         nbytes: the bytes of all that it keeps.
     """
 
@@ -67,8 +67,8 @@ EMPTY = Census("runs", NONE, NONE, NONE, (), NONE, 0)
 class Evictable(Protocol):
     """A matcher or a search whose oldest runs can go."""
 
-    def measure(self) -> Load:
-        """Return upper bounds of its state, without looking at each run."""
+    def measure(self, *, by_partition: bool) -> Load:
+        """Return upper bounds of its state, of a partition only if asked for, without looking at each run."""
         ...
 
     def census(self) -> Census:
@@ -88,7 +88,7 @@ class Evictable(Protocol):
 class EvictableSearch(Protocol):
     """A search over a stream whose oldest runs can go."""
 
-    def measure(self) -> Load:
+    def measure(self, *, by_partition: bool) -> Load:
         """Return upper bounds of its state."""
         ...
 

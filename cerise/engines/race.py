@@ -120,8 +120,8 @@ class TrialMatcher:
     def alive(self) -> Mapping[str, int]:
         return {} if self._matcher is None else self._matcher.alive
 
-    def measure(self) -> Load:
-        return Load(0, 0, 0) if self._matcher is None else self._evictable.measure()
+    def measure(self, *, by_partition: bool) -> Load:
+        return Load(0, 0, 0) if self._matcher is None else self._evictable.measure(by_partition=by_partition)
 
     def census(self) -> Census:
         return EMPTY if self._matcher is None else self._evictable.census()

@@ -209,9 +209,9 @@ class SaseSearch:
     def alive(self) -> Mapping[str, int]:
         return self._matcher.alive
 
-    def measure(self) -> Load:
+    def measure(self, *, by_partition: bool) -> Load:
         """Return upper bounds of what the matcher keeps."""
-        return self._evictable.measure()
+        return self._evictable.measure(by_partition=by_partition)
 
     def census(self) -> Census:
         """Drop expired runs, and count the others; or the events in place of runs."""

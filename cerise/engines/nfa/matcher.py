@@ -136,9 +136,9 @@ class NfaMatcher:
 
     # ---- limits
 
-    def measure(self) -> Load:
+    def measure(self, *, by_partition: bool) -> Load:
         """Return upper bounds of the runs and bytes."""
-        return run_census.measure_runs(self._memory, self._retained)
+        return run_census.measure_runs(self._memory, self._retained, by_partition=by_partition)
 
     def census(self) -> Census:
         """Drop expired runs, nodes and candidates, and count the runs."""

@@ -14,11 +14,13 @@ Ints = npt.NDArray[np.int64]
 SPARE_ROWS = 64  # rows that the table of runs keeps free after runs are dropped
 
 
-def measure_runs(memory: Memory, retained: Retained) -> Load:
+def measure_runs(memory: Memory, retained: Retained, *, by_partition: bool) -> Load:
     """Return upper bounds of what an automaton keeps."""
-    m = memory.m
-    lengths = memory.heads[:, RunList.length].reshape(len(memory.counts), -1).sum(axis=1)
-    return Load(int(m.live), int(lengths.max(initial=0)), _table_bytes(memory) + retained.nbytes)
+    most = live = int(memory.m.live)
+    if by_partition:
+        lengths = memory.heads[:, RunList.length].reshape(len(memory.counts), -1).sum(axis=1)
+        most = int(lengths.max(initial=0))
+    return Load(live, most, _table_bytes(memory) + retained.nbytes)
 
 
 def count_runs(memory: Memory, retained: Retained, partitions: Partitions) -> Census:

@@ -167,7 +167,7 @@ class LateMatcher:
 
     # ---- limits
 
-    def measure(self) -> Load:
+    def measure(self, *, by_partition: bool) -> Load:  # noqa: ARG002
         """Return upper bounds of the events and bytes."""
         events = 0 if self._events is None else len(self._events)
         nbytes = 0 if self._events is None else self._events.table.nbytes + 8 * OWN_WORDS * events

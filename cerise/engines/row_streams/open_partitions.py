@@ -287,11 +287,13 @@ class RowPartitions:
 
     # ---- limits
 
-    def measure(self) -> Load:
+    def measure(self, *, by_partition: bool) -> Load:
         """Return upper bounds of the rows and bytes."""
-        most = max([int(self._held.counts.max(initial=0)), *(each.kept for each in self._long.values())])
+        most = rows = self.figures["rows held"]
+        if by_partition:
+            most = max([int(self._held.counts.max(initial=0)), *(each.kept for each in self._long.values())])
         nbytes = self._held.nbytes + sum(each.rows.nbytes for each in self._long.values())
-        return Load(self.figures["rows held"], most, nbytes + 8 * COLUMNS * len(self._numbers))
+        return Load(rows, most, nbytes + 8 * COLUMNS * len(self._numbers))
 
     def census(self) -> Census:
         """Count the rows from the undecided start row of each partition on."""

@@ -209,9 +209,9 @@ class RowStream:
                 tables.append(table)
         return iter(tables)
 
-    def measure(self) -> Load:
+    def measure(self, *, by_partition: bool) -> Load:
         """Return upper bounds of the rows and bytes."""
-        return self._partitions.measure()
+        return self._partitions.measure(by_partition=by_partition)
 
     def census(self) -> Census:
         """Count the rows from the undecided start row of each partition on."""

@@ -161,7 +161,8 @@ class LimitKeeper:
     def is_kept(self) -> bool:
         """Whether the limits hold for sure, by upper bounds that are quick to have."""
         limits = self.limits
-        loads = [each.measure() for query in self.queries.values() for each in query.searches]
+        searches = [each for query in self.queries.values() for each in query.searches]
+        loads = [each.measure(by_partition=limits.runs_per_partition is not None) for each in searches]
         nbytes = sum(each.nbytes for each in loads) + self.held.nbytes
         nbytes += sum(query.held_bytes for query in self.queries.values())
         found = (sum(each.runs for each in loads), max((each.most for each in loads), default=0), nbytes)
