@@ -20,6 +20,7 @@ DEFAULTS: dict[str, Any] = {
     "group.id": "cerise",  # is asked for, and used for nothing: offsets are kept in checkpoints
     "socket.timeout.ms": 30_000,
     "fetch.wait.max.ms": 100,
+    "fetch.queue.backoff.ms": 10,  # with 1,000 a reader that is faster than its queue waits for a second
     "log_level": 2,  # errors are raised, not logged
 }
 OWN: dict[str, Any] = {
