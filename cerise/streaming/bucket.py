@@ -240,10 +240,10 @@ class Bucket:
         return None if len(known) < len(reaches) else max(known, default=0)
 
     @property
-    def kept_reach(self) -> int:
-        """How far behind the watermark journal entries are kept, so that queries can be rebuilt from them."""
+    def kept_reach(self) -> int | None:
+        """How far behind the watermark journal entries are kept, to rebuild queries; None: not at all."""
         reaches = [reach_of(each.query.question) for each in self.live.values()]
-        return max((each for each in reaches if each is not None), default=0)
+        return max((each for each in reaches if each is not None), default=None)
 
     def save(self) -> bytes:
         """Return the state: the watermark, held events and the state of every query."""

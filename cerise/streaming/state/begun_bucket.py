@@ -114,7 +114,7 @@ def _divide(plan: BucketPlan, former: Sequence[SavedState], group: QueryGroup, n
     def load_all() -> Iterator[Bucket]:
         for each in former:
             loaded = each.load(known)
-            since = loaded.watermark.time - loaded.kept_reach
+            since = loaded.watermark.time - (loaded.kept_reach or 0)
             kept.extend(_keep(entry, loaded, since) for entry in each.all_entries(known) if len(entry.events))
             yield loaded
 

@@ -204,9 +204,9 @@ class Journal:
 
     def _forget(self, manifest: BucketManifest, bucket: Bucket) -> BucketManifest:
         """Delete entries that no query can need any more, if it is rebuilt at the snapshot."""
-        since, kept = manifest.snapshot_time - bucket.kept_reach, []
+        reach, kept = bucket.kept_reach, []
         for first, last, top, size in manifest.segments:
-            if top < since:
+            if reach is None or top < manifest.snapshot_time - reach:
                 for number in range(first, last + 1):
                     self.home.delete(entry_name(number))
             else:
