@@ -427,6 +427,12 @@ def test_random_queries_evict_alike_and_give_no_match_that_batch_does_not() -> N
     agrees()
 
 
+def test_a_new_stream_whose_state_cannot_be_rebuilt_may_evict() -> None:
+    query = "PATTERN SEQ(A a, B b, C+ c[]) USE skip_till_any_match WITHIN 9 EVENTS RETURN a.t AS a"
+    limited = run(make_plan(query, StateLimits(runs=3, on_limit="evict")), random_batches(0), reload=1.0)
+    assert max(limited.kept) <= 3 < sum(limited.facts[-1]["evicted"].values())
+
+
 def test_several_queries_share_a_limit_and_the_oldest_of_all_go() -> None:
     queries = {"b": UNKEYED, "a": NEXT, "rows": ROWS}
     plan = make_plan(queries, StateLimits(runs=6, on_limit="evict"))
@@ -532,7 +538,7 @@ def test_sizes_are_read() -> None:
 
 
 def test_an_engine_whose_runs_depend_on_the_process_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="depends on the process"):
+    with pytest.raises(UnsupportedError, match="depend on the process"):
         make_plan(ANY, StateLimits(runs=9, on_limit="evict"), engine="nfa-merge")
     make_plan(ANY, StateLimits(runs=9), engine="nfa-merge")
 

@@ -135,7 +135,7 @@ class SavedState:
         Args:
             plan: the plan of the bucket, with queries that the state has.
         """
-        limits = self.limits
+        limits = self.limits if self.manifest.version else plan.limits
         if limits == plan.limits or not (limits.evicts or plan.limits.evicts):
             return self._load(plan)
         before, bucket = self._load(replace(plan, limits=limits)), Bucket(plan)
