@@ -90,12 +90,13 @@ class Broker:
         made.result(60)
 
     def send(self, topic: str, values: Iterable[tuple[int, bytes | None]]) -> None:
-        """Put messages into a topic: pairs of a partition and a value."""
+        """Put messages into a topic, in order: pairs of a partition and a value."""
         from confluent_kafka import Producer
 
         producer = Producer({
             "bootstrap.servers": self.address, "linger.ms": 20, "queue.buffering.max.messages": 2_000_000,
             "queue.buffering.max.kbytes": 1_000_000, "log_level": 2,
+            "enable.idempotence": True,  # else a batch that is sent again may come after the next
         })  # fmt: skip
         for partition, value in values:
             producer.produce(topic, value, partition=partition, key=b"k%d" % partition)
