@@ -53,7 +53,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep all tests with a session on one xdist worker, and start it with them: the other does the rest.
 
     Tests that share a fixture of their module, which is made once in each worker, share a worker as well.
-    The tests of the benchmarks run in `make nightly`: most of them start processes that run whole suites.
+    The tests of the benchmarks run in `make nightly`: most of them start processes that run whole suites. So
+    do the tests with a broker of Kafka, which comes from Maven: other tests need PyPI alone.
     """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
@@ -61,7 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
         elif item.get_closest_marker("xdist_group") is None and shares_a_fixture(item):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
-        if item.path.parent == HERE / "benchmarks":
+        if item.path.parent == HERE / "benchmarks" or "kafka" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.nightly)
         if is_slow(item.path) or name_of(item) in SLOW:
             item.add_marker(pytest.mark.slow)
