@@ -21,7 +21,6 @@ from cerise.files import delta
 from cerise.store.table.batch_table import BatchTable
 from cerise.store.table.commits import StreamBatch
 from cerise.store.table.data_file import AppendPart
-from tests.tiers import mostly_nightly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -259,9 +258,8 @@ SOME = ("about to commit", "committed")
 STEPS = ("append noted", "data written", *SOME, "entry written", "batch committed")
 
 
-@pytest.mark.parametrize(
-    "case", mostly_nightly([("cerise", *SOME), ("spark", *SOME), ("cerise", *STEPS)], [("cerise", *SOME)])
-)
+@pytest.mark.nightly  # test_stream_kills.py has the two steps of SOME in every run
+@pytest.mark.parametrize("case", [("cerise", *SOME), ("spark", *SOME), ("cerise", *STEPS)])
 def test_a_driver_killed_before_and_after_its_commit(tmp_path: Path, case: tuple[str, ...]) -> None:
     reads, *steps = case
     source, table = tmp_path / "in", tmp_path / "out"

@@ -173,7 +173,7 @@ def by_files(path: Path) -> Callable[[DataFrame], DataFrame]:
         for bucket in sorted({row["bucket"] for row in rows}):
             number = max(row["number"] for row in rows)
             query, batch = batch_at_hand()
-            seen = go_on(FileStateHome(path, query, bucket, batch), bucket, number)
+            seen = go_on(FileStateHome(path, query, bucket, batch, buckets=2), bucket, number)
             yield pa.RecordBatch.from_pylist(
                 [{"bucket": bucket, "number": number, "seen": seen}], schema=ARROW
             )

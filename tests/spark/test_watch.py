@@ -96,10 +96,11 @@ EVENTS: list[list[Event]] = [
 ]
 
 
-@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize(("direct", "in_files"), [(True, False), (True, True), (False, True)])
 def test_lake_files_are_cut_by_the_tasks_that_read_them(
-    spark: SparkSession, tmp_path: Path, home: dict[str, Any], direct: bool
+    spark: SparkSession, tmp_path: Path, direct: bool, in_files: bool
 ) -> None:
+    home = {"state": str(tmp_path / "state")} if in_files else {}
     folder = Folder(tmp_path / "in")
     for batches in (EVENTS[:3], EVENTS[3:]):  # with a restart between
         for batch in batches:
@@ -115,7 +116,7 @@ def test_lake_files_are_cut_by_the_tasks_that_read_them(
     assert (late["n"], late["reason"]) == (99, "late")
     assert cerise.watched(query).watermark == dt.datetime.fromtimestamp(195, dt.UTC)
     plan = matches._jdf.queryExecution().analyzed().toString()
-    maps = 1 + bool(home)  # Python decodes matches, and steps the state that is in files
+    maps = 1 + in_files  # Python decodes matches, and steps the state that is in files
     assert plan.count("MapInArrow") == maps + (not direct)
 
 
