@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from cerise.errors import BindError, DataError, did_you_mean
 from cerise.kinds import COMPUTABLE, TIMES, Kind, canonical, kind_of
-from cerise.ties import Read, equal_neighbours, find_ties, float_rank, hash_columns, tie_order
+from cerise.ties import Read, equal_neighbours, find_ties, float_rank, tie_order
 
 Path = tuple[str, ...]
 Ints = npt.NDArray[np.int64]
@@ -169,23 +169,6 @@ class EventBatch:
     def columns(self, paths: Iterable[Path]) -> dict[Path, list[Any]]:
         """Return attributes as lists of plain Python values."""
         return {path: self.column(path).to_pylist() for path in paths}
-
-    def count_ties(self, partition: Sequence[Path]) -> int:
-        """Count the events with the time, partition and order columns of an event before them (S1.2).
-
-        In a slice, only events that a match may start with count, so that no tie counts in two slices.
-        """
-        tied = find_ties(self.times[1:] == self.times[:-1])
-        if self.opens is not None:
-            tied = tied[self.opens[tied]]
-        if not len(tied):
-            return 0
-        paths = [*((name,) for name in self.schema.order), *partition]
-        some = self.table.select(list({path[0] for path in paths})).take(pa.array(tied))
-        columns = [(pa.array(self.times[tied]), Kind.INT)]
-        columns += [(read_column(some, self.schema, path), self.schema.kind(path)) for path in paths]
-        hashed = np.sort(hash_columns(columns, len(tied)))
-        return int(np.count_nonzero(hashed[1:] == hashed[:-1]))
 
     def slice(self, start: int, stop: int) -> EventBatch:
         """Return the events from index start up to stop."""

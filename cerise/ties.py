@@ -60,7 +60,7 @@ def tie_order(
         return np.arange(len(groups))
     columns = tiers[0](np.arange(len(groups)))
     keys: list[npt.NDArray[Any]] = [groups, hash_rows(columns, len(groups))]
-    order = _sort_by_hash(groups, keys[1])
+    order = sort_by_hash(groups, keys[1])
     same = _same([key[order] for key in keys])
     if same.any() and not _are_equal(columns, order, same):  # different values share a hash
         keys += [key for column in columns for key in _value_keys(column)]
@@ -95,14 +95,16 @@ def float_rank(column: pa.Array) -> pa.Array:
 
 def mix(values: UInts) -> UInts:
     """Spread 64 bits over 64 bits (the finaliser of splitmix64)."""
-    x = values + MIX[0]
-    x = (x ^ (x >> np.uint64(30))) * MIX[1]
-    x = (x ^ (x >> np.uint64(27))) * MIX[2]
-    result: UInts = x ^ (x >> np.uint64(31))
-    return result
+    x: UInts = values + MIX[0]
+    x ^= x >> np.uint64(30)
+    x *= MIX[1]
+    x ^= x >> np.uint64(27)
+    x *= MIX[2]
+    x ^= x >> np.uint64(31)
+    return x
 
 
-def _sort_by_hash(groups: Ints, hashed: UInts) -> Ints:
+def sort_by_hash(groups: Ints, hashed: UInts) -> Ints:
     """Return the order of rows by group and hash.
 
     Packs the group and the upper bits of the hash into one word: if groups ascend, the words are nearly
@@ -165,10 +167,15 @@ def _hash_column(column: pa.Array, kind: Kind) -> UInts:
         hashed = _hash_words(column)
     elif kind is Kind.FLOAT:
         values = column.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
-        hashed = np.where(np.isnan(values), np.nan, values).view(np.uint64)
+        values[np.isnan(values)] = np.nan
+        hashed = values.view(np.uint64)
     else:
         hashed = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).view(np.uint64)
-    return np.where(np.asarray(column.is_null()), NULL, mix(hashed))
+    return _hash_nulls(column, mix(hashed))
+
+
+def _hash_nulls(column: pa.Array, hashed: UInts) -> UInts:
+    return np.where(np.asarray(column.is_null()), NULL, hashed) if column.null_count else hashed
 
 
 def _hash_words(column: pa.Array) -> UInts:
@@ -185,8 +192,7 @@ def _hash_any(column: pa.Array) -> UInts:
         column = column.dictionary_decode()
     if kind in COMPUTABLE:
         return _hash_column(column if kind is Kind.STRING else canonical(column, kind, ""), kind)
-    hashed = _hash_other(column)
-    return np.where(np.asarray(column.is_null()), NULL, mix(hashed))
+    return _hash_nulls(column, mix(_hash_other(column)))
 
 
 def _hash_other(column: pa.Array) -> UInts:

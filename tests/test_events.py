@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import cerise
+from cerise.engines.match_ids import count_ties, number_repeats
 from cerise.errors import BindError, DataError
 from cerise.events import EventBatch, Schema
 from cerise.ties import tie_order
@@ -157,11 +158,11 @@ def test_ties_are_biased_to_no_value() -> None:
 def test_undecided_events_are_counted() -> None:
     table = pa.table({"t": [1, 1, 1, 2, 3, 3], "k": [1, 2, 1, 1, 1, 2], "n": [1, 2, 3, 4, 5, 5]})
     events = EventBatch.of(table, Schema(table.schema, "t", arrival=False), reads=[[("t",), ("k",)]])
-    assert events.count_ties([]) == 3
-    assert events.count_ties([("k",)]) == 1
+    assert count_ties(events, []) == 3
+    assert count_ties(events, [("k",)]) == 1
     by_n = EventBatch.of(table, Schema(table.schema, "t", order=("n",), arrival=False))
-    assert by_n.count_ties([]) == 1
-    assert by_n.count_ties([("k",)]) == 0
+    assert count_ties(by_n, []) == 1
+    assert count_ties(by_n, [("k",)]) == 0
 
 
 def test_a_field_of_a_null_struct_is_null() -> None:
@@ -234,3 +235,17 @@ def test_types_that_are_only_passed_through(type_: pa.DataType) -> None:
     assert cerise.find(table, "PATTERN a", time="t").schema.field("a").type.field("x").type == type_
     with pytest.raises(BindError, match=r"cannot be used in a predicate(.|\n)*docs/types.md"):
         cerise.find(table, "PATTERN a WHERE a.x IS NULL", time="t")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_repeats_are_numbered_alike_by_the_kernel_and_by_sorting(seed: int) -> None:
+    dice = np.random.default_rng(seed)
+    rows = int(dice.integers(0, 300))
+    groups = np.sort(dice.integers(-3, 1 + int(dice.integers(1, 40)), rows))
+    hashed = dice.choice(np.array([0, 1, 2**63, 2**64 - 1, 512, 1024, 7], np.uint64), rows)
+    expected, seen = [], dict[tuple[int, int], int]()
+    for pair in zip(groups.tolist(), hashed.tolist(), strict=True):
+        expected.append(seen.get(pair, 0))
+        seen[pair] = expected[-1] + 1
+    assert number_repeats(groups, hashed, compiled_rows=1).tolist() == expected
+    assert number_repeats(groups, hashed, compiled_rows=1000).tolist() == expected

@@ -6,7 +6,7 @@ among the events that are equal in all of these. A filter cannot change it: equa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ import pyarrow as pa
 from cerise.engines.base import Matches
 from cerise.events import EventBatch, Path, Schema, read_column
 from cerise.pattern.bound import Bound
-from cerise.ties import MIX, STEP, UInts, hash_columns, mix
+from cerise.ties import MIX, STEP, UInts, find_ties, hash_columns, mix, sort_by_hash
 
 STEP_VARIABLE = np.uint64(0xA5A3_564E_27F8_8689)
 
@@ -33,7 +33,8 @@ def match_ids(matches: Matches, bound: Bound) -> pa.Array:
 def event_ids(events: EventBatch, bound: Bound) -> UInts:
     """Return a 64-bit id for each event."""
     ids = _content_ids(events, _identity_paths(bound))
-    return mix(ids + (_number_among_equals(ids) if events.equals is None else events.equals) * STEP)
+    equals = number_repeats(events.times, ids) if events.equals is None else events.equals
+    return mix(ids + equals * STEP)
 
 
 def _identity_paths(bound: Bound) -> tuple[Path, ...]:
@@ -82,7 +83,7 @@ class Ties:
         if differ and times[equals[0]] != self.time:
             return numbers
         ids = _content_ids(_take(batch, equals), self._paths)
-        found = _number_among_equals(ids)
+        found = number_repeats(times[equals], ids)
         if self.time is not None and times[equals[0]] == self.time:
             seen = self.seen
             found += np.array([seen.get(each, 0) for each in ids.tolist()], np.uint64)
@@ -135,6 +136,51 @@ def _take(batch: EventBatch, rows: npt.NDArray[np.int64]) -> EventBatch:
     )
 
 
+def count_ties(events: EventBatch, partition: Sequence[Path]) -> int:
+    """Count the events with the time, partition and order columns of an event before them (S1.2).
+
+    In a slice, only events that a match may start with count, so that no tie counts in two slices.
+    """
+    tied = find_ties(events.times[1:] == events.times[:-1])
+    if events.opens is not None:
+        tied = tied[events.opens[tied]]
+    if not len(tied):
+        return 0
+    paths = [*((name,) for name in events.schema.order), *partition]
+    hashed = np.zeros(len(tied), np.uint64)
+    if paths:
+        some = events.table.select(list({path[0] for path in paths})).take(pa.array(tied))
+        hashed = hash_rows(some, events.schema, paths)
+    return int(np.count_nonzero(number_repeats(events.times[tied], hashed)))
+
+
+def number_repeats(groups: npt.NDArray[np.int64], hashed: UInts, *, compiled_rows: int = 10_000) -> UInts:
+    """Return for each row how many rows of its group before it have its hash.
+
+    >>> number_repeats(np.array([1, 1, 1, 2]), np.array([7, 8, 7, 7], np.uint64))
+    array([0, 0, 1, 0], dtype=uint64)
+
+    Args:
+        groups: the number of each row's group; numbers ascend.
+        hashed: the hash of each row.
+        compiled_rows: from how many rows on a kernel counts.
+    """
+    numbers = np.zeros(len(groups), np.int64)
+    if len(groups) >= compiled_rows:
+        from cerise.kernels import arrays  # this brings numba
+
+        starts = np.append(np.flatnonzero(np.append(True, groups[1:] != groups[:-1])), len(groups))
+        slots = np.full(2 << int(np.diff(starts).max()).bit_length(), -1, np.int64)
+        arrays.number_repeats(starts, hashed.view(np.int64), slots, numbers)
+    elif len(groups):
+        order = sort_by_hash(groups, hashed)
+        ranked, of = hashed[order], groups[order]
+        same = np.append(False, (ranked[1:] == ranked[:-1]) & (of[1:] == of[:-1]))
+        rows = np.arange(len(groups))
+        numbers[order] = rows - np.maximum.accumulate(np.where(same, 0, rows))
+    return numbers.view(np.uint64)
+
+
 def hash_rows(table: pa.Table, schema: Schema, paths: Iterable[Path]) -> UInts:
     """Return a hash of the given attributes of each row; rows that GROUP BY would unite hash alike."""
     columns = ((read_column(table, schema, path), schema.kind(path)) for path in paths)
@@ -165,16 +211,3 @@ def _hash_lists(rows: pa.ListArray, events: UInts, salt: UInts, *, compiled_even
     sums_to = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashed)])
     result: UInts = sums_to[starts[1:]] - sums_to[starts[:-1]]
     return result
-
-
-def _number_among_equals(ids: UInts) -> UInts:
-    """Return for each id how often it has occurred before."""
-    order = np.argsort(ids, kind="stable")
-    ranked = ids[order]
-    starts = (
-        np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]])) if len(ids) else np.zeros(0, int)
-    )
-    sizes = np.diff(np.append(starts, len(ids)))
-    numbers = np.empty(len(ids), dtype=np.uint64)
-    numbers[order] = (np.arange(len(ids)) - np.repeat(starts, sizes)).astype(np.uint64)
-    return numbers

@@ -23,6 +23,28 @@ def group(codes: Any, places: Any, order: Any) -> None:
         places[code] += 1
 
 
+@kernel(void(Ints, Ints, Ints, Ints))
+def number_repeats(starts: Any, hashes: Any, slots: Any, numbers: Any) -> None:
+    """Set for each row how many rows of its group before it have its hash.
+
+    Args:
+        starts: the first row of each group, and the end of the last group.
+        hashes: the hash of each row.
+        slots: a hash table of -1, whose length is a power of two above twice the rows of any group. A slot
+            holds the last row with a hash; a row before the group counts as an empty slot.
+        numbers: the result.
+    """
+    mask = len(slots) - 1
+    for group in range(len(starts) - 1):
+        first = starts[group]
+        for row in range(first, starts[group + 1]):
+            at = hashes[row] & mask
+            while slots[at] >= first and hashes[slots[at]] != hashes[row]:
+                at = (at + 1) & mask
+            numbers[row] = numbers[slots[at]] + 1 if slots[at] >= first else 0
+            slots[at] = row
+
+
 @kernel(void(int64, Ints, Ints, Ints, Ints))
 def hash_lists(rows: int, lengths: Any, hashes: Any, words: Any, sums: Any) -> None:
     """Add to the sum of each list the mixed hashes of its (row, position in the list).

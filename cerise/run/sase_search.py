@@ -13,6 +13,7 @@ import pyarrow as pa
 from cerise.engines.base import Engine, Finding, Matcher, Matches, Options
 from cerise.engines.census import Census, Evictable, Ints, Load
 from cerise.engines.choose import choose, why_late
+from cerise.engines.match_ids import count_ties
 from cerise.engines.reference.late import LateMatcher
 from cerise.engines.results.match_table import to_table
 from cerise.engines.totals import Ledger, Positions, group_names, partial_schema
@@ -160,7 +161,7 @@ class SaseSearch:
     def feed(self, events: EventBatch) -> Iterator[pa.Table]:
         """Take the next events in stream order; yield matches, or partial totals, that become final."""
         if self._work.counts_ties:
-            ties = events.count_ties(self._bound.partition)
+            ties = count_ties(events, self._bound.partition)
             self._work.note[TIES] = max(ties, self._work.note.get(TIES, 0))
             refuse_ties(ties, strict=self._work.options.strict)
         if self._positions is not None:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,6 +18,7 @@ from cerise.streaming.container import pack, pack_json, pack_table, unpack, unpa
 from cerise.streaming.watermark import TimeRules
 
 LATE, FUTURE, NO_TIME, KNOWN = "late", "future", "no time", "in history"  # reasons to set an event aside
+REASONS = ("", LATE, KNOWN, FUTURE, NO_TIME)  # by number; 0: the event is accepted
 ONE_SOURCE = "events"  # the name of the only source of a stream
 CONTROL = "queries"  # the source of changes of the queries
 SOURCE, WATERMARK, REASON = "source", "watermark", "reason"  # further columns of events that are set aside
@@ -149,7 +151,7 @@ def admit(
         if not len(each.events):
             continue
         reasons = _find_reasons(each.events, roles, rules, batch.now, (watermark, cut))
-        good = reasons == ""
+        good = reasons == 0
         needed = each.events.select(roles.columns.names)
         accepted.append(needed if good.all() else needed.filter(pa.array(good)))
         if not good.all():
@@ -169,28 +171,28 @@ def _count(aside: Sequence[pa.Table]) -> dict[str, int]:
 
 def _find_reasons(
     table: pa.Table, roles: Schema, rules: TimeRules, now: int | None, borders: tuple[int, int]
-) -> Any:
-    """Return for each event the reason to set it aside; "": the event is accepted."""
+) -> npt.NDArray[np.int8]:
+    """Return for each event the number of the reason to set it aside; 0: the event is accepted."""
     times = read_column(table, roles, (roles.time,))
     known = np.asarray(times.fill_null(0), dtype=np.int64)
     watermark, cut = borders
-    reasons = np.where(known < watermark, LATE, "").astype("U10")
-    reasons[known < cut] = KNOWN
+    reasons = (known < watermark).astype(np.int8) * REASONS.index(LATE)
+    reasons[known < cut] = REASONS.index(KNOWN)
     if rules.ahead is not None and now is not None:
-        reasons[known > now + rules.ahead] = FUTURE
+        reasons[known > now + rules.ahead] = REASONS.index(FUTURE)
     if times.null_count:
-        reasons[np.asarray(times.is_null())] = NO_TIME
+        reasons[np.asarray(times.is_null())] = REASONS.index(NO_TIME)
     return reasons
 
 
-def _mark(arrival: Arrival, reasons: Any, watermark: int) -> pa.Table:
+def _mark(arrival: Arrival, reasons: npt.NDArray[np.int8], watermark: int) -> pa.Table:
     """Return the events that are set aside, with their source, the watermark and the reason."""
-    which = np.flatnonzero(reasons != "")
+    which = np.flatnonzero(reasons)
     table = arrival.events.take(pa.array(which))
     further = {
         SOURCE: pa.array([arrival.source] * len(which)),
         WATERMARK: pa.array([watermark] * len(which), pa.int64()),
-        REASON: pa.array(reasons[which].tolist()),
+        REASON: pa.array([REASONS[each] for each in reasons[which]]),
     }
     for name, column in further.items():
         if name in table.schema.names:
