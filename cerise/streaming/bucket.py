@@ -7,24 +7,24 @@ batch that is repeated after a fault gives the same matches and the same state (
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
 
-from cerise.errors import BindError, CeriseError, PlanError, StoreError
+from cerise.errors import BindError, CeriseError, PlanError
 from cerise.kinds import INT64_MIN, kind_of
 from cerise.streaming.bucket_plan import BucketPlan, BucketStep, Counts, Found
 from cerise.streaming.container import pack, pack_json, unpack, unpack_json
 from cerise.streaming.entry import Control, JournalEntry, MicroBatch, admit
-from cerise.streaming.held_events import HeldEvents
+from cerise.streaming.held_events import HeldEvents, check_columns
 from cerise.streaming.limits.eviction import LimitKeeper
 from cerise.streaming.limits.state_limits import Evictions
 from cerise.streaming.live_query import LiveQuery, QueryManner, StreamQuery
 from cerise.streaming.share import Share
-from cerise.streaming.stages import reach_of
+from cerise.streaming.stages import forgets, reach_of
 from cerise.streaming.watermark import Watermark
 
 log = logging.getLogger(__name__)
@@ -124,19 +124,15 @@ class Bucket:
         live = self._start(query, since)
         self.live[control.name], self.controls[control.name] = live, control
         if since < self.watermark.time and self.recall is not None:
-            for table in live.feed(self._recall_events(since), self.watermark.time):
+            events = (entry.events for entry in self.recall())
+            for table in live.feed(self._gather(events, since), self.watermark.time):
                 yield control.name, table
 
-    def _recall_events(self, since: int) -> pa.Table:
-        """Return the events from a time on that were released before, as far as the journal has them."""
-        assert self.recall is not None
-        return self._gather_events(self.recall(), since)
-
-    def _gather_events(self, entries: Iterable[JournalEntry], since: int) -> pa.Table:
-        """Return the events of journal entries from a time on, up to the watermark."""
+    def _gather(self, tables: Iterable[pa.Table], since: int = INT64_MIN) -> pa.Table:
+        """Return the events from a time on, up to the watermark, in the order of time."""
         held = HeldEvents(self.plan.roles)
-        for entry in entries:
-            held.add(entry.events)
+        for table in tables:
+            held.add(table)
         held.release(since)
         events = held.release(self.watermark.time)
         return self._empty if events is None else events
@@ -159,32 +155,46 @@ class Bucket:
         entry = JournalEntry(history, {}, floor=cut, cut=cut)
         return entry, list(self.apply(entry))
 
-    def replay(self, entries: Iterable[JournalEntry]) -> None:
+    def replay(self, entries: Iterable[JournalEntry], facts: Mapping[str, Any] | None = None) -> None:
         """Repeat steps whose matches were given already.
 
         Matches do not depend on the borders of batches: a long journal is matched at once. If limits evict
         runs, which depends on the borders, each entry is a step of its own.
+
+        Args:
+            entries: the journal entries of the steps.
+            facts: the facts after the last step. With them, events too old to matter after it are passed
+                over, where all queries allow that: their matches need not be counted again.
         """
         if self.plan.limits.evicts:
             for entry in entries:
-                self._drop(self.apply(entry))
+                _drop(self.apply(entry))
             return
+        skips = facts is not None and all(forgets(each.query.question) for each in self.live.values())
         for entry in entries:
             for control in entry.controls:
-                self._drop(self._release())
-                self._drop(self._change(control))
+                skips = False
+                _drop(self._release())
+                _drop(self._change(control))
             self.cut = self.cut if entry.cut is None else entry.cut
             self.counts.add(entry)
             self.now = entry.now if entry.now is not None else self.now
             self.held.add(entry.events)
             self.watermark.observe(entry.tops, entry.now, entry.floor)
             if len(self.held) >= self.plan.options.limits.replayed_events:
-                self._drop(self._release())
-        self._drop(self._release())
+                self._pass_over(skips=skips)
+        self._pass_over(skips=skips)
+        if facts is not None:
+            for name, live in self.live.items():
+                live.matches, live.nulls = facts["matches"].get(name, 0), facts["nulls"].get(name, 0)
 
-    def _drop(self, found: Iterator[Found]) -> None:
-        for _ in found:
-            pass
+    def _pass_over(self, *, skips: bool) -> None:
+        """Release events whose matches were given already; skip those that matter no more."""
+        if skips and self.reach is not None:
+            old = self.held.release(max(self.watermark.time - self.reach, INT64_MIN))
+            for query in self.live.values() if old is not None else ():
+                query.skip(old)
+        _drop(self._release())
 
     def flush(self) -> Iterator[Found]:
         """Yield the matches that become final when no further event comes."""
@@ -235,15 +245,16 @@ class Bucket:
     @property
     def reach(self) -> int | None:
         """How far behind the watermark events matter for later matches; None: any event may."""
-        reaches = [reach_of(each.query.question) for each in self.live.values()]
-        known = [each for each in reaches if each is not None]
-        return None if len(known) < len(reaches) else max(known, default=0)
+        known = [each for each in self._reaches() if each is not None]
+        return None if len(known) < len(self.live) else max(known, default=0)
 
     @property
     def kept_reach(self) -> int | None:
         """How far behind the watermark journal entries are kept, to rebuild queries; None: not at all."""
-        reaches = [reach_of(each.query.question) for each in self.live.values()]
-        return max((each for each in reaches if each is not None), default=None)
+        return max((each for each in self._reaches() if each is not None), default=None)
+
+    def _reaches(self) -> list[int | None]:
+        return [reach_of(each.query.question) for each in self.live.values()]
 
     def save(self) -> bytes:
         """Return the state: the watermark, held events and the state of every query."""
@@ -279,7 +290,7 @@ class Bucket:
         self.now = plain["now"]
         self.counts = Counts(plain["events"], Counter(plain["aside"]), Evictions.of_plain(plain))
         self.held.load(parts["held"])
-        self.check_columns(self.held.columns)
+        check_columns(self.held.columns, self.plan.roles.columns)
         wanted = self.plan
         self.plan = wanted.restrict(plain["queries"])
         self.live = {each.name: self._start(each, INT64_MIN) for each in self.plan.queries}
@@ -298,7 +309,7 @@ class Bucket:
 
         def recall() -> pa.Table:
             assert entries is not None
-            return self._gather_events(entries(), INT64_MIN)
+            return self._gather(entry.events for entry in entries())
 
         self.live[name].load(state, self.watermark.time, None if entries is None else recall)
 
@@ -331,7 +342,7 @@ class Bucket:
         for name, saved in states.items():
             query = asked[name] if name in asked else self._bind(self.controls[name])
             self.live[name] = self._start(query, INT64_MIN)
-            self.live[name].divide(saved, self.watermark.time, lambda: self._before(kept()), share)
+            self.live[name].divide(saved, self.watermark.time, lambda: self._gather([kept()]), share)
 
     def _bind(self, control: Control) -> StreamQuery:
         assert self.plan.bind is not None
@@ -341,12 +352,6 @@ class Bucket:
         """Take over the time of another bucket of the stream, given its facts."""
         self.watermark.load({"time": facts["watermark"], "tops": facts["tops"], "heard": facts["heard"]})
         self.now, self.cut = facts["now"], facts["cut"]
-
-    def _before(self, kept: pa.Table) -> pa.Table:
-        held = HeldEvents(self.plan.roles)
-        held.add(kept)
-        events = held.release(self.watermark.time)
-        return self._empty if events is None else events
 
     def adopt(self, plan: BucketPlan) -> None:
         """Go on with other queries: new ones take events from the watermark on, and others are dropped."""
@@ -360,18 +365,6 @@ class Bucket:
             if query.name not in self.live:
                 log.info("query %s is new: it takes events from %s on", query.name, self.watermark.time)
                 self.live[query.name] = self._start(query, self.watermark.time)
-
-    def check_columns(self, saved: pa.Schema | None) -> None:
-        """Refuse saved events whose columns differ from those that the queries need."""
-        for column in self.plan.roles.columns if saved is not None else ():
-            assert saved is not None
-            known = saved.field(column.name).type if column.name in saved.names else None
-            if known != column.type:
-                was = "did not exist" if known is None else f"was {known}"
-                raise StoreError(
-                    f"column '{column.name}' is {column.type} now, and {was} in the saved state",
-                    hint="restore the column, or start with a new checkpoint",
-                )
 
     # ---- figures
 
@@ -394,3 +387,7 @@ class Bucket:
         """Return the figures of the bucket, for reports."""
         alive = {name: each.alive for name, each in self.live.items()}
         return {**self.facts(), "held_bytes": self.held.nbytes, "alive": alive}
+
+
+def _drop(found: Iterator[Found]) -> None:
+    deque(found, maxlen=0)

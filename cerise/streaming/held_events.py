@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cerise.engines.census import weigh
+from cerise.errors import StoreError
 from cerise.events import Ints, Schema, read_times
 from cerise.streaming.container import pack_table, unpack_table
 
@@ -89,3 +90,16 @@ class HeldEvents:
         self._tables, self._times = [], []
         if state:
             self.add(unpack_table(state))
+
+
+def check_columns(saved: pa.Schema | None, needed: pa.Schema) -> None:
+    """Refuse saved events whose columns differ from those that the queries need; None: there are none."""
+    for column in needed if saved is not None else ():
+        assert saved is not None
+        known = saved.field(column.name).type if column.name in saved.names else None
+        if known != column.type:
+            was = "did not exist" if known is None else f"was {known}"
+            raise StoreError(
+                f"column '{column.name}' is {column.type} now, and {was} in the saved state",
+                hint="restore the column, or start with a new checkpoint",
+            )

@@ -137,6 +137,10 @@ class LiveQuery:
         self._time = time if self.until is None else min(time, self.until)
         yield from self._count(self._run(0, self._clip(events), self._time))
 
+    def skip(self, events: pa.Table) -> None:
+        """Pass over events too old to matter for the state after the next feed (`stages.forgets`)."""
+        self._first.position += len(self._clip(events))
+
     def _clip(self, events: pa.Table) -> pa.Table:
         """Leave out events before the query was added, or after it was removed."""
         if self._all or not len(events):

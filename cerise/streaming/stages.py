@@ -10,7 +10,7 @@ from cerise.engines.choose import why_late
 from cerise.engines.row_streams.row_stream import RowStream
 from cerise.events import EventBatch, Ints, RowBatch, read_times
 from cerise.kinds import INT64_MIN
-from cerise.pattern.query import Unit
+from cerise.pattern.query import Output, Unit
 from cerise.plan.needs import Clock
 from cerise.run.question import Work
 from cerise.run.row_search import RowClause
@@ -84,6 +84,15 @@ def why_not_rebuilt(question: StreamQuestion) -> str | None:
     if isinstance(question, Sase) and reach_of(question) is None:
         return "a journal does not reach back far enough, because its window is not one of time"
     return None
+
+
+def forgets(question: StreamQuestion) -> bool:
+    """Whether the state of a query follows from the events within its reach alone, whatever came before."""
+    if not isinstance(question, Sase) or len(stages_of(question)) > 1 or reach_of(question) is None:
+        return False
+    query = question.bound.query
+    counts = query.totals is not None or query.limit is not None or query.slide is not None
+    return not (counts or query.output is Output.NON_OVERLAPPING or is_late(question))
 
 
 class Stage:

@@ -21,6 +21,7 @@ from cerise.streaming.bucket import Bucket
 from cerise.streaming.bucket_plan import BucketPlan
 from cerise.streaming.container import digest
 from cerise.streaming.entry import JournalEntry
+from cerise.streaming.held_events import check_columns
 from cerise.streaming.query_groups import Division, QueryGroup
 from cerise.streaming.state.saved_state import BucketManifest, SavedState, StateHome, entry_name
 
@@ -128,7 +129,7 @@ def _divide(plan: BucketPlan, former: Sequence[SavedState], group: QueryGroup, n
 
 def _keep(entry: JournalEntry, bucket: Bucket, since: int) -> pa.Table:
     """Return the events of an entry that queries may be rebuilt from, with the columns of a bucket."""
-    bucket.check_columns(entry.events.schema)
+    check_columns(entry.events.schema, bucket.plan.roles.columns)
     roles = bucket.plan.roles
     table = entry.events.select(roles.columns.names)
     recent = read_times(table, roles) >= max(since, INT64_MIN)

@@ -147,7 +147,7 @@ class Journal:
         if chain != self.manifest.chain or live.version > self.manifest.version:
             return False
         if missed:
-            live.bucket.replay(missed)
+            live.bucket.replay(missed, self.manifest.facts)
         return True
 
     def keep(self, bucket: Bucket, entry: JournalEntry) -> BucketManifest:

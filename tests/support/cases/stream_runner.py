@@ -20,11 +20,12 @@ from cerise.streaming.entry import Arrival, MicroBatch, find_top
 from cerise.streaming.live_query import StreamQuery
 from cerise.streaming.stages import StreamQuestion
 from cerise.streaming.state import journal as journals
-from cerise.streaming.state.journal import Journal
+from cerise.streaming.state.journal import Journal, LiveBucket
 from cerise.streaming.state.saved_state import MemoryHome
 from cerise.streaming.watermark import TimeRules
 
 SOURCE = "events"
+PROCESSES = 3
 
 
 @dataclass
@@ -50,17 +51,25 @@ def play(
     reload: float = 0.5,
     home: MemoryHome | None = None,
 ) -> Played:
-    """Step through micro-batches; now and then from the saved state, as after a restart."""
+    """Step through micro-batches, each in one of three processes, some of which start again from the state.
+
+    A process that has missed batches catches up from the journal.
+    """
     home, played = home or MemoryHome(), Played()
     bucket = None
+    processes: list[LiveBucket | None] = [None] * PROCESSES
     for batch in batches:
         journal = Journal(plan, home)
-        if bucket is None or dice.random() < reload:
-            journals.CACHE.clear()
+        number = dice.randrange(PROCESSES)
+        live = processes[number]
+        journals.CACHE.clear()
+        if live is not None and dice.random() >= reload:
+            journals.CACHE.add(live, 0)
         bucket = journal.open()
         top = find_top(batch, plan.roles, plan.rules, None) if len(batch) else None
         step = bucket.step(MicroBatch([Arrival(SOURCE, top, batch)]))
         journal.keep(bucket, step.entry)
+        processes[number] = journals.CACHE.take(plan, 0)
         played.steps.append([table for _, table in step.found])
         played.found += played.steps[-1]
         played.aside += step.aside
