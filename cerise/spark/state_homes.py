@@ -10,21 +10,64 @@ States in files need to know which micro-batch a task belongs to: `batch_at_hand
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark import TaskContext
 
-from cerise.errors import StoreError, UnsupportedError
+from cerise.errors import CeriseWarning, StoreError, UnsupportedError
+from cerise.spark.session import INSTALL, ROCKS, STATE_STORE
 from cerise.streaming.state.state_files import checksum
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessorHandle, ValueState
 
 FORMAT = 1
+MESSAGES = "pyspark.sql.streaming.proto.StateMessage_pb2"  # asks for a version of protobuf
+PARTITIONS = "spark.sql.shuffle.partitions"
 CHUNK = 1 << 20  # bytes of a value
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"  # local properties of a stream's jobs
+
+
+def check_state_store(spark: Any, buckets: int) -> None:
+    """Refuse a session whose own state store cannot keep the state of a stream.
+
+    Raises:
+        UnsupportedError: Spark would keep the state elsewhere than in RocksDB, or lacks protobuf.
+    """
+    provider = spark.conf.get(STATE_STORE, "")
+    if provider != ROCKS:
+        raise UnsupportedError(
+            "Spark keeps the state of a stream only in RocksDB",
+            hint=f"spark.conf.set('{STATE_STORE}', '{ROCKS}'), or keep the state in files: state='path'",
+        )
+    _check_protobuf()
+    _warn_of_partitions(spark, buckets)
+
+
+def _check_protobuf() -> None:
+    """Refuse a stream whose state Spark would hand over by a package that is missing: its workers crash."""
+    try:
+        import_module(MESSAGES)
+    except Exception as error:
+        raise UnsupportedError(
+            f"Spark hands the state of a stream over by protobuf, which cannot be used: {error}",
+            hint=f"{INSTALL}, or keep the state in files: state='path'",
+        ) from error
+
+
+def _warn_of_partitions(spark: Any, buckets: int) -> None:
+    """Warn of a batch that opens many more state stores than it has buckets."""
+    stores = int(spark.conf.get(PARTITIONS, "200"))
+    if stores > 4 * buckets:
+        text = (
+            f"each batch of this stream opens {stores} state stores for {buckets} buckets: set {PARTITIONS} "
+            f"to {buckets} before the stream first starts, or keep the state in files: state='path'"
+        )
+        warnings.warn(text, CeriseWarning, stacklevel=6)
 
 
 class ChunkedPart(NamedTuple):

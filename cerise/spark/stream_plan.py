@@ -11,28 +11,27 @@ for each key.
 from __future__ import annotations
 
 import datetime as dt
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as f
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from cerise.engines.base import Options
-from cerise.errors import BindError, CeriseWarning, UnsupportedError
+from cerise.errors import BindError, UnsupportedError
 from cerise.events import Schema
 from cerise.plan.needs import any_filter
 from cerise.plan.pushdown import as_sql
 from cerise.run.question import Questions
 from cerise.run.row_search import RowClause
 from cerise.spark.exchange import NUMBERS, number_states
-from cerise.spark.frames import LAKE, arrow_schema, as_written, column, quote_path
+from cerise.spark.frames import LAKE, UTC, arrow_schema, as_written, column, quote_path
 from cerise.spark.runner import answer_schema, compute_measures, partial_schema
-from cerise.spark.session import INSTALL, ROCKS, STATE_STORE, parallelism
+from cerise.spark.session import parallelism
+from cerise.spark.state_homes import check_state_store
 from cerise.spark.stream_tasks import (
     BucketProcessor,
     ControlTask,
@@ -49,18 +48,17 @@ from cerise.streaming.history import History
 from cerise.streaming.limits.state_limits import UNLIMITED, StateLimits
 from cerise.streaming.live_query import StreamQuery, check_query, hash_text
 from cerise.streaming.query_groups import BLOBS, QueryGroup, StreamCutter, group_queries, needs_of
-from cerise.streaming.state.bucket_task import MATCH, OUTPUT, BucketTask, decode
+from cerise.streaming.state.bucket_task import MATCH, OUTPUT, PAYLOAD, BucketTask, decode
 from cerise.streaming.watermark import TimeRules
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from cerise.spark.kafka_stream import KafkaStream
     from cerise.spark.lake_stream import LakeStream
 
 KEPT = "spark.sql.streaming.minBatchesToRetain"
-MESSAGES = "pyspark.sql.streaming.proto.StateMessage_pb2"  # asks for a version of protobuf
-PARTITIONS = "spark.sql.shuffle.partitions"
 STATE = "state"  # the column of the number that stands for a state in Spark's state store
 OBSERVED = "cerise"  # the name of the figures in a streaming query's progress
 
@@ -225,16 +223,33 @@ def build(plan: StreamPlan) -> DataFrame:
     blobs = _blobs(plan, groups, keys)
     plans = tuple(_bucket_plan(plan, each) for each in groups)
     task = BucketTask(groups, plans, plan.questions, keys, plan.late, plan.shape, plan.history)
-    stepped = _step_in_files(plan, blobs, task) if plan.state else _step_in_spark(plan, blobs, task)
-    observed = stepped.observe(OBSERVED, *_metrics())
-    matches = observed.where(f.col("kind") == MATCH).select("payload")
+    measured = _clause_with_measures(plan)
+    columns = _match_columns(plan, measured)
+    if plan.state:
+        flat = replace(task, flat=to_arrow_schema(columns, **UTC))
+        matches = _observe(_step_in_files(plan, blobs, flat)).select(f"{PAYLOAD}.*")
+    else:
+        matches = map_batches(_observe(_step_in_spark(plan, blobs, task)).select(PAYLOAD), decode, columns)
+    return matches if measured is None else compute_measures(matches, measured.bound)
+
+
+def _clause_with_measures(plan: StreamPlan) -> RowClause | None:
+    """Return the only query, if it is a clause whose measures Spark computes."""
+    first = plan.questions.each[0] if plan.shape is None and plan.questions.tags is None else None
+    return first if isinstance(first, RowClause) and first.atoms else None
+
+
+def _match_columns(plan: StreamPlan, measured: RowClause | None) -> StructType:
+    """Return the columns of matches as the tasks give them."""
     if plan.shape is not None:
-        return map_batches(matches, decode, from_arrow_schema(generic_schema(plan.shape)))
-    first, columns = plan.questions.each[0], next(iter(plan.frames.values())).schema
-    if plan.questions.tags is None and isinstance(first, RowClause) and first.atoms:
-        rows = map_batches(matches, decode, partial_schema(plan.questions, columns))
-        return compute_measures(rows, first.bound)
-    return map_batches(matches, decode, answer_schema(plan.questions, columns))
+        return from_arrow_schema(generic_schema(plan.shape))
+    events = next(iter(plan.frames.values())).schema
+    return (answer_schema if measured is None else partial_schema)(plan.questions, events)
+
+
+def _observe(stepped: DataFrame) -> DataFrame:
+    """Return the rows of matches; the figures of reports go into the progress of the streaming query."""
+    return stepped.observe(OBSERVED, *_metrics()).where(f.col("kind") == MATCH)
 
 
 def _groups(plan: StreamPlan) -> tuple[QueryGroup, ...]:
@@ -346,18 +361,11 @@ def _step_in_files(plan: StreamPlan, blobs: DataFrame, task: BucketTask) -> Data
     assert plan.state is not None
     kept = int(plan.spark.conf.get(KEPT, "100"))
     moved = blobs.repartition(len(task.keys), "bucket")
-    return map_batches(moved, FileStateTask(task, plan.state, kept), from_arrow_schema(OUTPUT))
+    return map_batches(moved, FileStateTask(task, plan.state, kept), from_arrow_schema(task.output))
 
 
 def _step_in_spark(plan: StreamPlan, blobs: DataFrame, task: BucketTask) -> DataFrame:
-    provider = plan.spark.conf.get(STATE_STORE, "")
-    if provider != ROCKS:
-        raise UnsupportedError(
-            "Spark keeps the state of a stream only in RocksDB",
-            hint=f"spark.conf.set('{STATE_STORE}', '{ROCKS}'), or keep the state in files: state='path'",
-        )
-    _check_protobuf()
-    _warn_of_partitions(plan.spark, max(each.buckets for each in task.groups))
+    check_state_store(plan.spark, max(each.buckets for each in task.groups))
     numbers, place = number_states(plan.buckets), []
     for key in task.keys:  # the first buckets of all groups share a state, so do the second ones, and so on
         place += [f.lit(key), f.lit(numbers[task.keys.index(key) - task.group_of(key).first])]
@@ -365,28 +373,6 @@ def _step_in_spark(plan: StreamPlan, blobs: DataFrame, task: BucketTask) -> Data
     return grouped.transformWithState(
         BucketProcessor(task), from_arrow_schema(OUTPUT), outputMode="append", timeMode="none"
     )
-
-
-def _check_protobuf() -> None:
-    """Refuse a stream whose state Spark would hand over by a package that is missing: its workers crash."""
-    try:
-        import_module(MESSAGES)
-    except Exception as error:
-        raise UnsupportedError(
-            f"Spark hands the state of a stream over by protobuf, which cannot be used: {error}",
-            hint=f"{INSTALL}, or keep the state in files: state='path'",
-        ) from error
-
-
-def _warn_of_partitions(spark: Any, buckets: int) -> None:
-    """Warn of a batch that opens many more state stores than it has buckets."""
-    stores = int(spark.conf.get(PARTITIONS, "200"))
-    if stores > 4 * buckets:
-        text = (
-            f"each batch of this stream opens {stores} state stores for {buckets} buckets: set {PARTITIONS} "
-            f"to {buckets} before the stream first starts, or keep the state in files: state='path'"
-        )
-        warnings.warn(text, CeriseWarning, stacklevel=5)
 
 
 def _metrics() -> list[Any]:

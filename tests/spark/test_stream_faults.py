@@ -14,7 +14,7 @@ import pytest
 import cerise
 from cerise.errors import CeriseWarning, DataError, StoreError, UnsupportedError
 from cerise.files import delta
-from cerise.spark.stream_plan import MESSAGES, PARTITIONS
+from cerise.spark.state_homes import MESSAGES, PARTITIONS
 from tests.spark.test_watch import EVENTS, SECOND, SEQ, Folder, pairs_in, run
 
 if TYPE_CHECKING:

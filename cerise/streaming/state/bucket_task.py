@@ -25,9 +25,10 @@ from cerise.streaming.state.journal import Journal
 from cerise.streaming.state.saved_state import StateHome
 
 MATCH, REPORT = "match", "report"  # kinds of rows that a task gives
+PAYLOAD = "payload"  # the column of matches
 OUTPUT = pa.schema(
     [
-        ("kind", pa.string()), ("payload", pa.binary()), ("bucket", pa.int32()), ("events", pa.int64()),
+        ("kind", pa.string()), (PAYLOAD, pa.binary()), ("bucket", pa.int32()), ("events", pa.int64()),
         ("matches", pa.int64()), ("aside", pa.int64()), ("held", pa.int64()), ("watermark", pa.int64()),
         ("state_bytes", pa.int64()), ("evicted", pa.int64()), ("detail", pa.string()),
     ]
@@ -55,6 +56,7 @@ class BucketTask:
         late: the folder for events that are set aside; None: they are only counted.
         shape: the columns of the stream if queries come while it runs, so that matches have one shape.
         history: the events before the stream's first; None: there are none.
+        flat: the columns of matches, if each match is a row with these as a struct; None: blobs hold matches.
     """
 
     groups: tuple[QueryGroup, ...]
@@ -64,11 +66,12 @@ class BucketTask:
     late: str | None = None
     shape: Schema | None = None
     history: History | None = None
+    flat: pa.Schema | None = None
 
     def run(
         self, key: int, blobs: Iterable[Blob], home: StateHome, stream: str, batch: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the matches of one bucket in one batch, then its report; the state is kept before that.
+        """Yield the report of one bucket in one batch, then its matches; the state is kept before that.
 
         Args:
             key: the number that stands for the bucket.
@@ -93,9 +96,14 @@ class BucketTask:
             self._write_aside(aside, stream, f"{journal.manifest.version}-{number}")
         journal.keep(bucket, step.entry)
         mark_step("state written")
-        for table in self._tables(bucket, [*before, *step.found]):
-            yield _row(MATCH, payload=to_bytes(table), matches=len(table))
-        yield self._report(group, bucket, step, journal, bucket.counts.evicted.totals.total() - evicted)
+        tables = list(self._tables(bucket, [*before, *step.found]))
+        evicted = bucket.counts.evicted.totals.total() - evicted
+        yield self._report(group, bucket, step, journal, matches=sum(map(len, tables)), evicted=evicted)
+        for table in tables:
+            if self.flat is None:
+                yield self._row(MATCH, payload=to_bytes(table))
+            else:
+                yield from map(self._flat_rows, table.cast(self.flat).combine_chunks().to_batches())
 
     def group_of(self, key: int) -> QueryGroup:
         """Return the group of queries that a bucket belongs to, given the number that stands for it."""
@@ -115,13 +123,16 @@ class BucketTask:
         return found if history.replay else []
 
     def _report(
-        self, group: int, bucket: Bucket, step: BucketStep, journal: Journal, evicted: int
+        self, group: int, bucket: Bucket, step: BucketStep, journal: Journal, *, matches: int, evicted: int
     ) -> pa.RecordBatch:
-        """Return the figures of the bucket and of this batch."""
+        """Return the figures of the bucket and of this batch.
+
+        They come before the matches: a reader with LIMIT stops before the last.
+        """
         place = {"bucket": journal.number, "group": group, "state_bytes": journal.manifest.state_bytes}
         detail = {**place, **bucket.figures(), "refused": bucket.refused}
-        return _row(
-            REPORT, bucket=journal.number, events=len(step.entry.events), matches=0,
+        return self._row(
+            REPORT, bucket=journal.number, events=len(step.entry.events), matches=matches,
             aside=sum(map(len, step.aside)), held=len(bucket.held), watermark=bucket.watermark.time,
             state_bytes=journal.manifest.state_bytes, evicted=evicted, detail=json.dumps(detail),
         )  # fmt: skip
@@ -134,6 +145,26 @@ class BucketTask:
                 yield to_generic(bucket.asked[name], table, self.shape)
             else:
                 yield from self.questions.tag(0 if names is None else names.index(name), [table])
+
+    @property
+    def output(self) -> pa.Schema:
+        """The columns of the rows that the task gives."""
+        if self.flat is None:
+            return OUTPUT
+        return OUTPUT.set(OUTPUT.get_field_index(PAYLOAD), pa.field(PAYLOAD, pa.struct(list(self.flat))))
+
+    def _row(self, kind: str, **values: Any) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist([{"kind": kind, **values}], schema=self.output)
+
+    def _flat_rows(self, matches: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a row for each match; columns of a report are null."""
+        rows, schema = len(matches), self.output
+        known = {
+            "kind": pa.repeat(MATCH, rows),
+            PAYLOAD: pa.StructArray.from_arrays(matches.columns, fields=list(matches.schema)),
+        }  # fmt: skip
+        columns = [known[each.name] if each.name in known else pa.nulls(rows, each.type) for each in schema]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _write_aside(self, aside: Sequence[pa.Table], stream: str, name: str) -> None:
         """Write the events that were set aside; a repeated batch writes the same file again."""
@@ -170,11 +201,6 @@ def _batch_of(blobs: Iterable[Blob], columns: pa.Schema) -> MicroBatch:
         arrivals.append(Arrival(blob.source, blob.top, events))
     controls.sort(key=lambda each: (each.name, each.add))  # to replace a query is to remove, then to add it
     return MicroBatch(arrivals, now, controls=controls)
-
-
-def _row(kind: str, **values: Any) -> pa.RecordBatch:
-    given = {"kind": kind, **values}
-    return pa.RecordBatch.from_pylist([given], schema=OUTPUT)
 
 
 def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
