@@ -265,7 +265,7 @@ SUBJECTS = {
     "stream journal": _stream("core.journal", "engine", "fill", "batch"),
     "stream watcher": _stream("core.watcher", "engine", "batch"),
     "stream find": Subject(_watching("core.find_path"), "events", ("engine",), matches),
-    "stream spark": _stream("spark_stream.throughput", *WATCH),
+    "stream spark": _stream("spark_stream.throughput", *WATCH, "batch_files"),
     "stream micro-batch": _stream("fixed.micro_batch", *WATCH, "form", "fill", "batch", "first"),
     "stream soak": _stream("soak.in_process", "engine", *PACE),
     "stream soak spark": _stream("soak.on_spark", *WATCH, *PACE, "trigger"),

@@ -90,7 +90,8 @@ def read_stream(work: Work, spark: Any, inbox: Path, per_trigger: int | None = 1
         import cerise
 
         stream: Any = cerise.__getattr__("stream")  # not in every version: see why_not
-        return stream(str(inbox), spark=spark)
+        rows = {} if per_trigger is None else {"max_rows": per_trigger * max(rows_of(work))}
+        return stream(str(inbox), spark=spark, **rows)
     schema = spark.read.parquet(str(files_of(work["path"])[0])).schema
     assert schema.names == pq.read_schema(files_of(work["path"])[0]).names
     reader = spark.readStream.schema(schema)
@@ -146,9 +147,18 @@ def observed(progress: Mapping[str, Any], name: str) -> int:
     return 0 if seen is None else int(seen[name] or 0)
 
 
+def rows_of(work: Work) -> list[int]:
+    """Return how many events each file has."""
+    import pyarrow.parquet as pq
+
+    return [pq.read_metadata(file).num_rows for file in files_of(work["path"])]
+
+
 def throughput(work: Work) -> Callable[[], Timed]:
-    """A stream over all files, one file a batch, from its start until its matches are written as Parquet."""
-    spark, numbers = session(work), count()
+    """A stream over all files, some a batch, from its start until its matches are written as Parquet."""
+    spark, numbers, each = session(work), count(), work["options"].get("batch_files", 1)
+    rows = rows_of(work)
+    sizes = [sum(rows[start : start + each]) for start in range(0, len(rows), each)]
     place = Place()
     inbox = Inbox(place.folder("in"))
     for file in files_of(work["path"]):
@@ -159,11 +169,11 @@ def throughput(work: Work) -> Callable[[], Timed]:
         here = Place()
         out = place.folder(f"out-{next(numbers)}")
         started = perf_counter()
-        matches = watch(work, read_stream(work, spark, inbox.path), here.folder("state"))
+        matches = watch(work, read_stream(work, spark, inbox.path, each), here.folder("state"))
         query = write(matches, out, here.folder("checkpoint"), availableNow=True)
         query.awaitTermination()
         seconds = perf_counter() - started
-        return seconds, None, Seen(folder=out, report=_batches(query), sql=is_sql(work))
+        return seconds, None, Seen(folder=out, report=_batches(query, sizes), sql=is_sql(work))
 
     return call
 
@@ -174,12 +184,16 @@ def write(matches: Any, out: Path, checkpoint: Path, **trigger: Any) -> Any:
     return writer.option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
 
 
-def _batches(query: Any) -> dict[str, Any]:
-    """Return the times of the batches; the last, which closes the stream, and the first are left out."""
+def _batches(query: Any, sizes: list[int]) -> dict[str, Any]:
+    """Return the times of the batches; the first, and the last, which closes the stream, are left out.
+
+    Args:
+        query: the streaming query, which has ended.
+        sizes: how many events each batch has; Spark counts what a source hands over, which may be blobs.
+    """
     progress = progress_of(query)
-    full = progress[1:-1] or progress[:1]
+    full, events = progress[1 : len(sizes)] or progress[:1], sum(sizes[1:] or sizes)
     took = [milliseconds(each) for each in full]
-    events = sum(each["numInputRows"] for each in full)
     return {
         "batches": len(progress),
         "batch_ms": spread(took),
