@@ -102,6 +102,9 @@ def watch(  # noqa: PLR0913  a command's options are its parameters
             metavar="FILE", help="Settings of Kafka's client, in lines such as security.protocol=SSL."
         ),
     ] = None,
+    latest: Annotated[
+        bool, typer.Option("--latest", help="Leave out the events that a topic has at the start.")
+    ] = False,
     unbounded: Annotated[
         bool, typer.Option("--unbounded", help="Allow queries without WITHIN, whose state may grow for ever.")
     ] = False,
@@ -156,6 +159,8 @@ def watch(  # noqa: PLR0913  a command's options are its parameters
         raise typer.BadParameter("--flush ends the stream, and --state lets it go on: give one of them")
     if form not in (None, *FORMATS):
         raise typer.BadParameter(f"--format is one of {', '.join(FORMATS)}; not '{form}'")
+    if latest and not is_topic(path):
+        raise typer.BadParameter(f"--latest is for topics of Kafka, and {path} is none")
     named = _read_queries(queries or (), query or ())
     layout = inputs.InputFiles(
         path, time or "", kind, inputs.names(key or ()), inputs.names(order or ()),
@@ -174,7 +179,7 @@ def watch(  # noqa: PLR0913  a command's options are its parameters
     if path == "-":
         source = LinesSource(layout, seconds)
     elif is_topic(path):
-        source = TopicSource(Topic.of(path, read_settings(kafka)), layout)
+        source = TopicSource(Topic.of(path, read_settings(kafka)), layout, latest)
     else:
         source = FolderSource(Path(path), layout, 0.0 if once else seconds)
     sinks = {"to": StandardOutput() if to is None else choose_sink(to, form)}

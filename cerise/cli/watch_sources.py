@@ -210,11 +210,13 @@ class TopicSource:
     Attributes:
         topic: the topic.
         layout: how times are written.
+        latest: whether the events that the topic has at the start are left out.
         taken: the offsets that were read last, by partition: the first, and the one after the last.
     """
 
     topic: Topic
     layout: InputFiles
+    latest: bool = False
     taken: dict[str, Stamp] = field(default_factory=dict)
     _client: TopicClient | None = None
 
@@ -231,6 +233,9 @@ class TopicSource:
         assert self._client is not None
         newest = _name(self._client.end_offsets(self._client.describe().partitions))
         before = {name: stop for name, (_, stop) in self.taken.items()}
+        if not self.taken and self.latest:
+            self.taken = {name: (stop, stop) for name, stop in newest.items()}
+            return None
         if not self.taken:
             before = _name(self._client.first_offsets(map(_number, newest)))
         for name, offset in before.items():

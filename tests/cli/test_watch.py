@@ -13,9 +13,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.csv
@@ -24,11 +25,15 @@ import pytest
 from typer.testing import CliRunner
 
 from cerise import api
+from cerise.cli import watch_sources
+from cerise.cli.inputs import InputFiles
 from cerise.cli.main import app
+from cerise.cli.watch_sources import TopicSource
 from cerise.cli.watch_state import BatchNote, StateFile
 from cerise.engines.base import Options
 from cerise.errors import StoreError
 from cerise.events import Schema
+from cerise.files.topics.topic import Topic, TopicState
 from cerise.kinds import plain_schema
 from cerise.sources import Roles
 from cerise.stream_queries import bind_queries, clause_binder, time_rules
@@ -555,3 +560,44 @@ def test_queries_with_other_keys_have_events_of_their_own() -> None:
         read_events("state", "ba")
     with pytest.raises(StoreError, match="the streams abc"):
         read_events("state", stream="xyz")
+
+
+class StillTopic:
+    """A stand-in for Kafka's client: a topic of two partitions, which grows by hand."""
+
+    ends: ClassVar[dict[int, int]] = {0: 7, 1: 3}
+
+    def __init__(self, topic: Topic) -> None:
+        self.topic = topic
+
+    def describe(self) -> TopicState:
+        return TopicState("", tuple(self.ends))
+
+    def first_offsets(self, partitions: Iterable[int]) -> dict[int, int]:
+        return dict.fromkeys(partitions, 0)
+
+    def end_offsets(self, partitions: Iterable[int]) -> dict[int, int]:
+        return {number: self.ends[number] for number in partitions}
+
+
+@pytest.mark.parametrize("latest", [False, True])
+def test_a_topic_is_read_from_its_first_or_its_latest_event(
+    monkeypatch: pytest.MonkeyPatch, latest: bool
+) -> None:
+    monkeypatch.setattr(watch_sources, "TopicClient", StillTopic)
+    monkeypatch.setattr(StillTopic, "ends", {0: 7, 1: 3})
+    source = TopicSource(Topic.of("kafka://here:9092/ticks", {}), InputFiles("", "t"), latest)
+    found = source.take()
+    assert (found is None) == latest
+    if found is not None:
+        assert found.files == {"partition 0": (0, 7), "partition 1": (0, 3)}
+        return
+    assert source.take() is None
+    StillTopic.ends.update({0: 9, 2: 1})  # two events, and a new partition with one
+    found = source.take()
+    assert found is not None
+    assert found.files == {"partition 0": (7, 9), "partition 1": (3, 3), "partition 2": (0, 1)}
+
+
+def test_only_a_topic_has_a_latest_event() -> None:
+    assert "is for topics of Kafka" in watch("in", QUERY, "--latest", code=2).output
