@@ -11,6 +11,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.atomic.LongAdder;
 import java.util.regex.Matcher;
 import org.apache.flink.api.common.eventtime.Watermark;
 import org.apache.flink.api.common.eventtime.WatermarkGenerator;
@@ -162,11 +163,11 @@ public final class Cep {
 
     /** Counts the matches; Flink has put each together by then. */
     private static final class Count extends PatternProcessFunction<Event, Long> {
-        static long matches;
+        static final LongAdder matches = new LongAdder(); // tasks run side by side
 
         @Override
         public void processMatch(Map<String, List<Event>> match, Context context, Collector<Long> out) {
-            matches++;
+            matches.increment();
         }
     }
 
@@ -176,10 +177,10 @@ public final class Cep {
         Pattern<Event, ?> pattern = pattern(steps, args[1], Long.parseLong(args[2]));
         BufferedReader asked = new BufferedReader(new InputStreamReader(System.in));
         while (asked.readLine() != null) {
-            Count.matches = 0;
+            Count.matches.reset();
             DataStream<Event> all = source(steps, Integer.parseInt(args[3]), Boolean.parseBoolean(args[4]));
             double seconds = run(pattern, Boolean.parseBoolean(args[5]) ? all.keyBy(each -> each.key) : all);
-            System.out.printf("{\"seconds\": %s, \"matches\": %d}%n", seconds, Count.matches);
+            System.out.printf("{\"seconds\": %s, \"matches\": %d}%n", seconds, Count.matches.sum());
         }
     }
 
