@@ -210,7 +210,7 @@ class Watcher:
     def flush(self) -> pa.Table:
         """End the stream; return the matches that become final by that."""
         self._check_sound()
-        return self._tables(self._bucket.flush())
+        return self._tables([*self._take_before(), *self._bucket.flush()])
 
     @property
     def late(self) -> pa.Table | None:
@@ -269,8 +269,12 @@ class Watcher:
     def _step(self, batch: MicroBatch) -> pa.Table:
         step = self._take(batch)
         self._aside = step.aside
+        return self._tables([*self._take_before(), *step.found])
+
+    def _take_before(self) -> list[Found]:
+        """Return the matches in the history, the first time that it is called."""
         before, self._before = self._before, []
-        return self._tables([*before, *step.found])
+        return before
 
     def _tables(self, found: Iterable[Found]) -> pa.Table:
         """Return matches with the columns that all queries share."""

@@ -84,6 +84,12 @@ class CountingHome:
     def delete(self, name: str) -> None:
         self.home.delete(name)
 
+    def names(self) -> list[str]:
+        return list(self.home.names())
+
+    def former(self) -> tuple[()]:
+        return ()
+
 
 def journal(work: Work) -> Callable[[], Timed]:
     """A bucket whose window is full steps through small batches, and keeps each: the bytes are counted.

@@ -42,7 +42,10 @@ class StandardOutput:
 
 
 class GrowingFile:
-    """JSON lines or CSV in one file; bytes after those that the saved state knows are written again."""
+    """JSON lines or CSV in one file; bytes after those that the saved state knows are written again.
+
+    A file with matches of another run is left alone.
+    """
 
     def __init__(self, path: str, format_: str) -> None:
         self._path, self._format = Path(path), format_
@@ -50,6 +53,11 @@ class GrowingFile:
 
     def open(self, length: int | None) -> None:
         size = self._path.stat().st_size if self._path.exists() else 0
+        if length is None and size:
+            raise StoreError(
+                f"{self._path} has matches of a run whose state is not given",
+                hint="give its --state, or another file",
+            )
         if length and size < length:
             raise StoreError(
                 f"{self._path} has {size:,} bytes, and the saved state has written {length:,}",

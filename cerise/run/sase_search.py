@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 
 import pyarrow as pa
 
@@ -169,6 +171,11 @@ class SaseSearch:
         if self._ends is not None:
             events = self._ends.number(events)
         yield from self._tables(self._matcher.feed(events))
+
+    def pass_over(self, events: EventBatch, time: int) -> None:
+        """Take events, then the watermark; their matches were given before, so that no column is computed."""
+        self._now = max(self._now, time)
+        deque(chain(self._matcher.feed(events), self._matcher.advance(time)), maxlen=0)
 
     def advance(self, time: int) -> Iterator[pa.Table]:
         """No event before `time` will come; yield the matches, or partial totals, that this makes final.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FORMAT = "cerise_rules"
 COLUMNS = "op string, name string, query string"
-SUFFIXES = (".cer", ".sql")
+SUFFIXES = (".cer", ".sase", ".sql")
 Rules = dict[str, str]  # the text of each query by its name
 
 

@@ -23,6 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from cerise.engines.base import Options
 from cerise.errors import BindError, UnsupportedError
 from cerise.events import Schema
+from cerise.kinds import plain_schema
 from cerise.plan.needs import any_filter
 from cerise.plan.pushdown import as_sql
 from cerise.run.question import Questions
@@ -226,7 +227,7 @@ def build(plan: StreamPlan) -> DataFrame:
     measured = _clause_with_measures(plan)
     columns = _match_columns(plan, measured)
     if plan.state:
-        flat = replace(task, flat=to_arrow_schema(columns, **UTC))
+        flat = replace(task, flat=plain_schema(to_arrow_schema(columns, **UTC)))
         matches = _observe(_step_in_files(plan, blobs, flat)).select(f"{PAYLOAD}.*")
     else:
         matches = map_batches(_observe(_step_in_spark(plan, blobs, task)).select(PAYLOAD), decode, columns)

@@ -102,6 +102,9 @@ class Bucket:
         """End a query that was removed: for it, the stream is over."""
         for table in self.live[name].flush():
             yield name, table
+        self._forget(name)
+
+    def _forget(self, name: str) -> None:
         del self.live[name]
         self.controls.pop(name, None)
         self.counts.evicted.forget(name)
@@ -189,12 +192,18 @@ class Bucket:
                 live.matches, live.nulls = facts["matches"].get(name, 0), facts["nulls"].get(name, 0)
 
     def _pass_over(self, *, skips: bool) -> None:
-        """Release events whose matches were given already; skip those that matter no more."""
-        if skips and self.reach is not None:
-            old = self.held.release(max(self.watermark.time - self.reach, INT64_MIN))
-            for query in self.live.values() if old is not None else ():
+        """Release events whose matches were given before; skip those that matter no more."""
+        if not skips or self.reach is None:
+            _drop(self._release())
+            return
+        old = self.held.release(max(self.watermark.time - self.reach, INT64_MIN))
+        rest = self.held.release(self.watermark.time)
+        for name, query in list(self.live.items()):
+            if old is not None:
                 query.skip(old)
-        _drop(self._release())
+            query.pass_over(self._empty if rest is None else rest, self.watermark.time)
+            if query.until is not None and query.until <= self.watermark.time:
+                self._forget(name)
 
     def flush(self) -> Iterator[Found]:
         """Yield the matches that become final when no further event comes."""
@@ -215,12 +224,10 @@ class Bucket:
         if not limits.counts_runs:
             return
         keeper = LimitKeeper(limits, self.live, self.held, self.counts.evicted, batch)
-        if keeper.is_kept():
-            return
-        if not limits.evicts:
+        if limits.evicts and not keeper.is_kept():
+            yield from keeper.evict()
+        elif not keeper.is_kept():
             keeper.check()
-            return
-        yield from keeper.evict()
 
     def _warn_of_evictions(self, before: Mapping[str, int]) -> None:
         """Log the evictions of a step: the first of a query as a warning."""
@@ -358,8 +365,7 @@ class Bucket:
         names = {each.name for each in plan.queries}
         for name in self.live.keys() - names - self.controls.keys():
             log.warning("query %s is gone: its state is dropped", name)
-            del self.live[name]
-            self.counts.evicted.forget(name)
+            self._forget(name)
         self.plan = plan
         for query in plan.queries:
             if query.name not in self.live:

@@ -138,8 +138,13 @@ class LiveQuery:
         yield from self._count(self._run(0, self._clip(events), self._time))
 
     def skip(self, events: pa.Table) -> None:
-        """Pass over events too old to matter for the state after the next feed (`stages.forgets`)."""
-        self._first.position += len(self._clip(events))
+        """Pass over events too old to matter, of a query that forgets (`stages.forgets`)."""
+        self._first.skip(len(self._clip(events)))
+
+    def pass_over(self, events: pa.Table, time: int) -> None:
+        """Take events and the watermark as `feed` does; their matches were given before."""
+        self._time = time if self.until is None else min(time, self.until)
+        self._first.pass_over(self._clip(events), self._time)
 
     def _clip(self, events: pa.Table) -> pa.Table:
         """Leave out events before the query was added, or after it was removed."""

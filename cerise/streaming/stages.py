@@ -102,7 +102,7 @@ class Stage:
     """
 
     def __init__(self, question: StreamQuestion, work: Work, on_skip: str, *, keeps: bool = False) -> None:
-        self.question = question
+        self.question, self._work = question, work
         self.search: SaseSearch | RowStream
         if isinstance(question, RowClause):  # the plan was checked: a clause without WITHIN was asked for
             self.search = question.start_stream(work, on_skip=on_skip, unbounded=True)
@@ -151,10 +151,27 @@ class Stage:
         if isinstance(self.search, RowStream):
             yield from self.search.feed(RowBatch(some))
             return
+        yield from self.search.feed(self._in_order(some))
+
+    def _in_order(self, table: pa.Table) -> EventBatch:
+        needs = self.question.needs
         assert needs.roles is not None
-        batch = EventBatch.of(some, needs.roles, reads=needs.ties, start=self.position)
+        batch = EventBatch.of(table, needs.roles, reads=needs.ties, start=self.position)
         self.position += len(batch)
-        yield from self.search.feed(batch)
+        return batch
+
+    # ---- steps that are repeated: their matches were given before
+
+    def skip(self, events: int) -> None:
+        """Pass over events too old to matter: a search without runs goes on after them (`forgets`)."""
+        assert isinstance(self.question, Sase)
+        self.search = self.question.start_stream(self._work)
+        self.position += events
+
+    def pass_over(self, table: pa.Table, time: int) -> None:
+        """Take events and the watermark without matches."""
+        assert isinstance(self.search, SaseSearch)
+        self.search.pass_over(self._in_order(table.select(self.question.needs.columns.names)), time)
 
     # ---- saved state
 

@@ -562,6 +562,14 @@ def test_queries_with_other_keys_have_events_of_their_own() -> None:
         read_events("state", stream="xyz")
 
 
+@pytest.mark.parametrize("option", ["--to", "--late"])
+def test_a_file_of_another_run_is_not_overwritten(option: str) -> None:
+    pq.write_table(stream(1), "in/1.parquet")
+    Path("out.jsonl").write_text("{}\n")
+    assert "whose state is not given" in watch("in", QUERY, "--once", option, "out.jsonl", code=1).stderr
+    assert Path("out.jsonl").read_text() == "{}\n"
+
+
 class StillTopic:
     """A stand-in for Kafka's client: a topic of two partitions, which grows by hand."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as f
 
 import cerise
 from cerise import BindError, StoreError, UnsupportedError
@@ -117,6 +118,22 @@ def test_lake_files_are_cut_by_the_tasks_that_read_them(
     assert cerise.watched(query).watermark == dt.datetime.fromtimestamp(195, dt.UTC)
     plan = matches._jdf.queryExecution().analyzed().toString()
     assert plan.count("MapInArrow") == 1 + (not direct)  # decodes matches, or steps the state in files
+
+
+def test_fields_that_are_never_null_may_lie_in_a_struct_that_is(
+    spark: SparkSession, tmp_path: Path, home: dict[str, Any]
+) -> None:
+    folder = Folder(tmp_path / "in")
+    for batch in EVENTS:
+        folder.put(batch)
+    place = f.struct(f.coalesce("n", f.lit(0)).alias("n"), f.array(f.lit(1)).alias("ones"))
+    events = folder.stream(spark).withColumn("place", f.when(f.col("n") > 5, place))
+    query = "PATTERN SEQ(A a, B b) WHERE [id] WITHIN 30 seconds"
+    matches = cerise.watch(events, query, time="ts", type="kind", delay="5 seconds", buckets=2, **home)
+    run(matches, tmp_path)
+    rows = spark.read.parquet(str(tmp_path / "out")).selectExpr("a.n", "a.place.n AS inside", "b.place.ones")
+    found = Counter((row["n"], row["inside"], str(row["ones"])) for row in rows.collect())
+    assert found == {(9, 9, "[1]"): 1, (5, None, "[1]"): 1, (7, 7, "None"): 1, (2, None, "None"): 1}
 
 
 def test_a_stream_finds_what_batch_finds_after_any_restart(

@@ -180,3 +180,25 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="the entry has format 2, this Cerise reads format 1") as caught:
         container.unpack(bytes(packed), "the entry")
     assert "version of Cerise" in str(caught.value.hint)
+
+
+def test_a_process_that_skips_events_meets_no_match_that_never_was(tmp_path: Path) -> None:
+    """The A of time 1 has met its B in a batch that the first process misses, and skips."""
+    query = "PATTERN SEQ(A a, B b) WHERE [id] WITHIN 30 RETURN 1 / (b.n - a.n) AS a, b.n AS b"
+    batches = [
+        events((1, "A", 1, 1), (20, "C", 1, 0)),
+        events((21, "B", 1, 9), (22, "B", 1, 1), (60, "A", 1, 1)),  # the B of 22 would divide by zero
+        events((61, "B", 1, 3), (90, "C", 1, 0)),
+    ]
+    runner, dice = Runner(tmp_path, query, buckets=1), random.Random(1)
+    plan, found = runner.task.plans[0], list[dict[str, Any]]()
+    found += runner.step(0, batches[:1], dice)
+    first = journal.CACHE.take(plan, 0)
+    assert first is not None
+    found += runner.step(1, batches[1:2], dice)  # in another process
+    journal.CACHE.clear()
+    journal.CACHE.add(first, 0)
+    found += runner.step(2, batches[2:], dice)
+    assert pairs(found) == {(1 / 8, 9): 1, (1 / 2, 3): 1}
+    reports = [pa_json(row["detail"]) for row in found if row["kind"] == REPORT]
+    assert [sum(each["matches"].values()) for each in reports] == [0, 1, 2]

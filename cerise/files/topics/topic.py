@@ -47,7 +47,7 @@ def import_client() -> ModuleType:
     except ImportError as error:
         raise UnsupportedError(
             "confluent-kafka is not installed, which reads topics of Kafka",
-            hint="pip install 'cerise-spark[kafka]', on all machines of a cluster",
+            hint="pip install confluent-kafka, on all machines of a cluster",
         ) from error
     return confluent_kafka
 

@@ -11,6 +11,7 @@ is rebuilt from them.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import pyarrow.compute as pc
@@ -116,11 +117,14 @@ class Journal:
         """Return the bucket at the saved state: from memory, or from the snapshot and later entries."""
         if self._begun is None:
             bucket = self._open()
-            bucket.recall = lambda: self._saved.all_entries(self.plan)
+            bucket.recall = self._recall
             return bucket
         self.changed, bucket, kept = True, self._begun.bucket, self._begun.kept
         bucket.recall = lambda: [kept]
         return bucket
+
+    def _recall(self) -> Iterable[JournalEntry]:
+        return self._saved.all_entries(self.plan)
 
     def _open(self) -> Bucket:
         live = CACHE.take(self.plan, self.number)
@@ -147,6 +151,7 @@ class Journal:
         if chain != self.manifest.chain or live.version > self.manifest.version:
             return False
         if missed:
+            live.bucket.recall = self._recall  # a missed batch may have added a query that begins earlier
             live.bucket.replay(missed, self.manifest.facts)
         return True
 

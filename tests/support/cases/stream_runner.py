@@ -15,8 +15,9 @@ from cerise.events import Schema, read_times
 from cerise.kinds import Kind, kind_of
 from cerise.run.question import concat
 from cerise.run.sase_search import Sase
+from cerise.streaming.bucket import Bucket
 from cerise.streaming.bucket_plan import BucketPlan
-from cerise.streaming.entry import Arrival, MicroBatch, find_top
+from cerise.streaming.entry import Arrival, JournalEntry, MicroBatch, find_top
 from cerise.streaming.live_query import StreamQuery
 from cerise.streaming.stages import StreamQuestion
 from cerise.streaming.state import journal as journals
@@ -43,6 +44,29 @@ def plan_of(question: StreamQuestion, table: pa.Table, time: str, options: Optio
     return BucketPlan((query,), Schema(table.schema, time), TimeRules({SOURCE: delay}), options)
 
 
+class Processes:
+    """Processes of which each step of a bucket runs in any; one that has missed steps catches up."""
+
+    def __init__(self, dice: random.Random, *, reload: float = 0.5) -> None:
+        self._dice, self._reload = dice, reload
+        self._live: list[LiveBucket | None] = [None] * PROCESSES
+        self._number = 0
+
+    def open(self, journal: Journal) -> Bucket:
+        """Open a bucket in any of the processes, now and then from the saved state, as after a restart."""
+        self._number = self._dice.randrange(PROCESSES)
+        live = self._live[self._number]
+        journals.CACHE.clear()
+        if live is not None and self._dice.random() >= self._reload:
+            journals.CACHE.add(live, 0)
+        return journal.open()
+
+    def keep(self, journal: Journal, bucket: Bucket, entry: JournalEntry) -> None:
+        """Keep the state after a step."""
+        journal.keep(bucket, entry)
+        self._live[self._number] = journals.CACHE.take(journal.plan, 0)
+
+
 def play(
     plan: BucketPlan,
     batches: Sequence[pa.Table],
@@ -51,25 +75,15 @@ def play(
     reload: float = 0.5,
     home: MemoryHome | None = None,
 ) -> Played:
-    """Step through micro-batches, each in one of three processes, some of which start again from the state.
-
-    A process that has missed batches catches up from the journal.
-    """
+    """Step through micro-batches in several processes."""
     home, played = home or MemoryHome(), Played()
-    bucket = None
-    processes: list[LiveBucket | None] = [None] * PROCESSES
+    bucket, processes = None, Processes(dice, reload=reload)
     for batch in batches:
         journal = Journal(plan, home)
-        number = dice.randrange(PROCESSES)
-        live = processes[number]
-        journals.CACHE.clear()
-        if live is not None and dice.random() >= reload:
-            journals.CACHE.add(live, 0)
-        bucket = journal.open()
+        bucket = processes.open(journal)
         top = find_top(batch, plan.roles, plan.rules, None) if len(batch) else None
         step = bucket.step(MicroBatch([Arrival(SOURCE, top, batch)]))
-        journal.keep(bucket, step.entry)
-        processes[number] = journals.CACHE.take(plan, 0)
+        processes.keep(journal, bucket, step.entry)
         played.steps.append([table for _, table in step.found])
         played.found += played.steps[-1]
         played.aside += step.aside
