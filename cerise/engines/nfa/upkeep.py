@@ -26,8 +26,8 @@ PREV = Candidate.prev
 class Upkeep:
     """Says when it pays to look for expired runs and nodes, at the cost of going through all of them.
 
-    It pays if a quarter of them is new, so that each is looked at a few times in its life; or if a whole
-    window has passed.
+    It pays if a quarter of them is new, so that each is looked at a few times in its life; if new runs take a
+    quarter of the room that was left below the limit of runs; or if a whole window has passed.
 
     Attributes:
         partitions: how many partitions may be known before idle ones are forgotten.
@@ -39,7 +39,7 @@ class Upkeep:
         self._most_runs = options.max_runs
         timed = bound.within is not None and not program.by_position
         self._within = int(str(bound.within.size)) if bound.within is not None and timed else None
-        self._held, self._now = 0, NEVER
+        self._held, self._runs, self._now = 0, 0, NEVER
         numbered = program.by_position and bound.slide is not None  # SLIDE counts positions from the first on
         self.partitions = MAX if numbered else self._limits.idle_partitions
         self.texts = self._limits.pool_rows
@@ -50,14 +50,14 @@ class Upkeep:
         return (
             held <= self._limits.small_rows
             or 3 * held >= 4 * self._held
-            or 4 * m.live >= 3 * self._most_runs
+            or 4 * (m.live - self._runs) >= self._most_runs - self._runs
             or partitions > self.partitions
             or (self._within is not None and now - self._now > self._within)
         )
 
     def note(self, m: Machine, now: int) -> None:
         """Remember how much is left after a look."""
-        self._held, self._now = m.live + m.node_count, now
+        self._held, self._runs, self._now = m.live + m.node_count, m.live, now
 
 
 @kernel()
