@@ -227,8 +227,8 @@ def build(plan: StreamPlan) -> DataFrame:
     measured = _clause_with_measures(plan)
     columns = _match_columns(plan, measured)
     if plan.state:
-        flat = replace(task, flat=plain_schema(to_arrow_schema(columns, **UTC)))
-        matches = _observe(_step_in_files(plan, blobs, flat)).select(f"{PAYLOAD}.*")
+        lists = replace(task, listed=plain_schema(to_arrow_schema(columns, **UTC)))
+        matches = _observe(_step_in_files(plan, blobs, lists)).select(f.inline(PAYLOAD))
     else:
         matches = map_batches(_observe(_step_in_spark(plan, blobs, task)).select(PAYLOAD), decode, columns)
     return matches if measured is None else compute_measures(matches, measured.bound)

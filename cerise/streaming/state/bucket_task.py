@@ -26,6 +26,7 @@ from cerise.streaming.state.saved_state import StateHome
 
 MATCH, REPORT = "match", "report"  # kinds of rows that a task gives
 PAYLOAD = "payload"  # the column of matches
+LISTED = 1_000  # matches in a list, at most
 OUTPUT = pa.schema(
     [
         ("kind", pa.string()), (PAYLOAD, pa.binary()), ("bucket", pa.int32()), ("events", pa.int64()),
@@ -56,7 +57,7 @@ class BucketTask:
         late: the folder for events that are set aside; None: they are only counted.
         shape: the columns of the stream if queries come while it runs, so that matches have one shape.
         history: the events before the stream's first; None: there are none.
-        flat: the columns of matches, if each match is a row with these as a struct; None: blobs hold matches.
+        listed: the columns of matches, if rows hold lists of them; None: rows hold blobs of them.
     """
 
     groups: tuple[QueryGroup, ...]
@@ -66,7 +67,7 @@ class BucketTask:
     late: str | None = None
     shape: Schema | None = None
     history: History | None = None
-    flat: pa.Schema | None = None
+    listed: pa.Schema | None = None
 
     def run(
         self, key: int, blobs: Iterable[Blob], home: StateHome, stream: str, batch: int | None = None
@@ -100,10 +101,10 @@ class BucketTask:
         evicted = bucket.counts.evicted.totals.total() - evicted
         yield self._report(group, bucket, step, journal, matches=sum(map(len, tables)), evicted=evicted)
         for table in tables:
-            if self.flat is None:
+            if self.listed is None:
                 yield self._row(MATCH, payload=to_bytes(table))
             else:
-                yield from map(self._flat_rows, table.cast(self.flat).combine_chunks().to_batches())
+                yield from map(self._list_matches, table.cast(self.listed).combine_chunks().to_batches())
 
     def group_of(self, key: int) -> QueryGroup:
         """Return the group of queries that a bucket belongs to, given the number that stands for it."""
@@ -149,20 +150,20 @@ class BucketTask:
     @property
     def output(self) -> pa.Schema:
         """The columns of the rows that the task gives."""
-        if self.flat is None:
+        if self.listed is None:
             return OUTPUT
-        return OUTPUT.set(OUTPUT.get_field_index(PAYLOAD), pa.field(PAYLOAD, pa.struct(list(self.flat))))
+        matches = pa.list_(pa.struct(list(self.listed)))
+        return OUTPUT.set(OUTPUT.get_field_index(PAYLOAD), pa.field(PAYLOAD, matches))
 
     def _row(self, kind: str, **values: Any) -> pa.RecordBatch:
         return pa.RecordBatch.from_pylist([{"kind": kind, **values}], schema=self.output)
 
-    def _flat_rows(self, matches: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a row for each match; columns of a report are null."""
-        rows, schema = len(matches), self.output
-        known = {
-            "kind": pa.repeat(MATCH, rows),
-            PAYLOAD: pa.StructArray.from_arrays(matches.columns, fields=list(matches.schema)),
-        }  # fmt: skip
+    def _list_matches(self, matches: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with a list of matches each; Spark looks at every row of a report, so rows are few."""
+        starts = pa.array([*range(0, len(matches), LISTED), len(matches)], pa.int32())
+        rows, schema = len(starts) - 1, self.output
+        structs = pa.StructArray.from_arrays(matches.columns, fields=list(matches.schema))
+        known = {"kind": pa.repeat(MATCH, rows), PAYLOAD: pa.ListArray.from_arrays(starts, structs)}
         columns = [known[each.name] if each.name in known else pa.nulls(rows, each.type) for each in schema]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
