@@ -202,3 +202,24 @@ def test_a_process_that_skips_events_meets_no_match_that_never_was(tmp_path: Pat
     assert pairs(found) == {(1 / 8, 9): 1, (1 / 2, 3): 1}
     reports = [pa_json(row["detail"]) for row in found if row["kind"] == REPORT]
     assert [sum(each["matches"].values()) for each in reports] == [0, 1, 2]
+
+
+def test_a_query_that_comes_again_starts_anew_in_a_process_that_remembers_it(tmp_path: Path) -> None:
+    """The process of the first batch has the A of time 1; the query is gone in the second batch."""
+    batches = [
+        events((1, "A", 1, 1), (8, "C", 1, 0)),
+        events((9, "C", 1, 0), (14, "C", 1, 0)),
+        events((15, "C", 1, 0), (20, "C", 1, 0)),
+        events((21, "B", 1, 4), (22, "A", 1, 5), (23, "B", 1, 6), (60, "C", 1, 0)),
+    ]
+    both, dice, answers = {"seq": SEQ, "all": SEQ}, random.Random(1), []
+    for remembers in (True, False):
+        found: Counter[tuple[int, int]] = Counter()
+        for batch, table in enumerate(batches):
+            if not remembers:
+                journal.CACHE.clear()
+            queries = {"seq": SEQ} if batch == 1 else both
+            runner = Runner(tmp_path / str(remembers), queries, buckets=1)
+            found.update(pairs(runner.step(batch, [table], dice)))
+        answers.append(found)
+    assert answers[0] == answers[1] == {(1, 4): 1, (5, 6): 2}

@@ -39,6 +39,7 @@ from cerise.streaming.state.saved_state import (
 
 log = logging.getLogger(__name__)
 CACHED = 64  # live buckets that a process remembers
+CHANGED = b"other queries"  # in the chain of hashes: a bucket of before cannot catch up
 
 
 @dataclass(slots=True)
@@ -165,7 +166,7 @@ class Journal:
         manifest = replace(
             before,
             version=before.version + 1,
-            chain=extend_chain(before.chain, data),
+            chain=extend_chain(before.chain, data + CHANGED if self.changed else data),
             journal_bytes=before.journal_bytes + max(len(data), limits.entry_bytes),
             entry_bytes=before.entry_bytes + len(data),
             top=max(before.top, self._top(entry)),
