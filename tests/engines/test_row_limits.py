@@ -194,7 +194,8 @@ def interrupted(body: str, threads: int) -> tuple[float, str]:
         How long it went on: the time of the processor, as the machine may be busy; and what it printed.
     """
     code = f"""
-        import threading, time, pyarrow as pa, cerise
+        import signal, threading, time, pyarrow as pa, cerise
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
         rows = 400_000
         table = pa.table({{"t": range(rows), "x": [1] * rows}})
         sql = "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY t MEASURES count(*) AS n {body})"
