@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from cerise.spark.stream_plan import StreamPlan
     from cerise.spark.watched import Watched
 
-LONGEST_PATH = 4_096
-
 
 def watch(
     stream: DataFrame | Mapping[str, DataFrame],
@@ -165,9 +163,12 @@ def plan_stream(
 
 def is_changing(queries: Any) -> bool:
     """Whether queries come from a streaming DataFrame, or from a folder."""
-    if isinstance(queries, str | Path) and len(str(queries)) < LONGEST_PATH and "\n" not in str(queries):
+    if not isinstance(queries, str | Path):
+        return is_stream(queries)
+    try:
         return Path(queries).is_dir()
-    return is_stream(queries)
+    except OSError:  # the text of a query is too long for the name of a file
+        return False
 
 
 def _plan_control(

@@ -11,6 +11,7 @@ import pytest
 
 import cerise
 from cerise import BindError
+from cerise.streams import is_changing
 from tests.spark.test_watch import ABSENT, SEQ, Folder, pairs_in, run, table_of
 
 if TYPE_CHECKING:
@@ -148,3 +149,8 @@ def test_two_watches_in_one_streaming_query_are_refused(spark: SparkSession, tmp
         cerise.watch(one.stream(spark), SEQ, **given).unionAll(
             cerise.watch(other.stream(spark), SEQ, **given)
         ).writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+
+@pytest.mark.parametrize("length", [10, 300, 5_000])
+def test_a_query_in_one_long_line_is_not_a_folder(length: int) -> None:
+    assert not is_changing(f"PATTERN SEQ(A a, B b) WHERE a.n > {'1' * length}")
