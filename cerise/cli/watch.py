@@ -160,7 +160,7 @@ def watch(  # noqa: PLR0913  a command's options are its parameters
     if form not in (None, *FORMATS):
         raise typer.BadParameter(f"--format is one of {', '.join(FORMATS)}; not '{form}'")
     if latest and not is_topic(path):
-        raise typer.BadParameter(f"--latest is for topics of Kafka, and {path} is none")
+        raise typer.BadParameter(f"--latest needs a topic of Kafka, kafka://host:9092/topic; not {path}")
     named = _read_queries(queries or (), query or ())
     layout = inputs.InputFiles(
         path, time or "", kind, inputs.names(key or ()), inputs.names(order or ()),

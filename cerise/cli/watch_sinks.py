@@ -42,9 +42,10 @@ class StandardOutput:
 
 
 class GrowingFile:
-    """JSON lines or CSV in one file; bytes after those that the saved state knows are written again.
+    """JSON lines or CSV in one file.
 
-    A file with matches of another run is left alone.
+    A run that goes on cuts the file back to the length in its saved state, and writes its last batch again. A
+    file with matches of another run is left alone.
     """
 
     def __init__(self, path: str, format_: str) -> None:

@@ -192,7 +192,7 @@ class Bucket:
                 live.matches, live.nulls = facts["matches"].get(name, 0), facts["nulls"].get(name, 0)
 
     def _pass_over(self, *, skips: bool) -> None:
-        """Release events whose matches were given before; skip those that matter no more."""
+        """Release events whose matches were given before; skip events older than the reach of all queries."""
         if not skips or self.reach is None:
             _drop(self._release())
             return
@@ -221,12 +221,12 @@ class Bucket:
         """Evict the oldest runs if the bucket keeps more than it may, or end the step with an error."""
         limits = self.plan.limits
         self._check_held(limits.held, batch)
-        if not limits.counts_runs:
-            return
         keeper = LimitKeeper(limits, self.live, self.held, self.counts.evicted, batch)
-        if limits.evicts and not keeper.is_kept():
+        if not limits.counts_runs or keeper.is_kept():
+            return
+        if limits.evicts:
             yield from keeper.evict()
-        elif not keeper.is_kept():
+        else:
             keeper.check()
 
     def _warn_of_evictions(self, before: Mapping[str, int]) -> None:

@@ -93,7 +93,12 @@ class HeldEvents:
 
 
 def check_columns(saved: pa.Schema | None, needed: pa.Schema) -> None:
-    """Refuse saved events whose columns differ from those that the queries need; None: there are none."""
+    """Refuse saved events whose columns differ from the columns that the queries need.
+
+    Args:
+        saved: the columns of the saved events; None: no event was saved.
+        needed: the columns that the queries need.
+    """
     for column in needed if saved is not None else ():
         assert saved is not None
         known = saved.field(column.name).type if column.name in saved.names else None

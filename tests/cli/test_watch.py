@@ -608,4 +608,4 @@ def test_a_topic_is_read_from_its_first_or_its_latest_event(
 
 
 def test_only_a_topic_has_a_latest_event() -> None:
-    assert "is for topics of Kafka" in watch("in", QUERY, "--latest", code=2).output
+    assert "--latest needs a topic of Kafka" in watch("in", QUERY, "--latest", code=2).output

@@ -45,7 +45,7 @@ def plan_of(question: StreamQuestion, table: pa.Table, time: str, options: Optio
 
 
 class Processes:
-    """Processes of which each step of a bucket runs in any; one that has missed steps catches up."""
+    """Several processes: each step of a bucket runs in any; a process that has missed steps catches up."""
 
     def __init__(self, dice: random.Random, *, reload: float = 0.5) -> None:
         self._dice, self._reload = dice, reload
