@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cerise.engines.rcep.comparisons import (
-    EventComparison,
-    PlanEdge,
-    Side,
-    binds,
-    comparison_of,
-    find_link,
-    find_test,
-    is_sequence,
-)
 from cerise.engines.rcep.plan import Plan, plan_of
+from cerise.engines.rcep.plan_edges import PlanEdge, binds, find_link, find_test
 from cerise.kinds import Kind
 from cerise.pattern.expr import At, Attr, Index
+from cerise.plan.comparisons import EventComparison, Side, comparison_of, is_sequence
 from tests.engines.test_rcep import ANY, KLEENE, bound_of
 
 B = frozenset({"b"})

@@ -22,6 +22,7 @@ from cerise.engines.automaton.records import Chunk
 from cerise.events import EventBatch, Path
 from cerise.kernels.strings import Literals
 from cerise.kinds import Kind, null_bits, numbers
+from cerise.pattern.bound import Bound
 from cerise.pattern.values import Fault
 
 Ints = npt.NDArray[np.int64]
@@ -206,9 +207,8 @@ class _Strings:
 class Partitions:
     """A number for each partition (S8)."""
 
-    def __init__(self, program: Program) -> None:
-        bound = program.bound
-        self.program = program
+    def __init__(self, bound: Bound) -> None:
+        self._bound = bound
         self.paths = bound.partition
         self.required = [path in bound.not_null for path in bound.partition]
         self.numbers: dict[tuple[Any, ...], int] = {} if self.paths else {(): 0}
@@ -231,7 +231,7 @@ class Partitions:
     def among(self, events: EventBatch) -> tuple[Ints | None, int]:
         """Number the partitions of these events alone; return the numbers, and how many there are."""
         if not self._by_one(events):
-            alone = Partitions(self.program)
+            alone = Partitions(self._bound)
             return alone.of(events), len(alone)
         coded = events.column(self.paths[0]).dictionary_encode(null_encoding="encode")
         parts = np.asarray(coded.indices, np.int64)

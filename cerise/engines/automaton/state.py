@@ -22,6 +22,7 @@ from cerise.engines.base import AFRESH, AGAIN, refuse_state
 from cerise.engines.meaning import SIZE, digest, meaning_of, schema_hash
 from cerise.errors import DataError, StateLayoutError
 from cerise.events import EventBatch
+from cerise.pattern.bound import Bound
 
 MAGIC = b"cerise.nfa\n"
 VERSION = 2
@@ -31,14 +32,24 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 def write(program: Program, arrays: Arrays, *, engine: str = "") -> bytes:
     """Return arrays as bytes, with a header for their query and engine."""
-    sink = io.BytesIO()
-    np.savez(sink, allow_pickle=False, **arrays)
-    payload, bound = sink.getvalue(), program.bound
-    hashes = (meaning_of(bound), schema_hash(bound.schema), _layout(program, engine), digest(payload))
-    return HEAD.pack(MAGIC, VERSION, *hashes) + payload
+    return write_for(program.bound, _layout(program, engine), arrays)
 
 
 def read(program: Program, state: bytes, *, engine: str = "") -> Arrays:
+    """Return the arrays of a saved state; raises what `read_for` raises."""
+    return read_for(program.bound, _layout(program, engine), state)
+
+
+def write_for(bound: Bound, layout: bytes, arrays: Arrays) -> bytes:
+    """Return arrays as bytes, with a header for their query and layout."""
+    sink = io.BytesIO()
+    np.savez(sink, allow_pickle=False, **arrays)
+    payload = sink.getvalue()
+    hashes = (meaning_of(bound), schema_hash(bound.schema), layout, digest(payload))
+    return HEAD.pack(MAGIC, VERSION, *hashes) + payload
+
+
+def read_for(bound: Bound, layout: bytes, state: bytes) -> Arrays:
     """Return the arrays of a saved state.
 
     Raises:
@@ -47,20 +58,20 @@ def read(program: Program, state: bytes, *, engine: str = "") -> Arrays:
     """
     if len(state) < HEAD.size or not state.startswith(MAGIC):
         raise refuse_state(state)
-    _, version, meaning, schema, layout, checksum = HEAD.unpack_from(state)
+    _, version, meaning, schema, known, checksum = HEAD.unpack_from(state)
     payload = state[HEAD.size :]
     if version == VERSION and checksum != digest(payload):
         raise DataError("the saved state is damaged", hint=f"load an older copy, or {AFRESH}")
-    if schema != schema_hash(program.bound.schema):
+    if schema != schema_hash(bound.schema):
         raise DataError("the saved state is of events with other columns", hint=AFRESH)
-    if meaning != meaning_of(program.bound):
+    if meaning != meaning_of(bound):
         raise DataError("the saved state is of another query", hint=AFRESH)
     if version != VERSION:
         raise StateLayoutError(
             f"the saved state has format version {version}, this Cerise reads version {VERSION}",
             hint=f"load it with the version of Cerise that saved it, or {AGAIN}",
         )
-    if layout != _layout(program, engine):
+    if layout != known:
         raise StateLayoutError(
             "the saved state is of this query, and of another engine or release of Cerise", hint=AGAIN
         )

@@ -45,7 +45,7 @@ class NfaMatcher:
     def _reset(self) -> None:
         program = self.program
         self._columns = Columns(program, self._on_fault, self.limits.chunk_events)
-        self._partitions = Partitions(program)
+        self._partitions = Partitions(program.bound)
         self._memory = Memory(program, self.options)
         self._memory.m.cols = self._columns.chunk
         self._last: int | None = None

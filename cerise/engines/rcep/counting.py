@@ -17,13 +17,13 @@ from cerise.engines.base import Finding, Matches, Options, Tally
 from cerise.engines.counting.counts import count, standings
 from cerise.engines.counting.machine import Room
 from cerise.engines.counting.model import AnchorTest, Chains, ChainStep, Compare, End, Layer
-from cerise.engines.rcep.comparisons import EventComparison
 from cerise.engines.rcep.keys import Keys
 from cerise.engines.rcep.layers import Layers, layers_for, places_of_argument
 from cerise.engines.rcep.plan import Plan
 from cerise.engines.rcep.stream import Recomputing
 from cerise.engines.rcep.window_events import EventPiece
 from cerise.engines.totals.groups import LEAST, first_window, starts_early, too_early
+from cerise.plan.comparisons import EventComparison
 
 Ints = npt.NDArray[np.int64]
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from cerise.engines.automaton.derived import Mixed
 from cerise.engines.automaton.program import Unfit
 from cerise.engines.base import Matcher, Options
-from cerise.engines.rcep.comparisons import EventComparison, Side
 from cerise.engines.rcep.layers import Layers, layers_for
 from cerise.engines.rcep.plan import Joins, Plan, plan_of
 from cerise.pattern.bound import Bound
 from cerise.pattern.expr import At
 from cerise.pattern.query import And, Kleene, Node, Seq, Var
 from cerise.pattern.show import show_expr
+from cerise.plan.comparisons import EventComparison, Side
 
 
 def why_not(bound: Bound, joins: Joins | None = None) -> str | None:

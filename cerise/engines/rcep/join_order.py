@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 from cerise.engines.automaton.automaton import Automaton, Edge
 from cerise.engines.automaton.program import Unfit
-from cerise.engines.rcep.comparisons import EventComparison, comparison_of, is_sequence
 from cerise.pattern.bound import Bound, Branch, Conjunct
 from cerise.pattern.expr import (
     Agg,
@@ -31,6 +30,7 @@ from cerise.pattern.expr import (
     walk,
 )
 from cerise.pattern.query import Node, Output, Seq
+from cerise.plan.comparisons import EventComparison, comparison_of, is_sequence
 
 EVENTS = 8.0  # in a window that fit a variable
 HOLDS = {"=": 0.1, "!=": 0.9, "<": 0.4, "<=": 0.4, ">": 0.4, ">=": 0.4}  # the share of events that pass

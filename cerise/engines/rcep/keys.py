@@ -13,11 +13,11 @@ from cerise.engines.automaton.columns import Columns
 from cerise.engines.automaton.formulas import Scope
 from cerise.engines.automaton.layout import ProgramLayout
 from cerise.engines.automaton.records import Chunk
-from cerise.engines.rcep.comparisons import EventComparison, Side
 from cerise.kernels import formulas, jit
 from cerise.kernels.jit import boolean, kernel
 from cerise.kernels.predicates import NEVER, Writer, value
 from cerise.kinds import Kind
+from cerise.plan.comparisons import EventComparison, Side
 
 Ints = npt.NDArray[np.int64]
 NULL = -(2**63)  # the key of null, with which no comparison holds

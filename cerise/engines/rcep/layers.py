@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 
 from cerise.engines.automaton.automaton import Automaton
 from cerise.engines.automaton.program import Unfit
-from cerise.engines.rcep.comparisons import TRANSITIVE, EventComparison, Side, comparison_of, is_sequence
 from cerise.engines.rcep.plan import plan_of
 from cerise.pattern.bound import Bound
 from cerise.pattern.expr import At, Expr, Index, attributes
 from cerise.pattern.query import Kleene, Node, Output, Seq, Var
 from cerise.pattern.resolve import is_single_event
 from cerise.pattern.show import show_expr
+from cerise.plan.comparisons import TRANSITIVE, EventComparison, Side, comparison_of, is_sequence
 
 MOST_PLACES = 24
 MOST_ANCHORS = 2

@@ -12,20 +12,12 @@ from cerise.engines.automaton.program import (
     Unfit,
     program_of,
 )
-from cerise.engines.rcep.comparisons import (
-    TRANSITIVE,
-    EventComparison,
-    PlanEdge,
-    comparison_of,
-    find_link,
-    find_test,
-    follows,
-    is_sequence,
-)
 from cerise.engines.rcep.join_order import cost, mirror_query
+from cerise.engines.rcep.plan_edges import PlanEdge, find_link, find_test, follows
 from cerise.pattern.bound import Bound
 from cerise.pattern.expr import At
 from cerise.pattern.query import Output, Strategy
+from cerise.plan.comparisons import TRANSITIVE, EventComparison, comparison_of, is_sequence
 
 WORTH_IT = 2.0  # right-deep joins must cost half of left-deep joins, whose matches come in order
 

@@ -15,7 +15,6 @@ from cerise.engines.automaton.columns import Columns
 from cerise.engines.automaton.records import EdgeRecord, Negated
 from cerise.engines.base import EngineReport, Finding, Options, refuse_disorder
 from cerise.engines.census import Census, Load
-from cerise.engines.rcep.comparisons import EventComparison
 from cerise.engines.rcep.keys import Sides
 from cerise.engines.rcep.plan import Plan
 from cerise.engines.rcep.window_events import EventPiece, EventWindow
@@ -23,6 +22,7 @@ from cerise.events import EventBatch
 from cerise.kernels import formulas
 from cerise.kinds import INT64_MAX, INT64_MIN
 from cerise.pattern.values import Fault
+from cerise.plan.comparisons import EventComparison
 
 Ints = npt.NDArray[np.int64]
 ENGINE = "rcep"

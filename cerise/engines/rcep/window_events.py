@@ -64,14 +64,14 @@ class EventWindow:
         self.numbers = np.zeros(0, np.int64)
         self.points = np.zeros(0, np.int64)
         self.opens = np.zeros(0, np.int64)
-        self._partitions = Partitions(program)
+        self._partitions = Partitions(program.bound)
         self._counts = np.zeros(1, np.int64)
         self._within = None if bound.within is None else int(str(bound.within.size))
         self._unite()
 
     def _unite(self) -> None:
         """Forget the partitions of kept events, which `select` numbers by need."""
-        self._by_key = Partitions(self.program)
+        self._by_key = Partitions(self.program.bound)
         self._parts: Ints | None = None
         self._more: Ints | None = None  # of the new events
 
