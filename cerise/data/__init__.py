@@ -11,3 +11,4 @@ from cerise.data.generators import table as table
 from cerise.data.generators import write as write
 from cerise.data.nasdaq import nasdaq as nasdaq
 from cerise.data.stock import stock as stock
+from cerise.data.ticks import ticks as ticks

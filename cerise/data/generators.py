@@ -24,6 +24,7 @@ from cerise.data.draws import check, regroup, sizes
 from cerise.data.funnel import FUNNEL, funnel
 from cerise.data.nasdaq import NASDAQ, nasdaq
 from cerise.data.stock import STOCK, stock
+from cerise.data.ticks import TICKS, ticks
 from cerise.errors import CeriseError, StoreError, did_you_mean
 
 Generator = Callable[..., Iterator[pa.RecordBatch]]
@@ -37,6 +38,7 @@ GENERATORS: dict[str, Generator] = {
     "funnel": funnel,
     "credit_cards": credit_cards,
     "cluster": cluster,
+    "ticks": ticks,
 }
 SCHEMAS: dict[str, pa.Schema] = {
     "stock": STOCK,
@@ -47,6 +49,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     "funnel": FUNNEL,
     "credit_cards": CREDIT_CARDS,
     "cluster": CLUSTER,
+    "ticks": TICKS,
 }
 
 ROW_GROUP = 131_072

@@ -18,12 +18,13 @@ import pytest
 from cerise.data import GENERATORS, acer_synthetic, cluster, credit_cards, nasdaq, stock, table, write
 from cerise.data.draws import DRAW
 from cerise.data.generators import SCHEMAS
+from cerise.data.ticks import describe_tickers
 from cerise.errors import CeriseError, StoreError
 
 NAMES = sorted(GENERATORS)
 TIME = {
     "stock": "ts", "nasdaq": "date", "crimes": "date", "acer_synthetic": "ts", "citibike": "started_at",
-    "funnel": "t", "credit_cards": "ts", "cluster": "ts",
+    "funnel": "t", "credit_cards": "ts", "cluster": "ts", "ticks": "t",
 }  # fmt: skip
 
 
@@ -452,6 +453,56 @@ def test_jobs_with_several_tasks() -> None:
     assert set(tasks.tolist()) == set(range(1, 8))
     assert tasks.mean() == pytest.approx(4, abs=0.1)
     assert made["ts"][0].as_py() > dt.datetime(2025, 5, 1, tzinfo=dt.UTC)
+
+
+# ticks
+
+
+@pytest.fixture(scope="module")
+def updates() -> pa.Table:
+    return table("ticks", 400_000)
+
+
+def test_tickers_update_at_their_rates(updates: pa.Table) -> None:
+    known = describe_tickers()
+    assert (known.rates[0], known.rates[-1]) == (47, 2)
+    times, names = column(updates, "t"), updates["ticker"].to_numpy(zero_copy_only=False)
+    assert (np.diff(times) > 0).all()
+    quarters = (times[-1] - times[0]) / 900e6
+    assert quarters == pytest.approx(len(updates) / known.rates.sum(), rel=0.001)
+    for rank in (0, 300, 600, 939):
+        own = times[names == known.names[rank]]
+        assert len(own) == pytest.approx(quarters * known.rates[rank], abs=2)
+        window = np.searchsorted(own, own + 900_000_000, side="right") - np.arange(len(own))
+        assert window.max() <= known.rates[rank] + 2
+
+
+def test_differences_are_of_the_last_two_prices(updates: pa.Table) -> None:
+    known = describe_tickers()
+    names = updates["ticker"].to_numpy(zero_copy_only=False)
+    for rank in (0, 100, 500):
+        own = names == known.names[rank]
+        price, diff = column(updates, "price")[own], column(updates, "diff")[own]
+        assert diff[1:] == pytest.approx(np.diff(price), abs=1e-9)
+        assert diff.std() == pytest.approx(known.spreads[rank], rel=0.12)
+        assert abs(np.corrcoef(diff[1:], diff[:-1])[0, 1]) < 0.15
+    assert column(updates, "price").min() > 0
+    assert column(updates, "volume").min() >= 1
+
+
+def test_few_tickers_are_active_by_zipf() -> None:
+    rates = describe_tickers(tickers=2_000, least=0.3, most=15, law="zipf").rates
+    assert (rates[:40] == 15).all()
+    assert rates[[79, 199, 1_999]].tolist() == [7.5, 3.0, 0.3]
+    made = table("ticks", 20_000, tickers=2_000, least=0.3, most=15, law="zipf", start=dt.date(2025, 5, 1))
+    assert made["ticker"].to_pylist().count("T1") == pytest.approx(15 * 20_000 / rates.sum(), abs=2)
+    assert made["t"][0].as_py().date() == dt.date(2025, 5, 1)
+
+
+@pytest.mark.parametrize("given", [{"least": 0}, {"least": 5, "most": 4}, {"law": "zpif"}, {"tickers": 0}])
+def test_tickers_out_of_range(given: dict[str, object]) -> None:
+    with pytest.raises(CeriseError, match="zipf" if "law" in given else None):
+        table("ticks", 10, **given)
 
 
 # write
