@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -32,6 +32,7 @@ from cerise.sources import (
     EventView,
     How,
     Params,
+    Queries,
     Request,
     Roles,
     SchemaSource,
@@ -80,7 +81,7 @@ class Keywords(TypedDict, total=False):
 @overload
 def find(
     events: pa.Table | pa.RecordBatch | str | Path | EventView,
-    query: AnyQuery | Sequence[AnyQuery],
+    query: Queries,
     *,
     spark: None = None,
     **keywords: Unpack[Keywords],
@@ -90,7 +91,7 @@ def find(
 @overload
 def find(
     events: str | Path | EventView,
-    query: AnyQuery | Sequence[AnyQuery],
+    query: Queries,
     *,
     spark: SparkSession | bool,
     **keywords: Unpack[Keywords],
@@ -98,15 +99,13 @@ def find(
 
 
 @overload
-def find(
-    events: DataFrame, query: AnyQuery | Sequence[AnyQuery], **keywords: Unpack[Keywords]
-) -> DataFrame: ...
+def find(events: DataFrame, query: Queries, **keywords: Unpack[Keywords]) -> DataFrame: ...
 
 
 @overload
 def find(
     events: Any,
-    query: AnyQuery | Sequence[AnyQuery],
+    query: Queries,
     *,
     spark: SparkSession | bool | None = None,
     **keywords: Unpack[Keywords],
@@ -115,7 +114,7 @@ def find(
 
 def find(
     events: Any,
-    query: AnyQuery | Sequence[AnyQuery],
+    query: Queries,
     *,
     time: str | None = None,
     type: str | None = None,
@@ -133,7 +132,8 @@ def find(
         events: a table that speaks Arrow (pyarrow, pandas, Polars, DuckDB); a path to Parquet files or a
             Delta table; a `Store`; or a Spark DataFrame.
         query: SASE+ text, or a query written in Python. Or a list of queries, answered in one pass: a column
-            `query` tags each match with the query's INTO name, or its number from 1. Or SQL,
+            `query` tags each match with the query's INTO name, or its number from 1; of `{"name": query}`,
+            with the name in the dict, whatever INTO says. Or SQL,
             `SELECT * FROM events MATCH_RECOGNIZE (…)`, which names time, keys and order itself.
         time: the column that says when an event happened: timestamp, date or integer. A store has settings
             for time, type, key and order: leave them out.
@@ -167,7 +167,7 @@ def find(
 
 def profile(
     events: Any,
-    query: AnyQuery | Sequence[AnyQuery],
+    query: Queries,
     *,
     time: str | None = None,
     type: str | None = None,
@@ -222,17 +222,14 @@ def _warn_of_types(request: Request, *, anyway: bool = False) -> bool:
 
 def _absent(request: Request, table: pa.Table) -> list[str]:
     """Return a warning for each type of the patterns that no event has."""
-    texts = []
-    for bound in request.bounds:
-        column = bound.schema.type
-        if column is None or bound.source is not None or not len(table):
-            continue
-        types = sorted(
-            {str(each) for each in pc.unique(table.column(column)).to_pylist() if each is not None}
-        )
-        absent = (each for each in bound.required_types if each not in types)
-        texts += [f"no event has type '{each}': {did_you_mean(each, types)}" for each in absent]
-    return texts
+    bounds = [each for each in request.bounds if each.schema.type is not None and each.source is None]
+    if not bounds or not len(table):
+        return []
+    column = table.column(str(bounds[0].schema.type))
+    types = sorted({str(each) for each in pc.unique(column).to_pylist() if each is not None})
+    wanted = dict.fromkeys(type_ for bound in bounds for type_ in bound.required_types)
+    absent = wanted.keys() - set(types)
+    return [f"no event has type '{each}': {did_you_mean(each, types)}" for each in wanted if each in absent]
 
 
 def sql(spark: Any, text: str, *, dialect: str = "standard", options: Options | None = None) -> Any:
@@ -355,7 +352,7 @@ def compressed(
 
 def schema(
     events: Any,
-    query: AnyQuery | Sequence[AnyQuery],
+    query: Queries,
     *,
     time: str | None = None,
     type: str | None = None,
@@ -396,7 +393,7 @@ def schema(
 
 def explain(
     events: Any,
-    query: AnyQuery | Sequence[AnyQuery],
+    query: Queries,
     *,
     time: str | None = None,
     type: str | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from cerise.run.question import Questions
 from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
 from cerise.run.store_access import StoreAccess, stream_roles
-from cerise.sources import AnyQuery, Columns, How, Params, Roles, ask, is_spark, only
+from cerise.sources import AnyQuery, Columns, How, Params, Queries, Roles, ask, is_spark, only
 from cerise.store.index.layout import SEQUENCE
 from cerise.store.table.append_sources import Progress as Reading
 from cerise.store.table.compaction import Compacted
@@ -157,7 +157,7 @@ class Store:
 
     def find(
         self,
-        query: AnyQuery | Sequence[AnyQuery],
+        query: Queries,
         *,
         params: Params | None = None,
         options: Options | None = None,

@@ -23,6 +23,7 @@ from cerise.pattern.bound import Bound, find_type_mistakes, names_in_column
 from cerise.pattern.query import Query
 from cerise.run.access import TableSource
 from cerise.run.find import HERE, Runner, Source
+from cerise.run.many.query_names import check_names, name_errors, show_name, split_names
 from cerise.run.question import Question, Questions
 from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
@@ -30,6 +31,7 @@ from cerise.run.sase_search import Sase
 Columns = str | Sequence[str]
 Params = Mapping[str, Any]
 AnyQuery = str | Query | Draft
+Queries = AnyQuery | Sequence[AnyQuery] | Mapping[str, AnyQuery]
 CACHED = 256  # bound texts that stay in memory
 SAMPLED_ROWS = 4_096  # rows of a DataFrame in which a warning looks for types
 
@@ -87,7 +89,7 @@ class Request:
 
     def warn(self) -> None:
         """Warn of queries that are legal, but probably a mistake."""
-        texts = [text for bound in self.bounds for text in bound.warnings]
+        texts = [text for number in range(len(self.questions.each)) for text in self._warnings(number)]
         if any(_reads_untyped(bound) for bound in self.bounds):
             given = not isinstance(self.source, StoreSource)
             texts += find_type_mistakes(
@@ -95,6 +97,12 @@ class Request:
             )
         if texts:
             warn(texts, strict=self.options.strict)
+
+    def _warnings(self, number: int) -> Iterator[str]:
+        """Yield the warnings of a query; with its name, if there are several."""
+        question, name = self.questions.each[number], self.questions.show_name(number)
+        if isinstance(question, Sase):
+            yield from (text if name is None else f"{name}: {text}" for text in question.bound.warnings)
 
 
 def _reads_untyped(bound: Bound) -> bool:
@@ -108,18 +116,39 @@ def ask(events: Any, query: Any, roles: Roles, how: How) -> Request:
     if asks_sql(query, roles, how.dialect):
         source, question = _clause(events, source, runner, str(query), how)
         return Request(source, Questions.of([question]), runner, how.options)
-    queries = [query] if isinstance(query, str | Query | Draft | Variable) else query
-    if not isinstance(queries, Sequence) or not queries:
-        given = "an empty list" if isinstance(query, Sequence) else f"a {query.__class__.__name__}"
-        raise UnsupportedError(f"{given} is not a query", hint="give SASE+ text, seq(…), or a list of these")
-    parsed = [parse(each) for each in queries]
+    if not isinstance(query, str | Query | Draft | Variable):
+        questions = _bind_list(events, source, query, roles)
+        return Request(source, questions, runner, how.options)
+    parsed = parse(query)
+    with _hint_at_index(events):
+        question = _bind(query, parsed, _schema(source, roles), roles)
+    return Request(source, Questions.of([question]), runner, how.options)
+
+
+def _bind_list(events: Any, source: Source, given: Any, roles: Roles) -> Questions:
+    """Bind a list of queries, or queries by name; an error says the query that it is about."""
+    queries, names = split_names(given)
+    parsed = []
+    for number, each in enumerate(queries):
+        with name_errors(show_name(str(number + 1) if names is None else names[number])):
+            parsed.append(parse(each))
+    tags = names or tuple(each.into or str(number) for number, each in enumerate(parsed, 1))
+    check_names(tags)
     with _hint_at_index(events):
         schema = _schema(source, roles)
-        if roles.params is None and all(isinstance(each, str) for each in queries):
-            questions = [_bind_text(each, schema) for each in queries]
-        else:
-            questions = [Sase(bind(each, schema, roles.params)) for each in parsed]
-    return Request(source, Questions.of(questions), runner, how.options)
+        questions = []
+        for tag, each, query in zip(tags, queries, parsed, strict=True):
+            with name_errors(show_name(tag)):
+                cached = each if len(queries) <= CACHED else query
+                questions.append(_bind(cached, query, schema, roles))
+    return Questions.of(questions, tags)
+
+
+def _bind(given: Any, parsed: Query, schema: Schema, roles: Roles) -> Sase:
+    """Bind a query; a text without parameters is bound once."""
+    if isinstance(given, str) and roles.params is None:
+        return _bind_text(given, schema)
+    return Sase(bind(parsed, schema, roles.params))
 
 
 @lru_cache(maxsize=CACHED)

@@ -18,7 +18,8 @@ from cerise.pattern.bind import bind
 from cerise.pattern.query import Query, Unit
 from cerise.pattern.show import show
 from cerise.run.access import TableSource
-from cerise.run.question import Questions, union_schemas
+from cerise.run.many.united_answers import union_schemas
+from cerise.run.question import Questions
 from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
 from cerise.sources import FilesSource, How, Roles, StoreSource, is_spark, is_sql, parse, source_of, to_names
@@ -196,7 +197,7 @@ def _unite(queries: Sequence[StreamQuery]) -> Questions:
     if len(questions) == 1:
         return Questions(questions, None, None)
     names = tuple(each.name for each in queries)
-    return Questions(questions, names, union_schemas([each.result for each in questions]))
+    return Questions(questions, names, union_schemas([each.result for each in questions], names))
 
 
 def open_history(given: Any, roles: Schema, *, replay: bool) -> History:

@@ -13,6 +13,7 @@ from cerise.engines.base import Options
 from cerise.errors import BindError, DataError, PlanError, UnsupportedError, did_you_mean
 from cerise.events import Schema
 from cerise.kinds import kind_of, plain_schema, plain_table
+from cerise.run.many.united_answers import Part, unite
 from cerise.run.question import Questions, concat
 from cerise.run.row_search import RowClause
 from cerise.sources import Columns, Params, Roles, to_arrow, to_names
@@ -282,13 +283,15 @@ class Watcher:
             generic = [to_generic(self._bucket.asked[name], table, self._shape) for name, table in found]
             return concat(generic, generic_schema(self._shape))
         names = [each.name for each in self._plan.queries]
-        tables: list[pa.Table] = []
+        parts: list[Part] = []
         for name, table in found:
             number = names.index(name)
             question = self._questions.each[number]
             shown = question.finish([table]) if isinstance(question, RowClause) else table
-            tables += self._questions.tag(number, [shown])
-        return concat(tables, self._questions.result)
+            parts.append((number, shown))
+        if self._questions.tags is None:
+            return concat([table for _, table in parts], self._questions.result)
+        return unite(parts, self._questions.tags, self._questions.result)
 
     def _conform(self, table: pa.Table) -> pa.Table:
         """Return events with the columns of the schema, in its types."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -18,7 +18,8 @@ from cerise.kernels.first_use import FIRST_USE
 from cerise.plan.needs import Needs
 from cerise.plan.slicing import Halo, Slice, Targets
 from cerise.run.access import Access, TableSource, amplification
-from cerise.run.question import Batch, Note, Question, Questions, Work, add
+from cerise.run.many.united_answers import Part
+from cerise.run.question import Batch, Note, Questions, SingleSearch, TeamSearch, Work, add
 from cerise.run.report import Report
 
 
@@ -142,27 +143,25 @@ def resolve(
     if inner is None:
         return source, questions
     matches = find(source, Questions.of([inner]), options, runner, noted=False).matches
-    return runner.source(matches), Questions.of([questions.each[0].outer])
+    return runner.source(matches), replace(questions, each=(questions.each[0].outer,))
 
 
 def find_apart(source: Source, questions: Questions, options: Options, runner: Runner) -> Found:
     """Answer questions one after another."""
     found = [find(source, Questions.of([each]), options, runner) for each in questions.each]
-    tables = [table for number, each in enumerate(found) for table in questions.tag(number, [each.matches])]
     notes: dict[tuple[str, Hashable], Note] = {
         (step, (number, task)): note
         for number, each in enumerate(found)
         for (step, task), note in each.report.notes().items()
     }
     report = Report(found[0].report.known, found[0].report.access, lambda: notes)
-    return Found(questions.finish(tables), report)
+    return Found(questions.finish(list(enumerate(each.matches for each in found))), report)
 
 
 def decide(source: Source, questions: Questions, options: Options, runner: Runner) -> Plan:
     """Plan slices of time if events can be read by time, otherwise one exchange."""
     needs = questions.needs
-    for each in questions.each:
-        each.prepare(options)
+    questions.prepare(options)
     access = source.access(questions, options)
     if isinstance(access, str):
         return exchange(source, None, questions, options, runner, access)
@@ -208,24 +207,44 @@ def collect(source: Source, questions: Questions, options: Options, runner: Runn
     return runner.collect(decide(source, questions, options, runner))
 
 
-def answer(plan: Sliced, number: int, note: Note, threads: Threads = ALONE) -> Iterator[pa.Table]:
+def answer(plan: Sliced, number: int, note: Note, threads: Threads = ALONE) -> Iterator[Part]:
     """Answer one slice: in a thread here, in a task on Spark."""
     part = plan.slices[number]
     reader = plan.access.open(part, plan.halo)
     work = Work(plan.options, note, number, part, plan.halo, reader.complete, threads)
-    searches = [start(each, work, chained=plan.chained) for each in plan.questions.each]
-    for events in reader.read():
-        add(note, {"events matched over": len(events)})
-        for query, search in enumerate(searches):
-            yield from plan.questions.tag(query, search.feed(events))
-    for query, search in enumerate(searches):
-        yield from plan.questions.tag(query, search.flush())
+    searches = start_searches(plan.questions, work, chained=plan.chained)
+
+    def count_events() -> Iterator[Batch]:
+        for events in reader.read():
+            add(note, {"events matched over": len(events)})
+            yield events
+
+    yield from search_events(searches, count_events())
     reader.close(note)
 
 
-def start(question: Question, work: Work, *, chained: bool) -> Any:
-    """Start a search for matches, or for candidates."""
-    return question.start_candidates(work) if chained else question.start(work)
+def start_searches(
+    questions: Questions, work: Work, numbers: Iterable[int] | None = None, *, chained: bool = False
+) -> list[TeamSearch]:
+    """Start searches over the events of one slice; together they answer each question once.
+
+    Args:
+        questions: the questions.
+        work: the environment of the searches.
+        numbers: the numbers of the questions to answer; None: all.
+        chained: whether to search for candidates instead of matches.
+    """
+    wanted = range(len(questions.each)) if numbers is None else numbers
+    return [SingleSearch(number, questions.start(number, work, chained=chained)) for number in wanted]
+
+
+def search_events(searches: Sequence[TeamSearch], batches: Iterable[Batch]) -> Iterator[Part]:
+    """Feed each batch of events to all searches; yield the rows that they find, by question."""
+    for events in batches:
+        for search in searches:
+            yield from search.feed(events)
+    for search in searches:
+        yield from search.flush()
 
 
 def reread(plan: Sliced, number: int) -> tuple[Work, Iterator[Batch]]:
@@ -268,7 +287,7 @@ class Here:
         before, count = plan.access.counters(), len(plan.slices)
         notes: dict[tuple[str, Hashable], Note] = {}
 
-        def tables(number: int, threads: Threads = ALONE) -> list[pa.Table]:
+        def tables(number: int, threads: Threads = ALONE) -> list[Part]:
             begun, note = time.perf_counter(), Note()
             found = list(answer(plan, number, note, threads))
             notes["match", number] = {**note, "seconds": time.perf_counter() - begun}

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from operator import itemgetter
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -20,11 +22,13 @@ from cerise.events import EventBatch, RowBatch
 from cerise.pattern.evaluate import OnFault
 from cerise.plan.needs import Needs, fold
 from cerise.plan.slicing import Halo, Slice
+from cerise.run.many.query_names import NamedSearch, check_names, name_errors, show_name
+from cerise.run.many.united_answers import Part, union_schemas, unite
 
-TAG = "query"  # the column that names the query of a match, if there are several queries
 Batch = EventBatch | RowBatch
 Note = dict[str, float]  # figures of one step of the work, by name
 MOST_RUNS = "most runs at once"
+LEAST_ROWS, FEW_COLUMNS = 256, 64  # a table of more columns has fewer rows, so that it fits in memory
 
 
 def add(note: Note, figures: Mapping[str, float]) -> None:
@@ -210,7 +214,40 @@ class Alone:
 Again = Callable[[int], "tuple[Work, Iterator[Batch]]"]
 
 
+class TeamSearch(Protocol):
+    """A search for one question, or one that several questions share, over the events of one slice."""
+
+    def feed(self, events: Any) -> Iterator[Part]:
+        """Take the next events; yield rows that become final, each with the number of its question."""
+        ...
+
+    def flush(self) -> Iterator[Part]:
+        """Yield the rows that become final at the end of the events."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
+class SingleSearch:
+    """The search for one question, which no other question shares.
+
+    Attributes:
+        number: the number of the question.
+        search: the search.
+    """
+
+    number: int
+    search: CandidateSearch
+
+    def feed(self, events: Any) -> Iterator[Part]:
+        for table in self.search.feed(events):
+            yield self.number, table
+
+    def flush(self) -> Iterator[Part]:
+        for table in self.search.flush():
+            yield self.number, table
+
+
+@dataclass(frozen=True)
 class Questions:
     """Questions over the same source, answered in one pass.
 
@@ -225,83 +262,99 @@ class Questions:
     union: pa.Schema | None = None
 
     @classmethod
-    def of(cls, questions: Sequence[Question]) -> Questions:
+    def of(cls, questions: Sequence[Question], names: Sequence[str] | None = None) -> Questions:
         """Combine questions.
+
+        Args:
+            questions: the questions.
+            names: the name of each; None: its INTO name or its number from 1, or no name if it is the only
+                one.
 
         Raises:
             BindError: two questions have the same name, or a column has different types.
             UnsupportedError: a question cannot be one of several.
         """
-        if len(questions) == 1:
+        if len(questions) == 1 and names is None:
             return cls((questions[0],))
-        for each in questions:
-            if each.inner is not None:
+        tags = tuple(each.name or str(i) for i, each in enumerate(questions, 1)) if names is None else names
+        check_names(tags)
+        for name, each in zip(tags, questions, strict=True):
+            if each.inner is not None and len(questions) > 1:
                 raise UnsupportedError(
-                    "a query over the matches of another cannot be one of several",
+                    f"{show_name(name)}: a query over the matches of another cannot be one of several",
                     hint="call find for it alone",
                 )
             if each.partial != each.result:
                 raise BindError(
-                    "RETURN COUNT(*), or other totals, cannot be one of several queries",
+                    f"{show_name(name)}: RETURN COUNT(*), or other totals, cannot be one of several queries",
                     hint="ask for them on their own: find, or cerise.count",
                 )
-        names = tuple(each.name or str(number) for number, each in enumerate(questions, 1))
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise BindError(f"two queries are named '{twice}'", hint="give them different names after INTO")
-        return cls(tuple(questions), names, union_schemas([each.result for each in questions]))
+        return cls(tuple(questions), tuple(tags), union_schemas([each.result for each in questions], tags))
 
     @property
     def result(self) -> pa.Schema:
         return self.each[0].result if self.union is None else self.union
 
-    @property
+    @cached_property
     def needs(self) -> Needs:
+        """The needs of all questions together."""
         return self.each[0].needs if len(self.each) == 1 else fold([each.needs for each in self.each])
 
     @property
     def partial(self) -> pa.Schema:
         return self.each[0].partial if self.tags is None else self.result
 
-    def tag(self, number: int, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Yield the answers of one question with the columns of all; columns of other questions are null."""
-        if self.tags is None or self.union is None:
-            yield from tables
-            return
-        for table in tables:
-            columns = [
-                pa.repeat(self.tags[number], len(table)) if field.name == TAG
-                else table.column(field.name) if field.name in table.schema.names
-                else pa.nulls(len(table), field.type)
-                for field in self.union
-            ]  # fmt: skip
-            yield pa.table(columns, schema=self.union)
-
-    def finish(self, parts: Sequence[pa.Table]) -> pa.Table:
+    def prepare(self, options: Options) -> None:
+        """Choose the engine of each question once, before the questions travel to tasks."""
         if self.tags is None:
-            return self.each[0].finish(parts)
-        return concat(parts, self.result)
+            self.each[0].prepare(options)
+            return
+        for name, each in zip(self.tags, self.each, strict=True):
+            with name_errors(show_name(name)):
+                each.prepare(options)
+
+    def start(self, number: int, work: Work, *, chained: bool = False) -> CandidateSearch:
+        """Start the search for one question, or for its candidates; errors name one of several questions."""
+        question = self.each[number]
+        begin = question.start_candidates if chained else question.start
+        return begin(work) if self.tags is None else NamedSearch.of(show_name(self.tags[number]), begin, work)
+
+    def show_name(self, number: int) -> str | None:
+        """Return the name of a question as errors show it; None: it is the only one."""
+        return None if self.tags is None else show_name(self.tags[number])
+
+    def tag(self, parts: Iterable[Part], most: int) -> Iterator[pa.Table]:
+        """Yield answers with the columns of all; columns of other questions are null.
+
+        Cost: linear in the answers and in the columns, because small answers are put together first.
+
+        Args:
+            parts: the answers.
+            most: how many rows of few columns to put together.
+        """
+        if self.tags is None or self.union is None:
+            yield from (table for _, table in parts)
+            return
+        most = min(most, max(LEAST_ROWS, most * FEW_COLUMNS // len(self.union)))
+        held: list[Part] = []
+        rows = 0
+        for part in parts:
+            held.append(part)
+            rows += len(part[1])
+            if rows >= most:
+                yield unite(held, self.tags, self.union).combine_chunks()
+                held, rows = [], 0
+        if rows:
+            yield unite(held, self.tags, self.union).combine_chunks()
+
+    def finish(self, parts: Sequence[Part]) -> pa.Table:
+        """Combine the tables of all searches into the answer."""
+        if self.tags is None or self.union is None:
+            return self.each[0].finish([table for _, table in parts])
+        return unite(sorted(parts, key=itemgetter(0)), self.tags, self.union)
 
 
 def concat(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
     """Concatenate tables; without tables, return an empty table of the schema."""
     filled = [each for each in tables if len(each)] or list(tables[:1])
     return pa.concat_tables(filled) if filled else schema.empty_table()
-
-
-def union_schemas(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Return the columns of several answers in one table, after the column that names the query.
-
-    Raises:
-        BindError: two answers have a column of the same name and different types.
-    """
-    fields: dict[str, pa.Field] = {TAG: pa.field(TAG, pa.string())}
-    for number, schema in enumerate(schemas, 1):
-        for each in schema:
-            before = fields.setdefault(each.name, each)
-            if before.type != each.type or each.name == TAG:
-                raise BindError(
-                    f"column '{each.name}' is {each.type} in query {number}, and {before.type} before",
-                    hint="give the variables, or the columns of RETURN, names of their own",
-                )
-    return pa.schema(list(fields.values()))

@@ -22,7 +22,8 @@ from cerise.plan.slicing import AMPLIFIED
 from cerise.run.access import Access
 from cerise.run.files_access import FilesAccess
 from cerise.run.find import Exchanged, Plan
-from cerise.run.question import TAG, Question, Questions
+from cerise.run.many.united_answers import TAG
+from cerise.run.question import Question, Questions
 from cerise.run.report import Report
 from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
@@ -171,7 +172,7 @@ class OnSpark:
         records = self._records(plan, noted=False)
         rows = self._rows(plan, records)
         with progress(self.spark, "counting"), translate_errors():
-            table = plan.questions.finish([rows.toArrow()])
+            table = plan.questions.finish([(0, rows.toArrow())])
         warn_of_ties(records)
         return table
 
@@ -228,7 +229,7 @@ def spark_columns(source: Any) -> StructType:
 def answer_schema(questions: Questions, columns: StructType) -> StructType:
     """Return the columns of answers; columns of the events keep their Spark types."""
     found = [_question_schema(each, columns) for each in questions.each]
-    if len(found) == 1:
+    if questions.tags is None:
         return found[0]
     fields: dict[str, StructField] = {TAG: StructField(TAG, StringType(), False)}
     for each in (each for schema in found for each in schema):

@@ -11,11 +11,11 @@ import logging
 import pickle
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,7 +28,8 @@ from cerise.errors import CeriseWarning, DataError, StoreError
 from cerise.events import raw_column
 from cerise.kinds import plain_table
 from cerise.run.access import Access
-from cerise.run.find import Sliced, answer, reread
+from cerise.run.find import Sliced, answer, reread, search_events, start_searches
+from cerise.run.many.united_answers import Part
 from cerise.run.question import Note, Question, Questions, Work, add
 from cerise.run.report import ORDER_HINT, TIES, Report, say_ties
 from cerise.spark.exchange import Cutter, arrange, gather
@@ -60,7 +61,8 @@ class SliceTask:
         for number in numbers_of(batches):
             before = self.plan.access.counters()
             with self.records.record("match", number) as note:
-                for table in answer(self.plan, number, note, Threads(limits=limits)):
+                found = answer(self.plan, number, note, Threads(limits=limits))
+                for table in self.plan.questions.tag(found, limits.output_rows):
                     yield from table.to_batches(max_chunksize=limits.output_rows)
                 touched = self.plan.access.counters().items()
                 add(note, {name: value - before.get(name, 0) for name, value in touched})
@@ -149,11 +151,17 @@ class MatchTask:
             with self.records.record("match", (self.records.task(), number)) as note:
                 add(note, {"events matched over": len(table)})
                 work = Work(self.options, note, threads=Threads(limits=limits), counts_ties=self.counts_ties)
-                for query, question in enumerate(self.questions.each):
-                    search = question.start(work)
-                    found = chain(search.feed(arrange(table, question.needs)), search.flush())
-                    for each in self.questions.tag(query, found):
-                        yield from each.to_batches(max_chunksize=limits.output_rows)
+                for each in self.questions.tag(self._search(table, work), limits.output_rows):
+                    yield from each.to_batches(max_chunksize=limits.output_rows)
+
+    def _search(self, table: pa.Table, work: Work) -> Iterator[Part]:
+        """Answer the questions over the events of a target, which are sorted once for each order of ties."""
+        alike: dict[Hashable, list[int]] = defaultdict(list)
+        for number, question in enumerate(self.questions.each):
+            alike[question.needs.ties].append(number)
+        for numbers in alike.values():
+            events = arrange(table, self.questions.each[numbers[0]].needs)
+            yield from search_events(start_searches(self.questions, work, numbers), [events])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from cerise.events import Schema
 from cerise.pattern.output import FIRST_TIME, LAST_TIME, MATCH_ID
 from cerise.pattern.query import Var
-from cerise.run.question import TAG
+from cerise.run.many.united_answers import TAG
 from cerise.run.sase_search import Sase
 from cerise.streaming.live_query import StreamQuery
 

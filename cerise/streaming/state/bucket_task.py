@@ -145,7 +145,8 @@ class BucketTask:
             if self.shape is not None:
                 yield to_generic(bucket.asked[name], table, self.shape)
             else:
-                yield from self.questions.tag(0 if names is None else names.index(name), [table])
+                number = 0 if names is None else names.index(name)
+                yield from self.questions.tag([(number, table)], most=len(table))
 
     @property
     def output(self) -> pa.Schema:

@@ -56,7 +56,7 @@ class TasksHere:
 
     def run(self, plan: Plan, *, noted: bool = True) -> tuple[pa.Table, Report]:
         return plan.questions.finish(
-            [pa.Table.from_batches([each]) for each in _tasks(_sent(plan))]
+            [(0, pa.Table.from_batches([each])) for each in _tasks(_sent(plan))]
         ), Report()
 
     def collect(self, plan: Plan) -> pa.Table:
