@@ -197,7 +197,7 @@ class _Evaluation:
 
     def _cast(self, expr: Cast, live: Mask | None) -> Vector:
         source, kind = kind_of(expr.arg), expr.kind
-        if source is not kind and source is not Kind.NULL and Kind.STRING in (source, kind):
+        if source is not kind and Kind.STRING in (source, kind):
             return self._map(lambda value: cast(value, kind), (expr.arg,), kind, live)
         arg = self.compute(expr.arg, live)
         if source is Kind.FLOAT and kind is Kind.INT:

@@ -22,11 +22,12 @@ from cerise.pattern.vectors.vector import (
     join_masks,
     make_vector,
     order_keys,
+    read_vector,
     within,
 )
 from cerise.pattern.vectors.word_values import choose_texts, compare_texts, is_among
 
-FEW = 8  # numbers up to here are compared one by one, which is faster than looking them up in a table
+FEW = 32  # numbers up to here are compared one by one, which is faster than looking them up in a table
 
 
 def compare(op: str, x: Vector, y: Vector) -> Vector:
@@ -96,5 +97,4 @@ def _look_up(x: Vector, items: Sequence[Literal], kind: Kind) -> Mask:
         return np.array(False)
     known = np.array([each.value for each in items], DTYPES.get(kind, np.int64))
     keys = [order_keys(Vector(each), kind, as_double=False)[0] for each in (x.values, known)]
-    found: Mask = pc.is_in(pa.array(keys[0]), value_set=pa.array(keys[1])).to_numpy(zero_copy_only=False)
-    return found
+    return read_vector(pc.is_in(pa.array(keys[0]), value_set=pa.array(keys[1]))).values

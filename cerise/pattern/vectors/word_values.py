@@ -59,10 +59,11 @@ def choose_texts(mask: Mask, x: Any, y: Any) -> Any:
 
 
 def _as_mask(found: Any) -> Mask:
+    """Return Arrow's truths as a mask, false for null."""
     if isinstance(found, pa.Scalar):
         return np.array(bool(found.as_py()))
-    mask: Mask = (found.fill_null(False) if found.null_count else found).to_numpy(zero_copy_only=False)
-    return mask
+    truth = read_vector(found)
+    return within(truth.values, truth.nulls)
 
 
 def map_values(
