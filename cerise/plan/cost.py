@@ -120,7 +120,7 @@ class TimedCosts:
             self._rows[mask] = self._paper.rows(mask) * orders
         return self._rows[mask]
 
-    def made(self, mask: int) -> float:
+    def count_made(self, mask: int) -> float:
         """Return how many rows are made while one window passes."""
         return mask.bit_count() * self.rows(mask)
 
@@ -148,8 +148,8 @@ class TimedCosts:
         return 0.0
 
     def join(self, left: int, right: int) -> float:
-        probes = self.made(left) + self.made(right)
-        return CANDIDATE * self.candidates(left, right) + ROW * self.made(left | right) + PROBE * probes
+        probes = self.count_made(left) + self.count_made(right)
+        return CANDIDATE * self.candidates(left, right) + ROW * self.count_made(left | right) + PROBE * probes
 
 
 COSTS: dict[str, Callable[[JoinPattern, Statistics, float], Costs]] = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from cerise.plan.join_statistics import Statistics
 from cerise.plan.joins import JoinPattern, Key, Tree, key_of, left_deep
-from cerise.plan.local_plans import greedy
+from cerise.plan.multi.local_plans import greedy
 
 
 def keep_order(patterns: Sequence[JoinPattern]) -> tuple[Tree, ...]:

@@ -61,7 +61,7 @@ class Budget:
 
 
 @dataclass(slots=True)
-class Clock:
+class SearchClock:
     """Counts neighbours and time against a budget."""
 
     budget: Budget
@@ -155,7 +155,7 @@ def descend(work: Workload, plan: JoinPlan, search: PlanSearch) -> None:
 
     A round of n patterns of m slots costs O(n·3^m) for the answers, O(n·2^m·3^m) for opening and closing.
     """
-    clock = Clock(Budget(search.neighbours, search.seconds))
+    clock = SearchClock(Budget(search.neighbours, search.seconds))
     start(work, plan, search)
     best, t, log, deep = Best(), work.tables, empty_log(work.tables), search.prefix_only
     best.look(plan)

@@ -21,7 +21,7 @@ Name = Hashable
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class OrderStep:
     """The edge into a state: its leaf, and order and tests between it and the steps before.
 
     Attributes:
@@ -39,7 +39,7 @@ class Step:
     scope: Hashable
 
     @classmethod
-    def of(cls, pattern: JoinPattern, order: Sequence[int]) -> Step:
+    def of(cls, pattern: JoinPattern, order: Sequence[int]) -> OrderStep:
         """Return the step of the last slot of an order."""
         *earlier, slot = order
         place = {each: number for number, each in enumerate(earlier)}
@@ -59,7 +59,7 @@ class TreeState:
     """A state of a multi-pattern tree: all patterns whose orders begin alike share it."""
 
     users: dict[Name, tuple[JoinPattern, tuple[int, ...]]] = field(default_factory=dict)  # and their prefixes
-    after: dict[Step, TreeState] = field(default_factory=dict)
+    after: dict[OrderStep, TreeState] = field(default_factory=dict)
     finals: list[Name] = field(default_factory=list)
 
     @property
@@ -109,7 +109,7 @@ class MultiPatternTree:
         state = self.root
         yield state, ()
         for end in range(1, len(order) + 1):
-            state = state.after.setdefault(Step.of(pattern, order[:end]), TreeState())
+            state = state.after.setdefault(OrderStep.of(pattern, order[:end]), TreeState())
             yield state, order[:end]
 
     def states(self) -> list[TreeState]:
@@ -119,7 +119,7 @@ class MultiPatternTree:
             found += state.after.values()  # the list grows while it is read
         return found
 
-    def waiting(self) -> dict[int, list[TreeState]]:
+    def states_by_leaf(self) -> dict[int, list[TreeState]]:
         """Return l_T: for each leaf the states that wait for its events."""
         waiting: dict[int, list[TreeState]] = {}
         for state in self.states():
@@ -131,10 +131,10 @@ class MultiPatternTree:
         """Return #inst, the cost of the tree: the instances of all states but the root's single one."""
         return sum(state.instances(stats) for state in self.states()[1:])
 
-    def waiting_for(self, leaf: int, stats: Statistics) -> list[Waiting]:
+    def meet(self, leaf: int, stats: Statistics) -> list[Waiting]:
         """Return the instances that an event of a leaf meets, and the share that takes it, for CP and CR."""
         met = []
-        for state in self.waiting().get(leaf, ()):
+        for state in self.states_by_leaf().get(leaf, ()):
             for step, after in state.after.items():
                 if step.leaf == leaf:
                     pattern, prefix = next(iter(after.users.values()))

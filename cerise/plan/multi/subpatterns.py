@@ -20,7 +20,7 @@ from cerise.kernels.join_dp import FloatArray, IntArray, JoinPlan, JoinTables
 from cerise.plan.cost import CANDIDATE, PROBE, ROW
 from cerise.plan.join_statistics import Statistics
 from cerise.plan.joins import MIRRORED, JoinPattern, Tree, bits, key_of
-from cerise.plan.local_plans import MOST_ITEMS, greedy
+from cerise.plan.multi.local_plans import MOST_ITEMS, greedy
 from cerise.plan.multi.mask_rows import EntryFacts, PatternGroup, pack_slots
 
 PRICES = {"paper": (0.0, 1.0, 0.0), "ours": (CANDIDATE, ROW, PROBE)}
@@ -96,7 +96,7 @@ def number_workload(patterns: Sequence[JoinPattern], stats: Statistics, cost: st
     >>> int(tables.ids[tables.start[0] + 0b110]) == int(tables.ids[tables.start[1] + 0b11])  # A and C
     True
     """
-    parts = [_planned_part(each, stats, cost) for each in patterns]
+    parts = [_choose_slots(each, stats, cost) for each in patterns]
     sizes = np.array([len(slots) for slots, _ in parts], np.int64)
     start = np.concatenate([[0], np.cumsum(1 << sizes)]).astype(np.int64)
     codes = np.zeros((2, int(start[-1])), np.uint64)
@@ -108,7 +108,7 @@ def number_workload(patterns: Sequence[JoinPattern], stats: Statistics, cost: st
         entries = (start[chosen][:, None] + np.arange(1 << size)).ravel()
         facts.write(entries, group, np.repeat(chosen, 1 << size), timed=cost != "paper")
         codes[:, entries] = namer.codes(group).reshape(2, -1)
-        namer.name_repeated(group, start[chosen], codes, facts.places)
+        namer.name_by_key(group, start[chosen], codes, facts.places)
     ids = _number(codes, sizes)
     windows = np.array([stats.window(each) for each in patterns])
     active = _one_of_each(ids[start[1:] - 1], windows, sizes)
@@ -120,7 +120,7 @@ def number_workload(patterns: Sequence[JoinPattern], stats: Statistics, cost: st
     )
 
 
-def _planned_part(
+def _choose_slots(
     pattern: JoinPattern, stats: Statistics, cost: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the slots that are planned, sorted by leaf, and the slots that follow them."""
@@ -181,7 +181,7 @@ class _Namer:
                 pairs[p, i, j] = self.number((pattern.leaves[low], pattern.leaves[high], order, told))
         return leaves, pairs
 
-    def name_repeated(self, group: PatternGroup, start: IntArray, codes: Codes, places: IntArray) -> None:
+    def name_by_key(self, group: PatternGroup, start: IntArray, codes: Codes, places: IntArray) -> None:
         """Give the codes and places of their keys to masks in which a leaf comes twice."""
         for p, (pattern, slots) in enumerate(group.patterns):
             leaves = [pattern.leaves[slot] for slot in slots]
