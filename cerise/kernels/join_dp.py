@@ -29,20 +29,20 @@ class JoinTables(NamedTuple):
 
     start: IntArray  # pattern → its first entry; the entry of a mask is `start + mask`
     sizes: IntArray  # pattern → slots
-    windows: FloatArray  # pattern → window
     ids: IntArray  # entry → sub-pattern; -1 for one slot
     places: IntArray  # entry → its slots in the order of the sub-pattern's key, 4 bits each
     rows: FloatArray  # entry → rows in a window
     made: FloatArray  # entry → rows made while a window passes
     below: IntArray  # entry → slots that come before one of its slots
     owner: IntArray  # entry → pattern
+    weights: FloatArray  # entry → its window; of those who use a node, the heaviest one pays for it
     equal_first: IntArray  # pattern → its first equality; the last pattern's end follows
     equal_one: IntArray  # equality → the mask of a slot
     equal_other: IntArray  # equality → the mask of the other slot
     equal_share: FloatArray  # equality → the share of pairs that are equal
     holder_first: IntArray  # sub-pattern → its first holder; the last sub-pattern's end follows
     holders: IntArray  # holder → entry
-    flat: IntArray  # sub-pattern → whether all its holders have the same window
+    flat: IntArray  # sub-pattern → whether all its holders have the same weight
     codes: IntArray  # sub-pattern → a random number
     prices: FloatArray  # of candidates, rows and probes
 
@@ -52,7 +52,7 @@ class JoinPlan(NamedTuple):
 
     split: IntArray  # sub-pattern → one half of its slots, numbered as in its key
     users: IntArray  # sub-pattern → in how many places of patterns' trees it is
-    top: IntArray  # sub-pattern → the entry with the largest window that uses it
+    top: IntArray  # sub-pattern → the heaviest entry that uses it
     costs: FloatArray  # sub-pattern → the cost of its node
     present: IntArray  # pattern → whether its tree is in the plan
     total: FloatArray  # one number: the sum of costs
@@ -88,7 +88,7 @@ def type_of(kind: Any, *floats: str) -> Any:
     return types.NamedTuple(fields, kind)  # type: ignore[no-untyped-call]
 
 
-Tables = type_of(JoinTables, "windows", "rows", "made", "equal_share", "prices")
+Tables = type_of(JoinTables, "weights", "rows", "made", "equal_share", "prices")
 Plan = type_of(JoinPlan, "costs", "total", "best")
 
 
@@ -157,7 +157,7 @@ def respond(t: JoinTables, plan: JoinPlan, p: int, ask: Ask) -> float:
         if mask & (mask - 1) == 0:
             plan.best[mask] = 0.0
         elif t.ids[first + mask] == ask.banned or crosses(ask, mask):
-            plan.best[mask] = INF
+            plan.best[mask], plan.choice[mask] = INF, mask & -mask  # entered only where others force it
         elif plan.users[t.ids[first + mask]] > 0:
             keep_split(t, plan, p, mask, ask.free)
         else:
@@ -178,14 +178,14 @@ def crosses(ask: Ask, mask: int) -> bool:
 
 @kernel()
 def keep_split(t: JoinTables, plan: JoinPlan, p: int, mask: int, free: bool) -> None:
-    """Take the node of a sub-pattern as others use it; if they pay, a larger window is paid for."""
+    """Take the node of a sub-pattern as others use it; if they pay, a larger window still costs."""
     entry = t.start[p] + mask
     number = t.ids[entry]
     left = spread(plan.split[number], t.places[entry])
     own = 0.0
     if not free:
         own = price(t, p, mask, left)
-    elif t.windows[p] > t.windows[t.owner[plan.top[number]]]:
+    elif t.weights[entry] > t.weights[plan.top[number]]:
         own = max(0.0, price(t, p, mask, left) - plan.costs[number])
     plan.best[mask] = plan.best[left] + plan.best[mask ^ left] + own
     plan.choice[mask] = left
@@ -195,8 +195,8 @@ def keep_split(t: JoinTables, plan: JoinPlan, p: int, mask: int, free: bool) -> 
 def choose_split(t: JoinTables, plan: JoinPlan, p: int, mask: int, deep: bool) -> None:
     """Find the cheapest split of a mask: all but one slot against one if `deep`, else any."""
     least = t.prices[ROW] * t.made[t.start[p] + mask]
-    cheapest, chosen = INF, 0
     low = mask & -mask
+    cheapest, chosen = INF, low
     rest = mask ^ low
     half = mask if deep else rest
     while half:
@@ -255,7 +255,7 @@ def take_node(t: JoinTables, plan: JoinPlan, p: int, mask: int, left: int) -> No
     if plan.users[number] == 1:
         plan.costs[number] = 0.0
         plan.hashed[0] = (plan.hashed[0] + t.codes[number] * (2 * plan.split[number] + 1)) & WHOLE
-    elif t.windows[p] <= t.windows[t.owner[plan.top[number]]]:
+    elif t.weights[entry] <= t.weights[plan.top[number]]:
         return
     cost = price(t, p, mask, left)
     plan.top[number] = entry
@@ -283,19 +283,19 @@ def leave(t: JoinTables, plan: JoinPlan, p: int, root: int) -> None:
             code = t.codes[number] * (2 * plan.split[number] + 1)
             plan.hashed[0] = (plan.hashed[0] - code) & WHOLE
         elif t.owner[plan.top[number]] == p and not t.flat[number]:
-            shrink_window(t, plan, number)
+            pass_on(t, plan, number)
         plan.stack[depth], plan.stack[depth + 1] = left, mask ^ left
         depth += 2
 
 
 @kernel()
-def shrink_window(t: JoinTables, plan: JoinPlan, number: int) -> None:
-    """Give a node the largest window of the patterns that still use it."""
+def pass_on(t: JoinTables, plan: JoinPlan, number: int) -> None:
+    """Let the heaviest of the patterns that still use a node pay for it."""
     top = -1
     for i in range(t.holder_first[number], t.holder_first[number + 1]):
         entry = t.holders[i]
         q = t.owner[entry]
-        if plan.present[q] and (top < 0 or t.windows[q] > t.windows[t.owner[top]]):
+        if plan.present[q] and (top < 0 or t.weights[entry] > t.weights[top]):
             if is_node(t, plan, q, entry - t.start[q]):
                 top = entry
     if top >= 0:

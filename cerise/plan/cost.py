@@ -75,7 +75,7 @@ class PaperCosts:
         return self._rows[mask]
 
     def _share(self, mask: int) -> float:
-        tests = dict.fromkeys(self.pattern.tests)
+        tests = dict.fromkeys(min(each, each.flip()) for each in self.pattern.tests)
         inside = (each for each in tests if mask >> each.left & 1 and mask >> each.right & 1)
         return math.prod(self.stats.share(self.pattern, each) for each in inside)
 

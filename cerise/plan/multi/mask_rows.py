@@ -35,7 +35,7 @@ class PatternGroup:
             plain = JoinPattern(pattern.leaves, pattern.before, window=pattern.window)
             counted = PaperCosts(pattern if cost == "paper" else plain, stats)
             events[p] = [counted.events(slot) for slot in slots]
-            for test in dict.fromkeys(pattern.tests):
+            for test in dict.fromkeys(min(each, each.flip()) for each in pattern.tests):
                 if test.left in place and test.right in place:
                     i, j = sorted((place[test.left], place[test.right]))
                     shares[p, j, i] *= stats.share(pattern, test)

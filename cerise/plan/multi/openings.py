@@ -86,7 +86,7 @@ def undo(t: JoinTables, plan: JoinPlan, log: MoveLog, total: float) -> None:
 
 @kernel()
 def take_out_holders(t: JoinTables, plan: JoinPlan, log: MoveLog, number: int) -> int:
-    """Take all patterns that hold a sub-pattern out of a plan; return the entry with the largest window."""
+    """Take all patterns that hold a sub-pattern out of a plan; return the heaviest entry."""
     log.counts[:] = 0
     lead: int = t.holders[t.holder_first[number]]
     for i in range(t.holder_first[number], t.holder_first[number + 1]):
@@ -94,7 +94,7 @@ def take_out_holders(t: JoinTables, plan: JoinPlan, log: MoveLog, number: int) -
         p = t.owner[entry]
         if plan.present[p]:
             take_out(t, plan, log, p)
-        if t.windows[p] > t.windows[t.owner[lead]]:
+        if t.weights[entry] > t.weights[lead]:
             lead = entry
     return lead
 

@@ -8,98 +8,20 @@ order of types: the space that is searched is smaller.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from cerise.errors import PlanError, did_you_mean
-from cerise.kernels.join_dp import FloatArray, IntArray, JoinPlan, add_up, plan_each, write_halves
+from cerise.kernels.join_dp import FloatArray, IntArray, JoinPlan, plan_each, write_halves
 from cerise.plan.cost import COSTS
 from cerise.plan.join_statistics import Statistics
 from cerise.plan.joins import JoinPattern, Tree
 from cerise.plan.multi.baselines import keep_order, reorder_each, share_most
-from cerise.plan.multi.openings import GAIN, close_each, empty_log, open_each
+from cerise.plan.multi.budgets import SPLITS, Best, Budget, PlanSearch, SearchClock
+from cerise.plan.multi.openings import close_each, empty_log, open_each
 from cerise.plan.multi.subpatterns import Workload, number_workload
-
-SPLITS = 2_000_000  # that a kernel looks at between two looks at the clock: some 20 ms
-
-
-@dataclass(frozen=True, slots=True)
-class PlanSearch:
-    """How a workload is planned.
-
-    Attributes:
-        method: "trivial", "SH" and "RE" are the paper's baselines; "best" plans each pattern alone;
-            "descend", "anneal" and "tabu" search.
-        moves: of `anneal` and `tabu`: "edge", "vertex4" or "vertex8".
-        prefix_only: whether trees are left-deep, so that patterns share prefixes of their orders only.
-        neighbours: how many plans a search may look at; the same seed then gives the same plan.
-        seconds: how long a search may take; None for a search that ends by itself or by `neighbours`.
-        seed: of the random choices of `anneal` and `tabu`.
-        cost: "ours", the time of the engine, or "paper", rows.
-        schedule: of `anneal`: cool once an "epoch" of as many neighbours as patterns, or each "step" [002].
-    """
-
-    method: str = "descend"
-    moves: str = "edge"
-    prefix_only: bool = False
-    neighbours: int | None = None
-    seconds: float | None = 1.0
-    seed: int = 0
-    cost: str = "ours"
-    schedule: str = "epoch"
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """How long a search may take; without limits it ends when it no longer finds better plans."""
-
-    neighbours: int | None = None
-    seconds: float | None = None
-
-
-@dataclass(slots=True)
-class SearchClock:
-    """Counts neighbours and time against a budget."""
-
-    budget: Budget
-    neighbours: int = 0
-    begun: float = field(default_factory=time.monotonic)
-
-    @property
-    def is_over(self) -> bool:
-        most, seconds = self.budget.neighbours, self.budget.seconds
-        late = seconds is not None and time.monotonic() - self.begun >= seconds
-        return late or (most is not None and self.neighbours >= most)
-
-    def parts(self, numbers: IntArray, size: int) -> Iterator[IntArray]:
-        """Yield numbers in parts, and count them, until the budget ends."""
-        for first in range(0, len(numbers), size):
-            if self.is_over:
-                return
-            most = self.budget.neighbours
-            left = len(numbers) if most is None else most - self.neighbours
-            part = numbers[first : first + size][:left]
-            self.neighbours += len(part)
-            yield part
-
-
-@dataclass(slots=True)
-class Best:
-    """The cheapest plan that a search has seen."""
-
-    cost: float = np.inf
-    split: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-
-    def look(self, plan: JoinPlan) -> bool:
-        """Keep a plan if it is cheaper; return whether it is."""
-        cost = add_up(plan)
-        cheaper = cost < self.cost * GAIN
-        if cheaper:
-            self.cost, self.split = cost, plan.split.copy()
-        return cheaper
+from cerise.plan.multi.walks import MOVES, SCHEDULES, anneal, tabu
 
 
 def plan_workload(
@@ -121,6 +43,7 @@ def plan_workload(
         return ()
     work = number_workload(patterns, stats, search.cost)
     plan = work.empty_plan()
+    plan_each(work.tables, plan, work.active, False, search.prefix_only)
     SEARCHES[search.method](work, plan, search)
     halves = np.zeros(len(work.tables.ids), np.int64)
     write_halves(work.tables, plan, halves)
@@ -145,18 +68,12 @@ def _check(search: PlanSearch) -> None:
 # ---- ours
 
 
-def start(work: Workload, plan: JoinPlan, search: PlanSearch) -> None:
-    """Give each pattern its best plan alone: where searches start."""
-    plan_each(work.tables, plan, work.active, False, search.prefix_only)
-
-
 def descend(work: Workload, plan: JoinPlan, search: PlanSearch) -> None:
     """Lower the cost until neither a pattern nor a sub-pattern can be planned better by itself.
 
     A round of n patterns of m slots costs O(n·3^m) for the answers, O(n·2^m·3^m) for opening and closing.
     """
     clock = SearchClock(Budget(search.neighbours, search.seconds))
-    start(work, plan, search)
     best, t, log, deep = Best(), work.tables, empty_log(work.tables), search.prefix_only
     best.look(plan)
     size = max(1, SPLITS // 3 ** int(t.sizes.max()))
@@ -192,6 +109,9 @@ BASELINES: dict[str, Callable[[Sequence[JoinPattern], Statistics, PlanSearch], t
     "SH": lambda patterns, _stats, _search: share_most(patterns),
     "RE": lambda patterns, stats, search: reorder_each(patterns, stats, search.cost),
 }
-SEARCHES: dict[str, Searcher] = {"best": start, "descend": descend}
-MOVES = {"edge": 2, "vertex4": 4, "vertex8": 8}  # → how many patterns a move re-plans
-SCHEDULES = ("epoch", "step")
+SEARCHES: dict[str, Searcher] = {  # each leaves the best plan that it has seen
+    "best": lambda _work, _plan, _search: None,
+    "descend": descend,
+    "anneal": anneal,
+    "tabu": tabu,
+}

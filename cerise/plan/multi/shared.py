@@ -69,8 +69,10 @@ class TreeState:
 
     def instances(self, stats: Statistics) -> float:
         """Return Cost_ord^k of the state, with the window of the state; 1 for the root."""
-        pattern, prefix = max(self.users.values(), key=lambda each: each[0].window)
-        return PaperCosts(pattern, stats).rows(sum(1 << slot for slot in prefix))
+        return max(
+            PaperCosts(pattern, stats).rows(sum(1 << slot for slot in prefix))
+            for pattern, prefix in self.users.values()
+        )
 
 
 @dataclass(slots=True)
@@ -241,11 +243,14 @@ class Multitree:
     def cost(self, stats: Statistics, cost: str = "ours") -> float:
         """Return the cost of the plan: each node and each leaf once, with the largest window of its users."""
         costs = {name: COSTS[cost](pattern, stats, math.nan) for name, (pattern, _) in self.trees.items()}
-        total = 0.0
-        for node in self.nodes.values():
-            (name, mask), pattern = max(node.users.items(), key=lambda each: stats.window(each[1]))
-            total += costs[name].join(*node.split(key_of(pattern, mask)[1]))
-        return total + sum(
+        joins = sum(
+            max(
+                costs[name].join(*node.split(key_of(pattern, mask)[1]))
+                for (name, mask), pattern in node.users.items()
+            )
+            for node in self.nodes.values()
+        )
+        return joins + sum(
             max(costs[name].leaf(slot) for name, slot in users) for users in self.leaves.values()
         )
 

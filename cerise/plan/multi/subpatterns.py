@@ -24,6 +24,7 @@ from cerise.plan.multi.local_plans import MOST_ITEMS, greedy
 from cerise.plan.multi.mask_rows import EntryFacts, PatternGroup, pack_slots
 
 PRICES = {"paper": (0.0, 1.0, 0.0), "ours": (CANDIDATE, ROW, PROBE)}
+EVEN = 1 + 1e-9  # of weights: they are equal up to this factor, less is rounding
 SEED = 2019  # of the codes: a workload has the same table in every process
 Codes = npt.NDArray[np.uint64]
 
@@ -110,11 +111,10 @@ def number_workload(patterns: Sequence[JoinPattern], stats: Statistics, cost: st
         codes[:, entries] = namer.codes(group).reshape(2, -1)
         namer.name_by_key(group, start[chosen], codes, facts.places)
     ids = _number(codes, sizes)
-    windows = np.array([stats.window(each) for each in patterns])
-    active = _one_of_each(ids[start[1:] - 1], windows, sizes)
-    tables = _assemble(
-        facts, ids, (start[:-1], sizes, windows), active, _equalities(patterns, parts, stats), cost
-    )
+    weights = _weigh(patterns, stats, facts, ids, cost)
+    active = _one_of_each(ids[start[1:] - 1], weights[start[1:] - 1], sizes)
+    equal = _equalities(patterns, parts, stats)
+    tables = _assemble(facts, (start[:-1], sizes), (ids, weights), active, equal, PRICES[cost])
     return Workload(
         tuple(patterns), tables, tuple(each for each, _ in parts), tuple(each for _, each in parts), active
     )
@@ -207,9 +207,26 @@ def _number(codes: Codes, sizes: IntArray) -> IntArray:
     return ids
 
 
-def _one_of_each(roots: IntArray, windows: FloatArray, sizes: IntArray) -> IntArray:
-    """Return one pattern for each whole pattern, that with the largest window; those of one slot not."""
-    order = np.lexsort((np.arange(len(roots)), -windows, roots))
+def _weigh(
+    patterns: Sequence[JoinPattern], stats: Statistics, facts: EntryFacts, ids: IntArray, cost: str
+) -> FloatArray:
+    """Return the weights of entries: of those who share a node, the heaviest pays for it.
+
+    That is the one with the largest window. Where the paper's cost counts subsets of Kleene events, only
+    some of a node's patterns may have them: then it is the one with most rows.
+    """
+    windows = np.array([stats.window(each) for each in patterns])
+    weights: FloatArray = windows[facts.owner] if len(patterns) else np.zeros(0)
+    if cost == "paper":
+        some = np.array([each.kleene != 0 for each in patterns], bool)[facts.owner] & (ids >= 0)
+        by_rows = np.isin(ids, ids[some]) & (ids >= 0)
+        weights[by_rows] = facts.rows[by_rows]
+    return weights
+
+
+def _one_of_each(roots: IntArray, weights: FloatArray, sizes: IntArray) -> IntArray:
+    """Return one pattern for each whole pattern, the heaviest; those of one slot not."""
+    order = np.lexsort((np.arange(len(roots)), -weights, roots))
     first = np.ones(len(order), bool)
     first[1:] = roots[order[1:]] != roots[order[:-1]]
     return np.sort(order[first & (sizes[order] > 1)])
@@ -240,22 +257,22 @@ def _equalities(
 
 def _assemble(
     facts: EntryFacts,
-    ids: IntArray,
-    by_pattern: tuple[IntArray, IntArray, FloatArray],
+    by_pattern: tuple[IntArray, IntArray],
+    by_entry: tuple[IntArray, FloatArray],
     active: IntArray,
     equal: Equalities,
-    cost: str,
+    prices: tuple[float, float, float],
 ) -> JoinTables:
-    start, sizes, windows = by_pattern
+    (start, sizes), (ids, weights) = by_pattern, by_entry
     count = int(ids.max(initial=-1)) + 1
     held = np.flatnonzero((ids >= 0) & np.isin(facts.owner, active))
     held = held[np.argsort(ids[held], kind="stable")]
     first = np.searchsorted(ids[held], np.arange(count + 1)).astype(np.int64)
     least, most = np.full(count, np.inf), np.full(count, -np.inf)
-    np.minimum.at(least, ids[held], windows[facts.owner[held]])
-    np.maximum.at(most, ids[held], windows[facts.owner[held]])
+    np.minimum.at(least, ids[held], weights[held])
+    np.maximum.at(most, ids[held], weights[held])
     codes = np.random.default_rng(SEED).integers(1, 2**45, count)
     return JoinTables(
-        start, sizes, windows, ids, facts.places, facts.rows, facts.made, facts.below, facts.owner, *equal,
-        first, held, (least == most).astype(np.int64), codes, np.array(PRICES[cost]),
+        start, sizes, ids, facts.places, facts.rows, facts.made, facts.below, facts.owner, weights, *equal,
+        first, held, (most <= least * EVEN).astype(np.int64), codes, np.array(prices),
     )  # fmt: skip
