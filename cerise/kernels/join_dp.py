@@ -124,22 +124,31 @@ def price(t: JoinTables, p: int, mask: int, left: int) -> float:
     right = mask ^ left
     one, other = t.start[p] + left, t.start[p] + right
     cost: float = t.prices[ROW] * t.made[t.start[p] + mask] + t.prices[PROBE] * (t.made[one] + t.made[other])
-    if t.prices[CANDIDATE] == 0.0:
-        return cost
-    count, count_other = ones(left), ones(right)
-    if left & ~t.below[other] == 0:
-        reach = float(count_other)
-    elif right & ~t.below[one] == 0:
-        reach = float(count)
-    else:
-        reach = count * count_other + (count + count_other) / 2
+    if t.prices[CANDIDATE] > 0.0:
+        pairs = t.rows[one] * t.rows[other] * reach(left, right, t.below[one], t.below[other])
+        cost += t.prices[CANDIDATE] * pairs * share_equal(t, p, left, right)
+    return cost
+
+
+@kernel()
+def reach(left: int, right: int, below_left: int, below_right: int) -> float:
+    """Return how many windows of rows a row looks at, times the rows made of the looking side."""
+    if left & ~below_right == 0:
+        return float(ones(right))
+    if right & ~below_left == 0:
+        return float(ones(left))
+    return ones(left) * ones(right) + (ones(left) + ones(right)) / 2
+
+
+@kernel()
+def share_equal(t: JoinTables, p: int, left: int, right: int) -> float:
+    """Return the share of pairs of rows that the best index on an equality leaves."""
     share = 1.0
     for i in range(t.equal_first[p], t.equal_first[p + 1]):
         a, b = t.equal_one[i], t.equal_other[i]
         if (a & left and b & right) or (b & left and a & right):
             share = min(share, t.equal_share[i])
-    cost += t.prices[CANDIDATE] * t.rows[one] * t.rows[other] * reach * share
-    return cost
+    return share
 
 
 # ---- the best tree of a pattern
@@ -153,25 +162,27 @@ def respond(t: JoinTables, plan: JoinPlan, p: int, ask: Ask) -> float:
         The cost of the tree, infinite if there is none; its halves are `plan.choice`.
     """
     first, full = t.start[p], (1 << t.sizes[p]) - 1
+    ids, users, best = t.ids, plan.users, plan.best
     for mask in range(1, full + 1):
         if mask & (mask - 1) == 0:
-            plan.best[mask] = 0.0
-        elif t.ids[first + mask] == ask.banned or crosses(ask, mask):
-            plan.best[mask], plan.choice[mask] = INF, mask & -mask  # entered only where others force it
-        elif plan.users[t.ids[first + mask]] > 0:
+            best[mask] = 0.0
+        elif ids[first + mask] == ask.banned or (ask.many > 0 and crosses(ask, mask)):
+            best[mask], plan.choice[mask] = INF, mask & -mask  # entered only where others force it
+        elif users[ids[first + mask]] > 0:
             keep_split(t, plan, p, mask, ask.free)
         else:
             choose_split(t, plan, p, mask, ask.deep)
-    cost: float = plan.best[full]
+    cost: float = best[full]
     return cost
 
 
 @kernel()
 def crosses(ask: Ask, mask: int) -> bool:
     """Whether a mask holds some slots of a given mask but not all, and others."""
+    given = ask.given
     for i in range(ask.many):
-        both = mask & ask.given[i]
-        if both != 0 and both != mask and both != ask.given[i]:
+        both = mask & given[i]
+        if both != 0 and both != mask and both != given[i]:
             return True
     return False
 
@@ -194,7 +205,15 @@ def keep_split(t: JoinTables, plan: JoinPlan, p: int, mask: int, free: bool) -> 
 @kernel()
 def choose_split(t: JoinTables, plan: JoinPlan, p: int, mask: int, deep: bool) -> None:
     """Find the cheapest split of a mask: all but one slot against one if `deep`, else any."""
-    least = t.prices[ROW] * t.made[t.start[p] + mask]
+    made, rows, below, best, first = (
+        t.made,
+        t.rows,
+        t.below,
+        plan.best,
+        t.start[p],
+    )  # a tuple's arrays are slow
+    candidate, probe, least = t.prices[CANDIDATE], t.prices[PROBE], t.prices[ROW] * made[first + mask]
+    equal = t.equal_first[p] < t.equal_first[p + 1]
     low = mask & -mask
     cheapest, chosen = INF, low
     rest = mask ^ low
@@ -206,15 +225,33 @@ def choose_split(t: JoinTables, plan: JoinPlan, p: int, mask: int, deep: bool) -
         else:
             half = (half - 1) & rest
             left = low | half
-        below = plan.best[left] + plan.best[mask ^ left]
-        if below + least < cheapest:
-            cost = below + price(t, p, mask, left)
-            if cost < cheapest:
-                cheapest, chosen = cost, left
-    plan.best[mask], plan.choice[mask] = cheapest, chosen
+        right = mask ^ left
+        one, other = first + left, first + right
+        cost = best[left] + best[right] + least + probe * (made[one] + made[other])
+        if cost < cheapest and candidate > 0.0:
+            share = share_equal(t, p, left, right) if equal else 1.0
+            pairs = rows[one] * rows[other] * reach(left, right, below[one], below[other])
+            cost += candidate * pairs * share
+        if cost < cheapest:
+            cheapest, chosen = cost, left
+    best[mask], plan.choice[mask] = cheapest, chosen
 
 
 # ---- patterns enter and leave the plan
+
+
+@kernel()
+def pay_node(t: JoinTables, plan: JoinPlan, p: int, mask: int, left: int) -> None:
+    """Let a pattern pay for a node: the first to use it pays all, a larger window pays for the difference."""
+    entry = t.start[p] + mask
+    number = t.ids[entry]
+    if plan.users[number] == 1:
+        plan.costs[number] = 0.0
+        plan.hashed[0] = (plan.hashed[0] + t.codes[number] * (2 * plan.split[number] + 1)) & WHOLE
+    cost = price(t, p, mask, left)
+    plan.top[number] = entry
+    plan.total[0] += cost - plan.costs[number]
+    plan.costs[number] = cost
 
 
 @kernel()
@@ -228,63 +265,49 @@ def enter(t: JoinTables, plan: JoinPlan, p: int, root: int, chosen: bool) -> Non
         root: its slots.
         chosen: whether nodes without users are split as `plan.choice` says; else as they were before.
     """
+    ids, all_places, users, splits, stack = t.ids, t.places, plan.users, plan.split, plan.stack
     first, depth = t.start[p], 1
-    plan.stack[0] = root
+    stack[0] = root
     if root == (1 << t.sizes[p]) - 1:
         plan.present[p] = 1
     while depth:
         depth -= 1
-        mask = plan.stack[depth]
+        mask = stack[depth]
         if mask & (mask - 1) == 0:
             continue
-        number, places = t.ids[first + mask], t.places[first + mask]
-        if plan.users[number] == 0 and chosen:
-            plan.split[number] = gather(plan.choice[mask], mask, places)
-        left = spread(plan.split[number], places)
-        take_node(t, plan, p, mask, left)
-        plan.stack[depth], plan.stack[depth + 1] = left, mask ^ left
+        number, places = ids[first + mask], all_places[first + mask]
+        if users[number] == 0 and chosen:
+            splits[number] = gather(plan.choice[mask], mask, places)
+        left = spread(splits[number], places)
+        users[number] += 1
+        if users[number] == 1 or t.weights[first + mask] > t.weights[plan.top[number]]:
+            pay_node(t, plan, p, mask, left)
+        stack[depth], stack[depth + 1] = left, mask ^ left
         depth += 2
-
-
-@kernel()
-def take_node(t: JoinTables, plan: JoinPlan, p: int, mask: int, left: int) -> None:
-    """Let a pattern use a node: the first to use it pays for it, a larger window pays for the difference."""
-    entry = t.start[p] + mask
-    number = t.ids[entry]
-    plan.users[number] += 1
-    if plan.users[number] == 1:
-        plan.costs[number] = 0.0
-        plan.hashed[0] = (plan.hashed[0] + t.codes[number] * (2 * plan.split[number] + 1)) & WHOLE
-    elif t.weights[entry] <= t.weights[plan.top[number]]:
-        return
-    cost = price(t, p, mask, left)
-    plan.top[number] = entry
-    plan.total[0] += cost - plan.costs[number]
-    plan.costs[number] = cost
 
 
 @kernel()
 def leave(t: JoinTables, plan: JoinPlan, p: int, root: int) -> None:
     """Take the tree of some slots of a pattern out of the plan: O(m), if windows are equal."""
+    ids, all_places, users, splits, stack = t.ids, t.places, plan.users, plan.split, plan.stack
     first, depth = t.start[p], 1
-    plan.stack[0] = root
+    stack[0] = root
     if root == (1 << t.sizes[p]) - 1:
         plan.present[p] = 0
     while depth:
         depth -= 1
-        mask = plan.stack[depth]
+        mask = stack[depth]
         if mask & (mask - 1) == 0:
             continue
-        number = t.ids[first + mask]
-        left = spread(plan.split[number], t.places[first + mask])
-        plan.users[number] -= 1
-        if plan.users[number] == 0:
+        number = ids[first + mask]
+        left = spread(splits[number], all_places[first + mask])
+        users[number] -= 1
+        if users[number] == 0:
             plan.total[0] -= plan.costs[number]
-            code = t.codes[number] * (2 * plan.split[number] + 1)
-            plan.hashed[0] = (plan.hashed[0] - code) & WHOLE
+            plan.hashed[0] = (plan.hashed[0] - t.codes[number] * (2 * splits[number] + 1)) & WHOLE
         elif t.owner[plan.top[number]] == p and not t.flat[number]:
             pass_on(t, plan, number)
-        plan.stack[depth], plan.stack[depth + 1] = left, mask ^ left
+        stack[depth], stack[depth + 1] = left, mask ^ left
         depth += 2
 
 

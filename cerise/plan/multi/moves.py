@@ -125,21 +125,23 @@ def draw_edge(t: JoinTables, plan: JoinPlan, w: Walk) -> int:
 @kernel()
 def list_common(t: JoinTables, w: Walk) -> int:
     """List the sub-patterns that two patterns have; return in how many ways both hold one of two slots."""
-    p, q = w.patterns[0], w.patterns[1]
-    a, b, ways, count = w.first[p], w.first[q], 0, 0
-    while a < w.first[p + 1] and b < w.first[q + 1]:
-        number, other = t.ids[w.entries[a]], t.ids[w.entries[b]]
+    ids, entries, common, p, q = t.ids, w.entries, w.common, w.patterns[0], w.patterns[1]
+    a, end, b, end_b, ways, count = w.first[p], w.first[p + 1], w.first[q], w.first[q + 1], 0, 0
+    while a < end and b < end_b:
+        number, other = ids[entries[a]], ids[entries[b]]
         if number < other:
             a += 1
         elif other < number:
             b += 1
         else:
-            end, end_b = a + count_equal(t, w, p, a), b + count_equal(t, w, q, b)
-            if ones(w.entries[a] - t.start[p]) == 2:
-                ways += (end - a) * (end_b - b)
-            w.common[count] = number
+            begin, slots = b, ones(entries[a] - t.start[p])
+            common[count] = number
             count += 1
-            a, b = end, end_b
+            while b < end_b and ids[entries[b]] == number:
+                b += 1
+            while a < end and ids[entries[a]] == number:
+                a += 1
+                ways += b - begin if slots == 2 else 0
     w.at[COMMON] = count
     return ways
 
@@ -156,10 +158,10 @@ def count_equal(t: JoinTables, w: Walk, p: int, place: int) -> int:
 @kernel()
 def draw_common(t: JoinTables, plan: JoinPlan, w: Walk) -> int:
     """Draw a sub-pattern of both patterns of an edge that is no node of both; or the empty one, if one is."""
-    count = 0
+    common, users, count = w.common, plan.users, 0
     for i in range(w.at[COMMON]):
-        if not all_use(t, plan, w, w.common[i]):
-            w.common[count] = w.common[i]
+        if users[common[i]] < 2 or not all_use(t, plan, w, common[i]):
+            common[count] = common[i]
             count += 1
     chosen = draw_below(w, count + (count < w.at[COMMON]))
     return w.common[chosen] if chosen < count else NONE
@@ -168,8 +170,6 @@ def draw_common(t: JoinTables, plan: JoinPlan, w: Walk) -> int:
 @kernel()
 def all_use(t: JoinTables, plan: JoinPlan, w: Walk, number: int) -> bool:
     """Whether a sub-pattern is a node of all patterns of a move."""
-    if plan.users[number] < w.at[MANY]:
-        return False
     for i in range(w.at[MANY]):
         p = w.patterns[i]
         place, used = find_entry(t, w, p, number), False

@@ -52,19 +52,21 @@ def take_out(t: JoinTables, plan: JoinPlan, log: MoveLog, p: int) -> None:
     """Take a pattern out of a plan, and write down its tree."""
     log.patterns[log.counts[0]] = p
     log.counts[0] += 1
-    plan.stack[0], depth = (1 << t.sizes[p]) - 1, 1
+    ids, places, split, stack, first = t.ids, t.places, plan.split, plan.stack, t.start[p]
+    numbers, splits, count = log.numbers, log.splits, log.counts[1]
+    stack[0], depth = (1 << t.sizes[p]) - 1, 1
     while depth:
         depth -= 1
-        mask = plan.stack[depth]
+        mask = stack[depth]
         if mask & (mask - 1) == 0:
             continue
-        entry = t.start[p] + mask
-        number = t.ids[entry]
-        log.numbers[log.counts[1]], log.splits[log.counts[1]] = number, plan.split[number]
-        log.counts[1] += 1
-        left = spread(plan.split[number], t.places[entry])
-        plan.stack[depth], plan.stack[depth + 1] = left, mask ^ left
+        number = ids[first + mask]
+        numbers[count], splits[count] = number, split[number]
+        count += 1
+        left = spread(split[number], places[first + mask])
+        stack[depth], stack[depth + 1] = left, mask ^ left
         depth += 2
+    log.counts[1] = count
     leave(t, plan, p, (1 << t.sizes[p]) - 1)
 
 
