@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ from cerise.engines.limits import DEFAULT, Limits
 from cerise.errors import DataError, PlanError, StateLayoutError
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
+
+if TYPE_CHECKING:
+    from cerise.plan.multi.budgets import PlanSearch
 
 AFRESH = "start the query afresh"
 AGAIN = "run the query again over the events of its windows, or start it afresh"
@@ -33,6 +36,7 @@ class Options:
         partitions: how many Spark tasks share the events; None lets Cerise choose.
         threads: how many threads match a table in this process; None lets Cerise choose.
         strict: whether a warning about the query is an error.
+        plan: how to search for the joins of several any-match queries; None: for at most a second.
         limits: the sizes of batches, buffers and tables; see `Limits`.
     """
 
@@ -42,6 +46,7 @@ class Options:
     partitions: int | None = None
     threads: int | None = None
     strict: bool = False
+    plan: PlanSearch | None = None
     limits: Limits = DEFAULT
 
     def __post_init__(self) -> None:
@@ -115,6 +120,8 @@ class EngineReport:
         merged_runs: how many runs were merged into another [SASE08 Table 3].
         buffer_updates: how many nodes were written to the shared buffer [SASE08 Table 3].
         reread_events: how often an event was read again [Expt 3].
+        candidates: how many pairs of rows joins tested.
+        joined_rows: how many of these pairs passed.
         matching_seconds: the time spent moving runs.
         construction_seconds: the time spent writing out matches.
     """
@@ -129,6 +136,8 @@ class EngineReport:
     merged_runs: int = 0
     buffer_updates: int = 0
     reread_events: int = 0
+    candidates: int = 0
+    joined_rows: int = 0
     matching_seconds: float = 0.0
     construction_seconds: float = 0.0
 
@@ -147,6 +156,7 @@ class EngineReport:
     def summarize(self) -> dict[str, float]:
         figures = {"matches": self.matches, "most runs at once": self.most_runs}
         figures["values that could not be computed"] = self.uncomputable
+        figures["candidates"], figures["joined rows"] = self.candidates, self.joined_rows
         return {name: value for name, value in figures.items() if value or name == "matches"}
 
     def add(self, other: EngineReport) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from cerise.engines import nfa, rcep, reference
+from cerise.engines import nfa, rcep, reference, tree
 from cerise.engines.base import Engine, Options
 from cerise.engines.race import Trial
 from cerise.engines.reference.late import why_no_window
@@ -13,7 +13,12 @@ from cerise.errors import PlanError, UnsupportedError, did_you_mean
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Strategy
 
-ENGINES: dict[str, Engine] = {**nfa.ENGINES, **rcep.ENGINES, "reference": reference.ENGINE}
+ENGINES: dict[str, Engine] = {
+    **nfa.ENGINES,
+    **rcep.ENGINES,
+    "tree": tree.ENGINE,
+    "reference": reference.ENGINE,
+}
 TRIED = ("nfa", "nfa-merge", "rcep")
 STEADY = ("nfa", "nfa-backtrack", "rcep")  # engines whose runs or events follow from the query and the events
 VARIANTS = ("rcep-left", "rcep-right")  # `rcep` chooses between them, and its `explain` says which

@@ -23,6 +23,8 @@ class Limits:
         idle_partitions: partitions from which on those without events are forgotten.
         first_rows: rows of the tables of runs, nodes and frames at the start; they grow by need.
         matches: matches, or events of one variable, that an engine writes at a time.
+        sampled_events: events on which a plan of joins is final; with fewer, it is made again as events come.
+        piece_rows: rows that a piece of events adds to joins before it is cut in two.
         tested_events: events that recomputation tests before it returns to its caller.
         compiled_rows: matches, or rows of a result, from which on expressions over them are compiled.
         skipped_events: length of a list from which on recomputation skips events that fail an inequality.
@@ -82,6 +84,8 @@ class Limits:
     idle_partitions: int = 1 << 10
     first_rows: int = 256
     matches: int = 1 << 17
+    sampled_events: int = 1 << 16
+    piece_rows: int = 1 << 20
     tested_events: int = 1 << 22
     compiled_rows: int = 2_000
     skipped_events: int = 32

@@ -222,7 +222,7 @@ class Piece:
         return len(self.numbers)
 
     def keep(self, used: Ints) -> Piece:
-        rows = np.flatnonzero(_occur(self.numbers, used))
+        rows = np.flatnonzero(find_used(self.numbers, used))
         return self if len(rows) == len(self) else Piece(self.numbers[rows], self.events.take(rows))
 
 
@@ -286,12 +286,8 @@ class Retained:
             events: for each variable the numbers of its events, over all matches; overwritten.
             fill: how many numbers each variable has.
         """
-        table = self.take(_distinct(events, fill))
-        rows = {
-            var.name: _lists(lengths[:, i], events[i, : fill[i]])
-            for i, var in enumerate(self.bound.variables)
-        }
-        return Matches(table, rows)
+        table = self.take(number_events(events, fill))
+        return Matches(table, list_events(self.bound, lengths, events, fill))
 
     def take(self, used: Ints) -> EventBatch:
         """Return the events with the given numbers, which ascend."""
@@ -329,7 +325,7 @@ def _concat(pieces: list[Piece]) -> Piece:
     return Piece(numbers, replace(events, table=events.table.combine_chunks()))
 
 
-def _occur(numbers: Ints, used: Ints) -> npt.NDArray[np.bool_]:
+def find_used(numbers: Ints, used: Ints) -> npt.NDArray[np.bool_]:
     """Return which of some ascending numbers are used; those used from the first to the last are of them."""
     low, span = int(numbers[0]), int(numbers[-1] - numbers[0]) + 1
     inside = used[(used >= low) & (used < low + span)]
@@ -342,7 +338,14 @@ def _occur(numbers: Ints, used: Ints) -> npt.NDArray[np.bool_]:
     return marks
 
 
-def _distinct(events: Ints, fill: Ints) -> Ints:
+def list_events(bound: Bound, lengths: Ints, events: Ints, fill: Ints) -> dict[str, pa.ListArray]:
+    """Return the events of matches as a list column for each variable; see `Retained.matches`."""
+    return {
+        var.name: _lists(lengths[:, i], events[i, : fill[i]]) for i, var in enumerate(bound.variables)
+    }
+
+
+def number_events(events: Ints, fill: Ints) -> Ints:
     """Return the distinct numbers of a table; each number in it is replaced by its position among them."""
     rows = [row[:count] for row, count in zip(events, fill, strict=True) if count]
     if not rows:

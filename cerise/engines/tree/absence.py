@@ -1,0 +1,115 @@
+"""Judges negated variables: no event of their leaf may lie in a stretch around or inside a match (S6)."""
+
+from __future__ import annotations
+
+from cerise.engines.tree import records as at
+from cerise.engines.tree.join import fill_index, find_keys, mix, skip_to
+from cerise.engines.tree.match_events import event_of, holds_for_all, leaf_row, seq_of, size_of
+from cerise.engines.tree.records import (
+    JoinMachine,
+    JoinRow,
+    OutputRecord,
+    VetoRecord,
+    column_of,
+    earlier,
+    later,
+)
+from cerise.kernels.jit import kernel
+from cerise.kernels.records import Words
+
+
+@kernel()
+def is_vetoed(
+    m: JoinMachine, output: OutputRecord, row: JoinRow, first: int, since: int, waiting: int
+) -> bool:
+    """Whether an event vetoes a match.
+
+    Args:
+        m: the memory of the team.
+        output: the branch.
+        row: the row of the match.
+        first: the number of the match's first event.
+        since: the point of that event.
+        waiting: whether to ask the negated variables whose stretch ends after the match, or the others.
+    """
+    for v in range(output.vetoes, output.vetoes_end):
+        veto = m.vetoes[v]
+        if veto.waits == waiting and occurs(m, output, row, veto, first, since):
+            return True
+    return False
+
+
+@kernel()
+def occurs(
+    m: JoinMachine, output: OutputRecord, row: JoinRow, veto: VetoRecord, first: int, since: int
+) -> bool:
+    """Whether an event of a negated variable lies in its stretch, and passes its tests."""
+    pool = m.pools[veto.leaf]
+    after, before, least, most = at.MIN, at.MAX, at.MIN, at.MAX
+    if veto.anywhere != 0:
+        least, most = earlier(row.until, output.window), later(since, output.window)
+    elif veto.after == 0:
+        before, least = first, earlier(row.until, output.window)
+    elif veto.before == 0:
+        after, most = row.last, later(since, output.window)
+    else:
+        after, before = find_stretch(m, output, row, veto)
+    part = find_part(m, output, row)
+    seqs, points = Words(column_of(m, veto.leaf, at.SEQ)), Words(column_of(m, veto.leaf, at.POINT))
+    parts = Words(column_of(m, veto.leaf, at.PART))
+    if veto.index >= 0:
+        index = m.indexes[veto.index]
+        if index.done < pool.count:
+            find_keys(m, index)
+            fill_index(m, veto.index, pool.count)  # it has room: it grows with its leaf
+        event = index.heads[mix(0, part) & index.mask] - 1
+        while event >= pool.base and seqs[event] > after:
+            if parts[event] == part and seqs[event] < before and least <= points[event] <= most:
+                if vetoes(m, output, row, veto, event, seqs[event]):
+                    return True
+            event = index.next[event - pool.start] - 1
+        return False
+    bound = least if pool.in_order != 0 else at.MIN
+    event = skip_to(pool, pool.base, pool.count, after, bound)
+    while event < pool.count and seqs[event] < before:
+        if pool.in_order != 0 and points[event] > most:
+            return False
+        if parts[event] == part and least <= points[event] <= most:
+            if vetoes(m, output, row, veto, event, seqs[event]):
+                return True
+        event += 1
+    return False
+
+
+@kernel()
+def find_stretch(m: JoinMachine, output: OutputRecord, row: JoinRow, veto: VetoRecord) -> tuple[int, int]:
+    """Return the numbers of the events around the stretch between two parts of a match."""
+    after, before = at.MIN, at.MAX
+    for slot in range(output.slots):
+        if veto.after >> slot & 1:
+            after = max(after, seq_of(m, output, slot, leaf_row(m, output, row, slot)))
+        if veto.before >> slot & 1:
+            event = event_of(m, output, row, slot, size_of(m, slot) - 1)
+            before = min(before, seq_of(m, output, slot, event))
+    return after, before
+
+
+@kernel()
+def find_part(m: JoinMachine, output: OutputRecord, row: JoinRow) -> int:
+    """Return the partition of a match."""
+    return Words(column_of(m, m.words[output.leaves], at.PART))[leaf_row(m, output, row, 0)]
+
+
+@kernel()
+def vetoes(
+    m: JoinMachine, output: OutputRecord, row: JoinRow, veto: VetoRecord, event: int, seq: int
+) -> bool:
+    """Whether an event passes the tests of a negated variable; events of the match itself never do (S6.5)."""
+    for slot in range(output.slots):
+        for back in range(size_of(m, slot)):
+            if seq_of(m, output, slot, event_of(m, output, row, slot, back)) == seq:
+                return False
+    for t in range(veto.tests, veto.tests_end):
+        if not holds_for_all(m, output, row, m.output_tests[t], event):
+            return False
+    return True

@@ -1,0 +1,43 @@
+"""The engine of joins: finds the matches of an any-match query as the rows of a tree of joins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from cerise.engines.base import Matcher, Options
+from cerise.engines.tree import branch
+from cerise.pattern.bound import Bound
+
+
+@lru_cache(maxsize=256)
+def _why_not(bound: Bound) -> str | None:
+    return branch.why_not(bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """An engine that joins events in any order, the rare ones first."""
+
+    name: str = "tree"
+
+    def why_not(self, bound: Bound) -> str | None:
+        """Say why this engine cannot run a query; None if it can."""
+        if (reason := _why_not(bound)) is not None or bound.source is None:
+            return reason
+        reason = self.why_not(bound.source)
+        return None if reason is None else f"in the query that it reads from, {reason}"
+
+    def start(self, bound: Bound, options: Options) -> Matcher:
+        """Return a matcher for a query."""
+        from cerise.engines.tree.matcher import TreeMatcher  # numba is imported only where it is used
+
+        return TreeMatcher(bound, options)
+
+    def explain(self, bound: Bound) -> Mapping[str, str]:  # noqa: ARG002
+        """Say how the joins are ordered."""
+        return {"joins": "in the order that is cheapest by the first events"}
+
+
+ENGINE = Tree()
