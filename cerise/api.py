@@ -428,12 +428,14 @@ def explain(
 
 def _explain(request: Request, questions: Questions) -> Iterator[str]:
     """Explain questions over a source; of FROM the query that reads the source comes first."""
-    inner, plan = questions.each[0].inner, None
+    inner, here = questions.each[0].inner, request.runner is HERE
     if inner is not None:
         yield from _explain(request, Questions.of([inner]))
-    elif not isinstance(request.source, SchemaSource | TableSource):  # a table in memory needs no plan
-        plan = flow.decide(request.source, questions, request.options, request.runner)
-    yield plans.explain(questions, request.options, plan, here=request.runner is HERE)
+    if inner is not None or isinstance(request.source, SchemaSource | TableSource):
+        yield plans.explain(questions, request.options, None, here=here)  # a table in memory needs no plan
+    else:
+        found = flow.decide_all(request.source, questions, request.options, request.runner)
+        yield plans.explain_groups(questions, request.options, found, here=here)
 
 
 def explain_misses(

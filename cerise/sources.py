@@ -18,7 +18,7 @@ from cerise.events import Schema
 from cerise.kinds import plain_schema, plain_table
 from cerise.lang import sase
 from cerise.lang.builder import Draft, Variable, seq
-from cerise.pattern.bind import bind
+from cerise.pattern.bind import bind, share_params
 from cerise.pattern.bound import Bound, find_type_mistakes, names_in_column
 from cerise.pattern.query import Query
 from cerise.run.access import TableSource
@@ -116,39 +116,55 @@ def ask(events: Any, query: Any, roles: Roles, how: How) -> Request:
     if asks_sql(query, roles, how.dialect):
         source, question = _clause(events, source, runner, str(query), how)
         return Request(source, Questions.of([question]), runner, how.options)
-    if not isinstance(query, str | Query | Draft | Variable):
+    if is_list(query):
         questions = _bind_list(events, source, query, roles)
         return Request(source, questions, runner, how.options)
     parsed = parse(query)
     with _hint_at_index(events):
-        question = _bind(query, parsed, _schema(source, roles), roles)
+        question = _bind(query, parsed, _schema(source, roles), roles.params)
     return Request(source, Questions.of([question]), runner, how.options)
 
 
-def _bind_list(events: Any, source: Source, given: Any, roles: Roles) -> Questions:
-    """Bind a list of queries, or queries by name; an error says the query that it is about."""
+def is_list(query: Any) -> bool:
+    """Whether several queries are asked, in a list or by name, and not one."""
+    return not isinstance(query, str | Query | Draft | Variable)
+
+
+def parse_list(given: Any) -> tuple[list[Any], list[Query], tuple[str, ...] | None]:
+    """Return the queries of a list, or of a dict by name: as given, parsed, and their names if there are any.
+
+    Raises:
+        ParseError, UnsupportedError: one is wrong; the error names it.
+    """
     queries, names = split_names(given)
     parsed = []
     for number, each in enumerate(queries):
         with name_errors(show_name(str(number + 1) if names is None else names[number])):
             parsed.append(parse(each))
+    return queries, parsed, names
+
+
+def _bind_list(events: Any, source: Source, given: Any, roles: Roles) -> Questions:
+    """Bind a list of queries, or queries by name; an error says the query that it is about."""
+    queries, parsed, names = parse_list(given)
     tags = names or tuple(each.into or str(number) for number, each in enumerate(parsed, 1))
     check_names(tags)
     with _hint_at_index(events):
         schema = _schema(source, roles)
+        params = share_params(roles.params or {}, parsed)
         questions = []
-        for tag, each, query in zip(tags, queries, parsed, strict=True):
+        for tag, each, query, values in zip(tags, queries, parsed, params, strict=True):
             with name_errors(show_name(tag)):
                 cached = each if len(queries) <= CACHED else query
-                questions.append(_bind(cached, query, schema, roles))
+                questions.append(_bind(cached, query, schema, values))
     return Questions.of(questions, tags)
 
 
-def _bind(given: Any, parsed: Query, schema: Schema, roles: Roles) -> Sase:
+def _bind(given: Any, parsed: Query, schema: Schema, params: Params | None) -> Sase:
     """Bind a query; a text without parameters is bound once."""
-    if isinstance(given, str) and roles.params is None:
+    if isinstance(given, str) and not params:
         return _bind_text(given, schema)
-    return Sase(bind(parsed, schema, roles.params))
+    return Sase(bind(parsed, schema, params))
 
 
 @lru_cache(maxsize=CACHED)

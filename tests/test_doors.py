@@ -232,7 +232,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 def test_a_store_explains_several_queries(store: Store) -> None:
     queries = ["PATTERN SEQ(A a, B b)", "PATTERN A a"]
-    assert cerise.explain(store, queries) == "\n\n".join(cerise.explain(store, each) for each in queries)
+    one, other = (cerise.explain(store, each) for each in queries)
+    assert cerise.explain(store, queries) == f"query 1\n\n{one}\n\nquery 2\n\n{other}"
 
 
 GAPS = ROWS.replace("PATTERN (A B)", "PATTERN (A X)").replace("x > 1", "x > 0")  # one match, or each start

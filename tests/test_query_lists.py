@@ -51,6 +51,17 @@ def test_each_match_has_the_name_of_its_query(queries: Any, names: list[str]) ->
     assert found.schema == cerise.schema(EVENTS.schema, queries, **ROLES)
 
 
+def test_queries_share_parameters() -> None:
+    queries = {"up": "PATTERN A a WHERE a.t < :low", "down": "PATTERN B b WHERE b.x < :most", "all": FALL}
+    found = find(queries, params={"low": 5, "most": 2})
+    assert Counter(found["query"].to_pylist())["up"] == 2
+    for name, params in (("up", {"low": 5}), ("down", {"most": 2}), ("all", {})):
+        mine = find(queries[name], params=params)
+        assert rows_of(found, name, mine) == Counter(map(str, mine.to_pylist()))
+    with pytest.raises(BindError, match="no query has a parameter :los\nhint: did you mean 'low'"):
+        find(queries, params={"los": 5, "most": 2})
+
+
 def test_every_verb_takes_queries_by_name() -> None:
     queries = {"up": RISE, "down": FALL}
     assert cerise.profile(EVENTS, queries, **ROLES).matches.equals(find(queries))

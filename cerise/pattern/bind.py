@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -65,7 +65,7 @@ def bind(query: Query, schema: Schema, params: Mapping[str, Any] | None = None) 
         BindError: the query does not fit the columns; with the place in the query and a hint.
     """
     params = dict(params or {})
-    _reject_unknown(params, query)
+    _reject_unknown(params, _params(query))
     try:
         return replace(_bind(query, schema, params), params=_show_params(params))
     except CeriseError as error:
@@ -95,12 +95,26 @@ def _bind(query: Query, schema: Schema, params: Mapping[str, Any]) -> Bound:
     return replace(bound, columns=output_columns(bound, names), warnings=warnings)
 
 
-def _reject_unknown(params: Mapping[str, Any], query: Query) -> None:
-    used = _params(query)
+def share_params(params: Mapping[str, Any], queries: Sequence[Query]) -> list[dict[str, Any]]:
+    """Return for each of several queries the values of its own parameters.
+
+    >>> from cerise.lang.sase import parse
+    >>> share_params({"low": 3}, [parse("PATTERN A a WHERE a.x < :low"), parse("PATTERN B b")])
+    [{'low': 3}, {}]
+
+    Raises:
+        BindError: no query has a parameter of that name.
+    """
+    each = [_params(query) for query in queries]
+    _reject_unknown(params, set().union(*each), "no query has a" if len(each) > 1 else "the query has no")
+    return [{name: value for name, value in params.items() if name in used} for used in each]
+
+
+def _reject_unknown(params: Mapping[str, Any], used: set[str], problem: str = "the query has no") -> None:
     for name in params:
         if name not in used:
             hint = did_you_mean(name, used) if used else "the query has no parameters"
-            raise BindError(f"the query has no parameter :{name}", hint=hint)
+            raise BindError(f"{problem} parameter :{name}", hint=hint)
 
 
 def _show_params(params: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from cerise.engines.base import Options
 from cerise.engines.choose import choose, reasons
 from cerise.engines.rows.table_search import explain as explain_rows
@@ -10,10 +12,13 @@ from cerise.pattern.show import show_path
 from cerise.plan.explain import describe
 from cerise.plan.pushdown import Needed, as_sql
 from cerise.run.files_access import FilesAccess
-from cerise.run.find import Exchanged, Plan
-from cerise.run.question import Questions
+from cerise.run.find import Exchanged, GroupPlan, Plan
+from cerise.run.many.query_groups import QueryGroup
+from cerise.run.question import Question, Questions
 from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
+
+MOST_NAMES = 8  # of a group's queries that a text lists
 
 
 def explain(questions: Questions, options: Options, plan: Plan | None, *, here: bool) -> str:
@@ -29,16 +34,54 @@ def explain(questions: Questions, options: Options, plan: Plan | None, *, here: 
     if questions.each[0].inner is not None:
         where += ", over the matches of the query before it"
     facts = {"runs": where, **({} if plan is None else explain_plan(plan, here=here))}
-    texts = []
-    for each in questions.each:
-        if isinstance(each, RowClause):
-            slices = None if here or plan is None else f"{facts.pop('exchange')}"
-            known = {**facts, **explain_rows(each.bound, options, slices)}
-            texts.append("\n".join(f"{name:<10} {text}" for name, text in known.items()))
-        else:
-            assert isinstance(each, Sase)
-            texts.append(describe(each.bound, {**facts, **_engine(each.bound, options)}))
-    return "\n\n".join(texts)
+    return "\n\n".join(
+        _name(questions, number) + _explain_one(each, options, facts, here=here)
+        for number, each in enumerate(questions.each)
+    )
+
+
+def explain_groups(questions: Questions, options: Options, plans: Sequence[GroupPlan], *, here: bool) -> str:
+    """Return the meaning of several questions, and which of them share a plan.
+
+    Args:
+        questions: the questions.
+        options: how to run.
+        plans: the plan of each group of questions.
+        here: whether this process runs the plans.
+    """
+    if len(plans) == 1:
+        return explain(questions, options, plans[0].plan, here=here)
+    texts: dict[int, str] = {}
+    for place, each in enumerate(plans, 1):
+        facts = {"runs": "in this process" if here else "on Spark"}
+        facts["group"] = f"{place} of {len(plans)}, {_show_group(questions, each.group)}"
+        facts |= explain_plan(each.plan, here=here)
+        for number in each.group.numbers:
+            text = _explain_one(questions.each[number], options, facts, here=here)
+            texts[number] = _name(questions, number) + text
+    return "\n\n".join(texts[number] for number in sorted(texts))
+
+
+def _show_group(questions: Questions, group: QueryGroup) -> str:
+    assert questions.tags is not None
+    names = ", ".join(questions.tags[number] for number in group.numbers[:MOST_NAMES])
+    count = len(group.numbers)
+    more = f" and {count - MOST_NAMES:,} more" if count > MOST_NAMES else ""
+    return f"{'query' if count == 1 else 'queries'} {names}{more}: {group.why}"
+
+
+def _name(questions: Questions, number: int) -> str:
+    shown = questions.show_name(number)
+    return "" if shown is None else f"{shown}\n\n"
+
+
+def _explain_one(question: Question, options: Options, facts: Mapping[str, str], *, here: bool) -> str:
+    if isinstance(question, RowClause):
+        others = {name: text for name, text in facts.items() if here or name != "exchange"}
+        known = {**others, **explain_rows(question.bound, options, None if here else facts.get("exchange"))}
+        return "\n".join(f"{name:<10} {text}" for name, text in known.items())
+    assert isinstance(question, Sase)
+    return describe(question.bound, {**facts, **_engine(question.bound, options)})
 
 
 def _engine(bound: Bound, options: Options) -> dict[str, str]:

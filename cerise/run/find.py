@@ -17,10 +17,11 @@ from cerise.errors import out_of_memory
 from cerise.kernels.first_use import FIRST_USE
 from cerise.plan.needs import Needs
 from cerise.plan.slicing import Halo, Slice, Targets
-from cerise.run.access import Access, TableSource, amplification
+from cerise.run.access import Access, TableAccess, TableSource, amplification
+from cerise.run.many.query_groups import QueryGroup, group_by_columns, group_by_slices, group_questions
 from cerise.run.many.united_answers import Part
-from cerise.run.question import Batch, Note, Questions, SingleSearch, TeamSearch, Work, add
-from cerise.run.report import Report
+from cerise.run.question import Batch, Note, Questions, SingleSearch, TeamSearch, Work, add, has_totals
+from cerise.run.report import Report, unite_reports
 
 
 class Source(Protocol):
@@ -59,6 +60,10 @@ class Runner(Protocol):
 
     def collect(self, plan: Plan) -> pa.Table:
         """Carry a plan out now; return the answer as a table."""
+        ...
+
+    def unite(self, answers: Sequence[Any], questions: Questions) -> Any:
+        """Return the answers to groups of questions as one, with the columns of all."""
         ...
 
 
@@ -109,6 +114,16 @@ class Exchanged:
 
 
 Plan = Sliced | Exchanged
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """The plan of a group of questions."""
+
+    group: QueryGroup
+    plan: Plan
+
+
 ONE_TASK = Targets(1, None, Halo())
 
 
@@ -130,9 +145,12 @@ def find(
 ) -> Found:
     """Answer questions over a source: FROM first, then plan, run, finish."""
     source, questions = resolve(source, questions, options, runner)
-    if len(questions.each) > 1 and not runner.exchanges and isinstance(questions.needs.halo, str):
-        return find_apart(source, questions, options, runner)  # a question that can be cut uses all threads
-    return Found(*runner.run(decide(source, questions, options, runner), noted=noted))
+    plans = decide_all(source, questions, options, runner)
+    if len(plans) == 1:
+        return Found(*runner.run(plans[0].plan, noted=noted))
+    ran = [runner.run(each.plan, noted=noted) for each in plans]
+    matches = runner.unite([found for found, _ in ran], questions)
+    return Found(matches, unite_reports([report for _, report in ran]))
 
 
 def resolve(
@@ -146,23 +164,62 @@ def resolve(
     return runner.source(matches), replace(questions, each=(questions.each[0].outer,))
 
 
-def find_apart(source: Source, questions: Questions, options: Options, runner: Runner) -> Found:
-    """Answer questions one after another."""
-    found = [find(source, Questions.of([each]), options, runner) for each in questions.each]
-    notes: dict[tuple[str, Hashable], Note] = {
-        (step, (number, task)): note
-        for number, each in enumerate(found)
-        for (step, task), note in each.report.notes().items()
-    }
-    report = Report(found[0].report.known, found[0].report.access, lambda: notes)
-    return Found(questions.finish(list(enumerate(each.matches for each in found))), report)
+def decide_all(source: Source, questions: Questions, options: Options, runner: Runner) -> list[GroupPlan]:
+    """Divide questions into groups, and plan each."""
+    if len(questions.each) == 1:
+        return [GroupPlan(QueryGroup((0,)), decide(source, questions, options, runner))]
+    questions.prepare(options)
+    plans: list[GroupPlan] = []
+    parts = [tuple(range(len(questions.each)))]
+    if runner.exchanges:
+        parts = group_by_columns([each.partial if has_totals(each) else None for each in questions.each])
+    for numbers in parts:
+        some = questions if len(parts) == 1 else questions.select(numbers)
+        access = source.access(some, options)
+        groups = divide(source, access, some, options, runner)
+        shared = access if len(groups) == 1 or isinstance(access, TableAccess) else None
+        for group in groups:
+            each = some if len(groups) == 1 else some.select(group.numbers)
+            plan = decide(source, each, options, runner, shared)
+            plans.append(GroupPlan(replace(group, numbers=tuple(numbers[i] for i in group.numbers)), plan))
+    return plans
 
 
-def decide(source: Source, questions: Questions, options: Options, runner: Runner) -> Plan:
-    """Plan slices of time if events can be read by time, otherwise one exchange."""
+def divide(
+    source: Source, access: Access | str, questions: Questions, options: Options, runner: Runner
+) -> list[QueryGroup]:
+    """Divide questions into groups that share one plan; one group, if nothing can be divided."""
+    needs = [each.needs for each in questions.each]
+    together = [QueryGroup(tuple(range(len(needs))))]
+    if isinstance(access, str):
+        several = runner.targets(source, None, options) > 1
+        return group_questions(needs, exchanged=True) if several else together
+    most, amplified = runner.slices(access, questions.needs, options)
+    if most <= 1:
+        return together
+
+    def count_slices(halo: Halo) -> int:
+        return len(access.split(halo, most, amplified=amplified))
+
+    return group_by_slices(needs, count_slices, exchanges=runner.exchanges)
+
+
+def decide(
+    source: Source, questions: Questions, options: Options, runner: Runner, access: Access | str | None = None
+) -> Plan:
+    """Plan slices of time if events can be read by time, otherwise one exchange.
+
+    Args:
+        source: where events come from.
+        questions: the questions, which share the plan.
+        options: how to run.
+        runner: this process, or Spark.
+        access: the access path for these questions, or why events must be exchanged; None: ask the source.
+    """
     needs = questions.needs
     questions.prepare(options)
-    access = source.access(questions, options)
+    if access is None:
+        access = source.access(questions, options)
     if isinstance(access, str):
         return exchange(source, None, questions, options, runner, access)
     halo, why = needs.halo, None
@@ -204,7 +261,10 @@ def exchange(
 def collect(source: Source, questions: Questions, options: Options, runner: Runner) -> pa.Table:
     """Answer questions now, and return the answer as a table even if Spark computes it: for counts."""
     source, questions = resolve(source, questions, options, runner)
-    return runner.collect(decide(source, questions, options, runner))
+    plans = decide_all(source, questions, options, runner)
+    if len(plans) == 1:
+        return runner.collect(plans[0].plan)
+    return questions.stack(runner.collect(each.plan) for each in plans)
 
 
 def answer(plan: Sliced, number: int, note: Note, threads: Threads = ALONE) -> Iterator[Part]:
@@ -305,6 +365,9 @@ class Here:
 
     def collect(self, plan: Plan) -> pa.Table:
         return self.run(plan)[0]
+
+    def unite(self, answers: Sequence[pa.Table], questions: Questions) -> pa.Table:
+        return questions.stack(answers)
 
 
 def _start_threads(plan: Sliced, watch: Watch) -> AbstractContextManager[Threads]:

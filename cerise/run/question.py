@@ -7,9 +7,8 @@ events of a slice, batch after batch, and gives tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import itemgetter
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -17,13 +16,13 @@ import pyarrow as pa
 from cerise.engines.base import Options
 from cerise.engines.census import EvictableSearch
 from cerise.engines.threads import ALONE, Threads
-from cerise.errors import BindError, UnsupportedError
+from cerise.errors import UnsupportedError
 from cerise.events import EventBatch, RowBatch
 from cerise.pattern.evaluate import OnFault
 from cerise.plan.needs import Needs, fold
 from cerise.plan.slicing import Halo, Slice
 from cerise.run.many.query_names import NamedSearch, check_names, name_errors, show_name
-from cerise.run.many.united_answers import Part, union_schemas, unite
+from cerise.run.many.united_answers import Part, split, stack, union_schemas, unite
 
 Batch = EventBatch | RowBatch
 Note = dict[str, float]  # figures of one step of the work, by name
@@ -284,12 +283,12 @@ class Questions:
                     f"{show_name(name)}: a query over the matches of another cannot be one of several",
                     hint="call find for it alone",
                 )
-            if each.partial != each.result:
-                raise BindError(
-                    f"{show_name(name)}: RETURN COUNT(*), or other totals, cannot be one of several queries",
-                    hint="ask for them on their own: find, or cerise.count",
-                )
         return cls(tuple(questions), tuple(tags), union_schemas([each.result for each in questions], tags))
+
+    def select(self, numbers: Sequence[int]) -> Questions:
+        """Return some of several questions, with their names."""
+        assert self.tags is not None
+        return Questions.of([self.each[i] for i in numbers], [self.tags[i] for i in numbers])
 
     @property
     def result(self) -> pa.Schema:
@@ -298,11 +297,26 @@ class Questions:
     @cached_property
     def needs(self) -> Needs:
         """The needs of all questions together."""
-        return self.each[0].needs if len(self.each) == 1 else fold([each.needs for each in self.each])
+        if len(self.each) == 1:
+            return self.each[0].needs
+        needs = fold([each.needs for each in self.each])
+        for number, each in enumerate(self.each):
+            if isinstance(each.needs.halo, str):
+                return replace(needs, halo=f"{self.show_name(number)}: {each.needs.halo}")
+        return needs
 
-    @property
+    @cached_property
     def partial(self) -> pa.Schema:
-        return self.each[0].partial if self.tags is None else self.result
+        """The columns that searches give together.
+
+        Raises:
+            BindError: totals of different columns, which cannot share a plan of tasks.
+        """
+        if self.tags is None:
+            return self.each[0].partial
+        if not any(map(has_totals, self.each)):
+            return self.result
+        return union_schemas([each.partial for each in self.each], self.tags)
 
     def prepare(self, options: Options) -> None:
         """Choose the engine of each question once, before the questions travel to tasks."""
@@ -323,7 +337,7 @@ class Questions:
         """Return the name of a question as errors show it; None: it is the only one."""
         return None if self.tags is None else show_name(self.tags[number])
 
-    def tag(self, parts: Iterable[Part], most: int) -> Iterator[pa.Table]:
+    def tag(self, parts: Iterable[Part], most: int, columns: pa.Schema | None = None) -> Iterator[pa.Table]:
         """Yield answers with the columns of all; columns of other questions are null.
 
         Cost: linear in the answers and in the columns, because small answers are put together first.
@@ -331,27 +345,52 @@ class Questions:
         Args:
             parts: the answers.
             most: how many rows of few columns to put together.
+            columns: the columns of all: `partial` in a task; None: `result`.
         """
-        if self.tags is None or self.union is None:
+        if self.tags is None:
             yield from (table for _, table in parts)
             return
-        most = min(most, max(LEAST_ROWS, most * FEW_COLUMNS // len(self.union)))
+        columns = self.result if columns is None else columns
+        most = min(most, max(LEAST_ROWS, most * FEW_COLUMNS // len(columns)))
         held: list[Part] = []
         rows = 0
         for part in parts:
             held.append(part)
             rows += len(part[1])
             if rows >= most:
-                yield unite(held, self.tags, self.union).combine_chunks()
+                yield unite(held, self.tags, columns).combine_chunks()
                 held, rows = [], 0
         if rows:
-            yield unite(held, self.tags, self.union).combine_chunks()
+            yield unite(held, self.tags, columns).combine_chunks()
 
-    def finish(self, parts: Sequence[Part]) -> pa.Table:
-        """Combine the tables of all searches into the answer."""
-        if self.tags is None or self.union is None:
-            return self.each[0].finish([table for _, table in parts])
-        return unite(sorted(parts, key=itemgetter(0)), self.tags, self.union)
+    def finish(self, parts: Iterable[Part]) -> pa.Table:
+        """Combine the tables of all searches into the answer, in the order of the questions."""
+        tables: list[list[pa.Table]] = [[] for _ in self.each]
+        for number, table in parts:
+            tables[number].append(table)
+        if self.tags is None:
+            return self.each[0].finish(tables[0])
+        found: list[Part] = []
+        for number, (question, some) in enumerate(zip(self.each, tables, strict=True)):
+            whole = [question.finish(some)] if has_totals(question) else some
+            found += [(number, table) for table in whole]
+        return unite(found, self.tags, self.result)
+
+    def finish_tagged(self, table: pa.Table) -> pa.Table:
+        """Combine what the tasks of all searches gave, in one table, into the answer."""
+        if self.tags is None:
+            return self.finish([(0, table)])
+        return self.finish(split(table, self.tags, [each.partial for each in self.each]))
+
+    def stack(self, answers: Iterable[pa.Table]) -> pa.Table:
+        """Return the answers to groups of these questions as one, in the order of the questions."""
+        assert self.tags is not None
+        return stack(answers, self.tags, [each.result for each in self.each], self.result)
+
+
+def has_totals(question: Question) -> bool:
+    """Whether searches for a question give partial results, which `finish` combines."""
+    return not question.partial.equals(question.result)
 
 
 def concat(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -94,6 +95,37 @@ class Report:
         if TIES in figures:
             lines.append(f"no order column decides the order of {figures[TIES]:,} events: {ORDER_HINT}")
         return "\n".join(lines)
+
+
+def unite_reports(reports: Sequence[Report]) -> Report:
+    """Return one report of several runs over the same events.
+
+    Figures known before the run, and ties, are those of the run that has most; other figures add up.
+
+    >>> one = Report({"events": 9}, notes=lambda: {("match", 0): {"matches": 2, "seconds": 1}})
+    >>> unite_reports([one, one]).figures
+    {'events': 9, 'matches': 4, 'tasks matching': 2, 'seconds matching': 2}
+    """
+    known: dict[str, float] = {}
+    access: dict[str, list[str]] = defaultdict(list)
+    for each in reports:
+        known |= {name: max(value, known.get(name, value)) for name, value in each.known.items()}
+        for topic, text in each.access.items():
+            access[topic] += [] if text in access[topic] else [text]
+
+    def notes() -> Noted:
+        found = [each.notes() for each in reports]
+        ties = [sum(note.get(TIES, 0) for note in each.values()) for each in found]
+        return {
+            (step, (number, task)): {
+                name: value for name, value in note.items() if name != TIES or number == ties.index(max(ties))
+            }
+            for number, each in enumerate(found)
+            for (step, task), note in each.items()
+        }
+
+    missing = next((each.missing for each in reports if each.missing is not None), None)
+    return Report(known, {topic: "; ".join(texts) for topic, texts in access.items()}, notes, missing)
 
 
 def to_bytes(table: pa.Table) -> bytes:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,7 +25,7 @@ from cerise.run.access import Access
 from cerise.run.files_access import FilesAccess
 from cerise.run.find import Exchanged, Plan
 from cerise.run.many.united_answers import TAG
-from cerise.run.question import Question, Questions
+from cerise.run.question import Question, Questions, has_totals
 from cerise.run.report import Report
 from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
@@ -172,9 +174,17 @@ class OnSpark:
         records = self._records(plan, noted=False)
         rows = self._rows(plan, records)
         with progress(self.spark, "counting"), translate_errors():
-            table = plan.questions.finish([(0, rows.toArrow())])
+            table = plan.questions.finish_tagged(rows.toArrow())
         warn_of_ties(records)
         return table
+
+    def unite(self, answers: Sequence[DataFrame], questions: Questions) -> DataFrame:
+        """Return the union of the answers to groups of questions, with the columns of all."""
+        names = questions.result.names
+        places = {name: f"c{place}" for place, name in enumerate(names)}  # Spark mistakes `A` for `a`
+        numbered = [each.toDF(*(places[name] for name in each.columns)) for each in answers]
+        whole = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), numbered)
+        return whole.select(*places.values()).toDF(*names)
 
     def _records(self, plan: Plan, *, noted: bool) -> Records:
         """Return the records of tasks' figures: all, or only the ties of a DataFrame's rows, or none."""
@@ -248,8 +258,8 @@ def partial_schema(questions: Questions, columns: StructType) -> StructType:
     first = questions.each[0]
     if isinstance(first, RowClause):
         return _atom_schema(first, columns)
-    if first.partial != first.result:
-        return from_arrow_schema(first.partial)
+    if has_totals(first):
+        return from_arrow_schema(questions.partial)
     return answer_schema(questions, columns)
 
 
@@ -286,11 +296,12 @@ def _finish(rows: DataFrame, plan: Plan) -> DataFrame:
     schema = answer_schema(plan.questions, spark_columns(plan.source))
     groups = group_names(question.bound)
     if groups:
-        together = rows.repartition(*(column((name,)) for name in groups))
-        task = CombineTask(question, plan.options, nested=False)
-        return map_batches(together, task, schema, question.partial.names)
+        keys = groups if plan.questions.tags is None else [TAG, *groups]
+        together = rows.repartition(*(column((name,)) for name in keys))
+        task = CombineTask(plan.questions, plan.options, nested=False)
+        return map_batches(together, task, schema, plan.questions.partial.names)
     listed = rows.agg(expr("collect_list(struct(*)) AS parts"))  # gives a row even without matches
-    return map_batches(listed, CombineTask(question, plan.options, nested=True), schema)
+    return map_batches(listed, CombineTask(plan.questions, plan.options, nested=True), schema)
 
 
 def compute_measures(found: DataFrame, bound: BoundRows) -> DataFrame:

@@ -30,7 +30,7 @@ from cerise.kinds import plain_table
 from cerise.run.access import Access
 from cerise.run.find import Sliced, answer, reread, search_events, start_searches
 from cerise.run.many.united_answers import Part
-from cerise.run.question import Note, Question, Questions, Work, add
+from cerise.run.question import Note, Questions, Work, add
 from cerise.run.report import ORDER_HINT, TIES, Report, say_ties
 from cerise.spark.exchange import Cutter, arrange, gather
 from cerise.spark.frames import quote_path
@@ -62,10 +62,17 @@ class SliceTask:
             before = self.plan.access.counters()
             with self.records.record("match", number) as note:
                 found = answer(self.plan, number, note, Threads(limits=limits))
-                for table in self.plan.questions.tag(found, limits.output_rows):
+                for table in self._tables(found):
                     yield from table.to_batches(max_chunksize=limits.output_rows)
                 touched = self.plan.access.counters().items()
                 add(note, {name: value - before.get(name, 0) for name, value in touched})
+
+    def _tables(self, found: Iterator[Part]) -> Iterator[pa.Table]:
+        """Yield tables of what searches give; candidates are of one question, and have no name yet."""
+        questions = self.plan.questions
+        if self.plan.chained:
+            return (table for _, table in found)
+        return questions.tag(found, self.plan.options.limits.output_rows, questions.partial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +158,8 @@ class MatchTask:
             with self.records.record("match", (self.records.task(), number)) as note:
                 add(note, {"events matched over": len(table)})
                 work = Work(self.options, note, threads=Threads(limits=limits), counts_ties=self.counts_ties)
-                for each in self.questions.tag(self._search(table, work), limits.output_rows):
+                found = self._search(table, work)
+                for each in self.questions.tag(found, limits.output_rows, self.questions.partial):
                     yield from each.to_batches(max_chunksize=limits.output_rows)
 
     def _search(self, table: pa.Table, work: Work) -> Iterator[Part]:
@@ -173,11 +181,12 @@ class ChooseTask:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Yield the answer."""
-        (question,) = self.plan.questions.each
-        limits = self.plan.options.limits
+        questions, limits = self.plan.questions, self.plan.options.limits
+        (question,) = questions.each
         with self.records.record("choose", 0) as note:
             work = Work(self.plan.options, note)
-            for table in question.choose(batches, partial(reread, self.plan), work):
+            found = ((0, table) for table in question.choose(batches, partial(reread, self.plan), work))
+            for table in questions.tag(found, limits.output_rows, questions.partial):
                 yield from table.to_batches(max_chunksize=limits.output_rows)
 
 
@@ -186,19 +195,21 @@ class CombineTask:
     """Combines partial answers into the answer.
 
     Attributes:
-        question: the question.
+        questions: the questions.
         options: how to run.
         nested: whether the partial answers come as one list, so that there is a row even for an empty list.
     """
 
-    question: Question
+    questions: Questions
     options: Options
     nested: bool
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         rows = (batch.column(0).flatten() if self.nested else batch.to_struct_array() for batch in batches)
-        whole = self.question.finish([pa.Table.from_struct_array(each) for each in rows])
-        yield from whole.to_batches(max_chunksize=self.options.limits.output_rows)
+        tables = [pa.Table.from_struct_array(each) for each in rows]
+        if tables:
+            whole = self.questions.finish_tagged(pa.concat_tables(tables))
+            yield from whole.to_batches(max_chunksize=self.options.limits.output_rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from cerise.engines.totals import Ledger, partial_schema
 from cerise.events import EventBatch, Schema
 from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
+from cerise.run.question import Questions
 from cerise.run.sase_search import Sase
 from cerise.spark.tasks import CombineTask
 from tests.support.cases.runners import RUNNERS, from_files
@@ -156,12 +157,13 @@ def test_parts_of_tasks_are_combined() -> None:
         parts.append(ledger.partial())
     assert all(part.schema == partial_schema(bound) for part in parts)
     rows = [batch for part in parts for batch in part.to_batches(max_chunksize=1)]
-    (found,) = CombineTask(Sase(bound), Options(), nested=False)(rows)
+    (found,) = CombineTask(Questions.of([Sase(bound)]), Options(), nested=False)(rows)
     assert sorted(found.column("n").to_pylist()) == [Decimal(2), Decimal(2 + 2**70)]
 
 
 def test_a_list_of_parts_may_be_empty() -> None:
     bound = bind(parse("PATTERN A a RETURN COUNT(*), MAX(a.t) AS t"), Schema(events(1).schema, "t", "type"))
     empty = pa.array([[]], pa.list_(pa.struct(list(partial_schema(bound)))))
-    (found,) = CombineTask(Sase(bound), Options(), nested=True)([pa.record_batch([empty], ["parts"])])
+    task = CombineTask(Questions.of([Sase(bound)]), Options(), nested=True)
+    (found,) = task([pa.record_batch([empty], ["parts"])])
     assert found.to_pylist() == [{"count": Decimal(0), "t": None}]

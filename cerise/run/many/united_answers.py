@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import accumulate
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cerise.errors import BindError
 from cerise.run.many.query_names import show_name
@@ -93,3 +95,44 @@ def _fill(
     if end < total:
         chunks.append(nulls(type_).slice(0, total - end))
     return pa.chunked_array(chunks, type_)
+
+
+def split(table: pa.Table, tags: Sequence[str], schemas: Sequence[pa.Schema]) -> list[Part]:
+    """Return the answers that `unite` has put into one table, in the order of the queries.
+
+    Cost: a sort of the rows, if those of a query are not together.
+
+    Args:
+        table: the answers, with the column that names the query.
+        tags: the name of each query.
+        schemas: the columns of each answer.
+
+    >>> both = pa.table({"query": ["b", "a", "b"], "x": [1, 2, 3]})
+    >>> [(number, part["x"].to_pylist()) for number, part in split(both, ["a", "b"], [both.schema] * 2)]
+    [(0, [2]), (1, [1, 3])]
+    """
+    owners = pc.index_in(table.column(TAG), pa.array(tags, pa.string())).to_numpy()
+    if np.any(owners[1:] < owners[:-1]):
+        order = np.argsort(owners, kind="stable")
+        owners, table = owners[order], table.take(pa.array(order))
+    starts = np.flatnonzero(np.diff(owners, prepend=-1))
+    ends = np.append(starts, len(owners))[1:]
+    return [
+        (int(owners[start]), table.select(schemas[owners[start]].names).slice(start, end - start))
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def stack(
+    tables: Iterable[pa.Table], tags: Sequence[str], schemas: Sequence[pa.Schema], columns: pa.Schema
+) -> pa.Table:
+    """Return several tables that `unite` has made as one, in the order of the queries.
+
+    Args:
+        tables: the tables.
+        tags: the name of each query.
+        schemas: the columns of each answer.
+        columns: the columns of all answers.
+    """
+    parts = [part for table in tables for part in split(table, tags, schemas)]
+    return unite(sorted(parts, key=itemgetter(0)), tags, columns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,12 +55,16 @@ class TasksHere:
         return TableSource(matches)
 
     def run(self, plan: Plan, *, noted: bool = True) -> tuple[pa.Table, Report]:
-        return plan.questions.finish(
-            [(0, pa.Table.from_batches([each])) for each in _tasks(_sent(plan))]
+        parts = [pa.Table.from_batches([each]) for each in _tasks(_sent(plan))]
+        return plan.questions.finish_tagged(
+            pa.concat_tables([plan.questions.partial.empty_table(), *parts])
         ), Report()
 
     def collect(self, plan: Plan) -> pa.Table:
         return self.run(plan)[0]
+
+    def unite(self, answers: Sequence[pa.Table], questions: Questions) -> pa.Table:
+        return questions.stack(answers)
 
 
 def _sent(plan: Plan) -> Plan:
