@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -106,13 +105,20 @@ class Literals:
     def __init__(self, words: Sequence[bytes]) -> None:
         self._texts = np.frombuffer(b"".join(words) + bytes(8), np.uint8)
         self._rows = np.zeros((len(words) + 1, LiteralEntry.WORDS), np.int64)
-        self._rows[0, LiteralEntry.length] = self._rows[0, LiteralEntry.code] = -1
+        self._rows[0, LiteralEntry.length] = -1
+        self._rows[:, LiteralEntry.code] = np.arange(-1, len(words))
         starts = np.cumsum([0, *(len(word) for word in words)])
         heads: dict[tuple[int, int], int] = {}  # the last literal of each beginning and length
         for number, word in enumerate(words, 1):
             first = int.from_bytes(word[:8], "little", signed=len(word) >= 8)
             before = heads.get((first, len(word)), 0)
-            self._rows[number] = first, len(word), starts[number - 1], -1, BYTES * LiteralEntry.WORDS * before
+            self._rows[number] = (
+                first,
+                len(word),
+                starts[number - 1],
+                number - 1,
+                BYTES * LiteralEntry.WORDS * before,
+            )
             heads[first, len(word)] = number
         self._slots, bits, multiplier = _find_hash(tuple(heads.items()))
         self._words = np.zeros(LiteralTable.WORDS, np.int64)
@@ -136,12 +142,28 @@ class Literals:
             out: room for the codes.
         """
         self._rows[1:, LiteralEntry.code] = codes
-        _, offsets, data = column.buffers()
-        if data is None or data.size < 8:
-            data = pa.py_buffer((b"" if data is None else data.to_pybytes()).ljust(8, b"\0"))
-        self._table.data, self._table.end = data.address, data.size
-        where = offsets.address + 4 * (column.offset + start)
-        code_strings(int(self._table), where, len(out), out.ctypes.data)
+        _code(self._words, column, start, out)
+
+    def find(self, column: pa.Array, out: Ints) -> None:
+        """Write the place of the literal that each string equals, or -1; nulls may have any.
+
+        Threads may share literals that only this method is asked of.
+        """
+        _code(self._words.copy(), column, 0, out)
+
+
+def _code(words: Ints, column: pa.Array, start: int, out: Ints) -> None:
+    data, offsets = address_strings(column)
+    words[LiteralTable.data], words[LiteralTable.end] = data.address, data.size
+    code_strings(words.ctypes.data, offsets + 4 * start, len(out), out.ctypes.data)
+
+
+def address_strings(column: pa.Array) -> tuple[pa.Buffer, int]:
+    """Return the bytes of a column of strings, at least eight, and the address of its first offset."""
+    _, offsets, data = column.buffers()
+    if data is None or data.size < 8:
+        data = pa.py_buffer((b"" if data is None else data.to_pybytes()).ljust(8, b"\0"))
+    return data, (0 if offsets is None else offsets.address) + 4 * column.offset  # none: it is empty
 
 
 @lru_cache(maxsize=KEPT)
@@ -151,19 +173,21 @@ def _find_hash(heads: tuple[tuple[tuple[int, int], int], ...]) -> tuple[Ints, in
     Args:
         heads: the beginning and length of literals, each with the last literal that has them.
     """
+    folded = np.array([_fold(word, length) for (word, length), _ in heads], np.uint64)
     for bits in range(max(4, (4 * len(heads)).bit_length()), 15):
         rng = np.random.default_rng(bits)
         for multiplier in (int(each) | 1 for each in rng.integers(2**20, 2**31, TRIES)):
-            slots = [_slot(word, length, multiplier, bits) for (word, length), _ in heads]
-            if len(set(slots)) == len(slots):
+            slots = ((folded * np.uint64(multiplier)) & np.uint64(LOW)) >> np.uint64(32 - bits)
+            if len(np.unique(slots)) == len(slots):
                 table = np.zeros(1 << bits, np.int64)
-                table[slots] = [BYTES * LiteralEntry.WORDS * number for _, number in heads]
+                table[slots.astype(np.int64)] = [BYTES * LiteralEntry.WORDS * number for _, number in heads]
                 return table, bits, multiplier
     return np.zeros(1, np.int64), 0, 0
 
 
-def _slot(*args: Any) -> int:
-    return int(slot_of(*args))
+def _fold(word: int, length: int) -> int:
+    """Return the number that `slot_of` multiplies."""
+    return ((word ^ (word >> 29)) + length * 0x9E37) & LOW
 
 
 # ---- strings numbered in the order of first sight
@@ -249,6 +273,34 @@ def number_strings(table: int, offsets: int, count: int, out: int) -> int:
     return count
 
 
+@kernel(void(int64, int64, int64, int64))
+def find_strings(table: int, offsets: int, count: int, out: int) -> None:
+    """Write the number of each string less one, -1 for a string that the table does not hold.
+
+    Args:
+        table: the address of an `InternTable`: the known strings and the column.
+        offsets: the address of the strings' offsets, 32 bits each; the end of the last string follows.
+        count: how many strings the column has.
+        out: room for the numbers.
+    """
+    m, numbers = InternTable(table), Words(out)
+    data, end, entries, bits = m.data, m.end, m.entries, m.bits
+    for i in range(count):
+        both = load(offsets + 4 * i)
+        start = both & LOW
+        length = ((both >> 32) & LOW) - start
+        word = first_word(data, end, start, length)
+        at = hash_of(word, data + start, length) >> (63 - bits)
+        while True:
+            entry = entries[at]
+            differs = (entry.word ^ word) | (entry.length ^ length)
+            if differs & (-entry.number >> 63) == 0:  # it is equal or free; two branches would mispredict
+                if length <= 8 or entry.number == 0 or same_rest(data + start, entry.start, length):
+                    break
+            at = (at + 1) & ((1 << bits) - 1)
+        numbers[i] = entry.number - 1
+
+
 @kernel(void(int64, int64, int64))
 def move(table: int, old: int, count: int) -> None:
     """Move the entries of a table to a new one."""
@@ -299,18 +351,25 @@ class InternedStrings:
             has_room = self.numbers(column.drop_null(), known)
             out[valid] = known
             return has_room
-        _, offsets, data = column.buffers()
-        if data is None or data.size < 8:
-            data = pa.py_buffer((b"" if data is None else data.to_pybytes()).ljust(8, b"\0"))
+        data, offsets = address_strings(column)
         self._kept.append(data)
         self._table.data, self._table.end = data.address, data.size
         done = 0
         while done < len(column):
-            where = offsets.address + 4 * (column.offset + done)
-            done += self._number(column, done, where, out[done:])
+            done += self._number(column, done, offsets + 4 * done, out[done:])
             if done < len(column) and not self._grow(self._table.bits + 2):
                 return False
         return True
+
+    def find(self, column: pa.Array, out: Ints) -> None:
+        """Write the numbers of known strings less one, -1 for other strings; nulls may have any.
+
+        Threads may share a table that no more strings are added to.
+        """
+        data, offsets = address_strings(column)
+        words = self._words.copy()
+        words[InternTable.data], words[InternTable.end] = data.address, data.size
+        find_strings(words.ctypes.data, offsets, len(column), out.ctypes.data)
 
     def _number(self, column: pa.Array, start: int, where: int, out: Ints) -> int:
         """Number strings until the table is full, and add the new strings to `words`."""
