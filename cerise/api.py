@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -22,6 +22,7 @@ from cerise.run import explain as plans
 from cerise.run import find as flow
 from cerise.run.access import TableSource
 from cerise.run.find import HERE, Found
+from cerise.run.many.united_answers import list_counts
 from cerise.run.question import Questions
 from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
@@ -37,9 +38,11 @@ from cerise.sources import (
     Roles,
     SchemaSource,
     ask,
+    is_list,
     is_sql,
     only,
     parse,
+    parse_list,
     reject_roles,
     reject_schema,
     require_session,
@@ -253,9 +256,23 @@ def sql(spark: Any, text: str, *, dialect: str = "standard", options: Options | 
     return statements.sql(spark, text, dialect, options or Options())
 
 
+@overload
+def count(events: Any, query: AnyQuery, *, spark: Any = None, **keywords: Unpack[Keywords]) -> int: ...
+
+
+@overload
 def count(
     events: Any,
-    query: AnyQuery,
+    query: list[Any] | tuple[Any, ...] | Mapping[str, AnyQuery],
+    *,
+    spark: Any = None,
+    **keywords: Unpack[Keywords],
+) -> pa.Table: ...
+
+
+def count(
+    events: Any,
+    query: Queries,
     *,
     time: str | None = None,
     type: str | None = None,
@@ -266,36 +283,60 @@ def count(
     version: int | None = None,
     dialect: str = "standard",
     spark: Any = None,
-) -> int:
+) -> int | pa.Table:
     """Count the matches of a query without building them, as RETURN COUNT(*) does.
 
     Takes the arguments of `find`. The count is exact, however large. For SQL it is the number of result rows.
+
+    Returns:
+        An int; of a list of queries, or of `{"name": query}`, a pyarrow Table with the columns `query`, the
+        name, and `count`, an int64, in the order of the list.
+
+    Raises:
+        DataError: a query of several has more matches than 64 bits hold; alone it can be counted.
 
     Example:
         >>> events = pa.table({"t": range(200), "kind": ["A"] * 200})
         >>> count(events, "PATTERN SEQ(A+ a[]) USE skip_till_any_match", time="t", type="kind") == 2**200 - 1
         True
+        >>> pairs = {"up": "PATTERN SEQ(A a, A b) WITHIN 1", "late": "PATTERN A a WHERE a.t > 195"}
+        >>> count(events, pairs, time="t", type="kind")["count"].to_pylist()
+        [199, 4]
     """
     how = How(options or Options(), version, dialect, spark)
     roles = Roles(time, type, key, order, params)
     if is_sql(query):
         found = _run(ask(events, query, roles, how), noted=False).matches
         return len(found) if isinstance(found, pa.Table) else int(found.count())
+    if is_list(query):
+        tags, found = _count(ask(events, count_queries(query), roles, how))
+        return list_counts(found, tags)
     request = ask(events, count_query(query), roles, how)
-    reject_schema(request.source)
     only(request)
+    return int(Decimal(_count(request)[1].column(0)[0].as_py()))
+
+
+def _count(request: Request) -> tuple[tuple[str, ...], pa.Table]:
+    """Count; return the names of several queries, and the counts as text."""
+    reject_schema(request.source)
     request.warn()
     later = _warn_of_types(request)
     table = flow.collect(request.source, request.questions, request.options, request.runner)
-    total = int(Decimal(table.column(0)[0].as_py()))
-    if later and not total:
+    if later and set(table["count"].to_pylist()) == {"0"}:
         _warn_of_types(request, anyway=True)
-    return total
+    return request.questions.tags or (), table
 
 
-def count_query(query: AnyQuery) -> Query:
+def count_query(query: Any) -> Query:
     """Return a query that counts the matches of another; as text, because counts have no upper bound."""
     return replace(parse(query), returns=Totals((Total("count", None, "count", text=True),)))
+
+
+def count_queries(given: Any) -> list[Query] | dict[str, Query]:
+    """Return queries that count the matches of others, in a list or by name."""
+    _, parsed, names = parse_list(given)
+    counting = [count_query(each) for each in parsed]
+    return counting if names is None else dict(zip(names, counting, strict=True))
 
 
 def compressed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from functools import cache
 from itertools import accumulate
 from operator import itemgetter
@@ -12,10 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cerise.errors import BindError
+from cerise.errors import BindError, DataError
+from cerise.kinds import INT64_MAX
 from cerise.run.many.query_names import show_name
 
 TAG = "query"  # the column that names the query of a match
+DIGITS = len(str(INT64_MAX))
 Part = tuple[int, pa.Table]  # the number of a question, and some rows of its answer
 Nulls = Callable[[pa.DataType], pa.Array]
 
@@ -136,3 +139,27 @@ def stack(
     """
     parts = [part for table in tables for part in split(table, tags, schemas)]
     return unite(sorted(parts, key=itemgetter(0)), tags, columns)
+
+
+def list_counts(found: pa.Table, tags: Sequence[str]) -> pa.Table:
+    """Return the name of each query and its count, in the order of the queries.
+
+    Args:
+        found: for each query its name, and its count as text.
+        tags: the name of each query.
+
+    >>> list_counts(pa.table({"query": ["b", "a"], "count": ["2", "0"]}), ["a", "b"]).to_pylist()
+    [{'query': 'a', 'count': 0}, {'query': 'b', 'count': 2}]
+
+    Raises:
+        DataError: a count does not fit into 64 bits.
+    """
+    known = dict(zip(found[TAG].to_pylist(), found["count"].to_pylist(), strict=True))
+    for name in tags:
+        if len(known[name]) >= DIGITS and Decimal(known[name]) > INT64_MAX:
+            raise DataError(
+                f"{show_name(name)} has about {Decimal(known[name]):.3g} matches, more than 64 bits hold",
+                hint="count it alone: the count of one query has any number of digits",
+            )
+    counts = [int(known[name]) for name in tags]
+    return pa.table({TAG: pa.array(tags, pa.string()), "count": pa.array(counts, pa.int64())})
