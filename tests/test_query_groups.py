@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+import weakref
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,20 @@ from cerise.pattern.bind import bind
 from cerise.plan.needs import Needs
 from cerise.plan.slicing import Halo
 from cerise.run.access import TableSource
-from cerise.run.find import HERE, Exchanged, GroupPlan, Plan, Sliced, decide_all, find
+from cerise.run.find import (
+    FEW_SEARCHES,
+    HELD_EVENTS,
+    HERE,
+    Exchanged,
+    GroupPlan,
+    Plan,
+    Sliced,
+    decide_all,
+    find,
+    search_events,
+)
 from cerise.run.many.query_groups import MOST_CHAINS, group_by_slices, group_questions
+from cerise.run.many.query_names import NamedSearch
 from cerise.run.question import Questions
 from cerise.run.sase_search import Sase
 from cerise.sources import FilesSource
@@ -193,6 +206,62 @@ def test_one_group_is_one_pass(lake: str) -> None:
     assert apart.figures["matches"] > together["matches"]
     assert apart.figures["events"] == COUNT
     assert apart.figures["tasks matching"] == together["tasks matching"] + 1
+
+
+# ---- searches
+
+
+class Recorder:
+    """Writes down what it is asked to do."""
+
+    def __init__(self, number: int, told: list[tuple[int, int]]) -> None:
+        self.number, self.told = number, told
+
+    def feed(self, events: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        self.told.append((self.number, len(events)))
+        yield self.number, events
+
+    def flush(self) -> Iterator[tuple[int, pa.Table]]:
+        self.told.append((self.number, 0))
+        return iter(())
+
+
+@pytest.mark.parametrize(
+    ("count", "rows", "expected"),
+    [
+        (2, 5, [(0, 5), (1, 5), (0, 5), (1, 5), (0, 0), (1, 0)]),
+        (FEW_SEARCHES + 1, 5, [each for i in range(FEW_SEARCHES + 1) for each in ((i, 5), (i, 5), (i, 0))]),
+        (
+            FEW_SEARCHES + 1, HELD_EVENTS,
+            [(i, rows) for rows in (HELD_EVENTS, HELD_EVENTS, 0) for i in range(FEW_SEARCHES + 1)],
+        ),
+    ],
+)  # fmt: skip
+def test_many_searches_take_small_slices_one_after_another(
+    count: int, rows: int, expected: list[tuple[int, int]]
+) -> None:
+    """One query at a time needs memory then; the batches of a large slice go to all."""
+    told: list[tuple[int, int]] = []
+    batch: Any = pa.table({"x": pa.nulls(rows)})
+    found = list(search_events([Recorder(i, told) for i in range(count)], [batch, batch]))
+    assert told == expected
+    assert len(found) == 2 * count
+
+
+def test_a_search_of_a_list_lives_from_its_first_events_to_the_last() -> None:
+    started: list[Recorder] = []
+
+    def start() -> Recorder:
+        started.append(Recorder(len(started), []))
+        return started[-1]
+
+    search = NamedSearch("query 'one'", start)
+    assert not started
+    assert len(list(search.feed([1]))) == 1
+    assert list(search.flush()) == []
+    assert [each.told for each in started] == [[(0, 1), (0, 0)]]
+    gone = weakref.ref(started.pop())
+    assert gone() is None
 
 
 # ---- the answer

@@ -7,6 +7,7 @@ import time
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -125,6 +126,8 @@ class GroupPlan:
 
 
 ONE_TASK = Targets(1, None, Halo())
+FEW_SEARCHES = 16  # that take events batch by batch, whatever the size of a slice
+HELD_EVENTS = 1 << 20  # of a slice that more searches read one after another
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,12 +302,34 @@ def start_searches(
 
 
 def search_events(searches: Sequence[TeamSearch], batches: Iterable[Batch]) -> Iterator[Part]:
-    """Feed each batch of events to all searches; yield the rows that they find, by question."""
-    for events in batches:
+    """Feed all events to all searches; yield the rows that they find, by question.
+
+    Many searches run one after another over events that memory can hold, so that one at a time needs code,
+    runs and buffers; else each batch goes to all of them.
+    """
+    stream, held, rows = iter(batches), [], 0
+    if len(searches) > FEW_SEARCHES:
+        for events in stream:
+            held.append(events)
+            rows += len(events)
+            if rows > HELD_EVENTS:
+                break
+        else:
+            for search in searches:
+                yield from search_alone(search, held)
+            return
+    for events in chain(held, stream):
         for search in searches:
             yield from search.feed(events)
     for search in searches:
         yield from search.flush()
+
+
+def search_alone(search: TeamSearch, batches: Iterable[Batch]) -> Iterator[Part]:
+    """Feed all events to a search; yield the rows that it finds."""
+    for events in batches:
+        yield from search.feed(events)
+    yield from search.flush()
 
 
 def reread(plan: Sliced, number: int) -> tuple[Work, Iterator[Batch]]:

@@ -331,7 +331,8 @@ class Questions:
         """Start the search for one question, or for its candidates; errors name one of several questions."""
         question = self.each[number]
         begin = question.start_candidates if chained else question.start
-        return begin(work) if self.tags is None else NamedSearch.of(show_name(self.tags[number]), begin, work)
+        shown = self.show_name(number)
+        return begin(work) if shown is None else NamedSearch(shown, lambda: begin(work))
 
     def show_name(self, number: int) -> str | None:
         """Return the name of a question as errors show it; None: it is the only one."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -77,28 +76,26 @@ def name_errors(shown: str) -> Iterator[None]:
         raise type(error)(problem, span=error.span, text=error.text, hint=error.hint) from error.__cause__
 
 
-@dataclass(frozen=True, slots=True)
 class NamedSearch:
-    """A search whose errors name its query.
+    """A search whose errors name its query; it starts with its first events, and ends with the last.
 
-    Attributes:
+    Args:
         shown: the name, as `show_name` returns it.
-        search: the search.
+        start: starts the search.
     """
 
-    shown: str
-    search: Any
-
-    @classmethod
-    def of(cls, shown: str, start: Callable[[Any], Any], work: Any) -> NamedSearch:
-        """Start a search."""
-        with name_errors(shown):
-            return cls(shown, start(work))
+    def __init__(self, shown: str, start: Callable[[], Any]) -> None:
+        self._shown, self._start = shown, start
+        self._search: Any = None
 
     def feed(self, events: Any) -> Iterator[pa.Table]:
-        with name_errors(self.shown):
-            yield from self.search.feed(events)
+        with name_errors(self._shown):
+            if self._search is None:
+                self._search = self._start()
+            yield from self._search.feed(events)
 
     def flush(self) -> Iterator[pa.Table]:
-        with name_errors(self.shown):
-            yield from self.search.flush()
+        with name_errors(self._shown):
+            search = self._start() if self._search is None else self._search
+            self._search = None  # frees code, runs and buffers
+            yield from search.flush()
