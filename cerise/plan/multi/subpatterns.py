@@ -215,7 +215,7 @@ def _weigh(
     That is the one with the largest window. Where the paper's cost counts subsets of Kleene events, only
     some of a node's patterns may have them: then it is the one with most rows.
     """
-    windows = np.array([stats.window(each) for each in patterns])
+    windows = np.array([stats.window(each) for each in patterns], np.float64)
     weights: FloatArray = windows[facts.owner] if len(patterns) else np.zeros(0)
     if cost == "paper":
         some = np.array([each.kleene != 0 for each in patterns], bool)[facts.owner] & (ids >= 0)

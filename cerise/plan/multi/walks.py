@@ -34,6 +34,7 @@ MOVES = {"edge": 2, "vertex4": 4, "vertex8": 8}  # → how many patterns a move 
 SCHEDULES = ("epoch", "step")
 ALPHA = 0.99  # the threshold after an epoch, as a share of that before [002 App. B]
 FIRST = 1_000  # neighbours of the start: the first threshold is the largest difference among them
+FEW = 10  # a search of few neighbours spends a tenth of them on that
 AROUND = 100  # neighbours that a tabu step looks at
 TABU = 10_000  # plans that tabu search remembers
 COLD = 1e-9  # of the first threshold: there annealing ends, without a budget
@@ -256,8 +257,9 @@ def anneal(work: Workload, plan: JoinPlan, search: PlanSearch) -> None:
     if not walker.has_moves:
         return
     floats = walker.seen.floats
-    for _ in range(0, FIRST, walker.part):
-        walker.look(measure_some, min(FIRST, walker.part))
+    first = FIRST if search.neighbours is None else min(FIRST, search.neighbours // FEW)
+    for looked in range(0, first, walker.part):
+        walker.look(measure_some, min(first - looked, walker.part))
     cold = floats[HEAT] * COLD
     while not walker.clock.is_over and not (walker.is_still and floats[HEAT] <= cold):
         walker.look(anneal_some, walker.part)
