@@ -2,8 +2,9 @@
 
 N_edge takes an edge of the multi-pattern graph and a sub-pattern that both patterns have; N_vertex^k takes a
 pattern, one of its sub-patterns, and k patterns that have it. Each of them gets its best plan alone that
-holds the sub-pattern, and for each it is drawn whether it keeps what it shares already. The empty sub-pattern
-is a choice, too: the patterns then share by chance only. A move changes the plan, or another one is drawn.
+holds the sub-pattern; for each it is drawn whether it keeps the nodes that it shares already. The empty
+sub-pattern is a choice, too: the patterns then share by chance only. A move changes the plan, or another one
+is drawn.
 """
 
 from __future__ import annotations
@@ -66,6 +67,14 @@ def lay_out_walk(tables: JoinTables, many: int, moves: int, *, deep: bool) -> Wa
         many: how many patterns a move plans.
         moves: for how many moves there are random numbers.
         deep: whether trees are left-deep.
+
+    >>> from cerise.plan.join_statistics import Statistics
+    >>> from cerise.plan.joins import JoinPattern
+    >>> from cerise.plan.multi.subpatterns import number_workload
+    >>> abc, ac = JoinPattern((1, 2, 3), (0, 1, 3)), JoinPattern((1, 3), (0, 1))
+    >>> walk = lay_out_walk(number_workload([abc, ac], Statistics()).tables, 2, 1, deep=False)
+    >>> walk.vertices.tolist(), len(walk.pairs)
+    ([0, 1], 1)
     """
     counts = np.diff(tables.holder_first)
     entries = tables.holders[np.repeat(counts, counts) > 1]
@@ -157,7 +166,7 @@ def count_equal(t: JoinTables, w: Walk, p: int, place: int) -> int:
 
 @kernel()
 def draw_common(t: JoinTables, plan: JoinPlan, w: Walk) -> int:
-    """Draw a sub-pattern of both patterns of an edge that is no node of both; or the empty one, if one is."""
+    """Draw a sub-pattern that both patterns of an edge have and do not share; or the empty one, if they do."""
     common, users, count = w.common, plan.users, 0
     for i in range(w.at[COMMON]):
         if users[common[i]] < 2 or not all_use(t, plan, w, common[i]):
@@ -279,7 +288,7 @@ def list_kept(t: JoinTables, plan: JoinPlan, w: Walk, i: int) -> None:
 
 @kernel()
 def plan_anew(t: JoinTables, plan: JoinPlan, w: Walk, i: int) -> None:
-    """Give a pattern of a move its best plan alone that holds the sub-pattern, and what it keeps.
+    """Give a pattern of a move its best plan alone that holds the sub-pattern and the nodes it keeps.
 
     Where other patterns' nodes do not allow that, it keeps nothing, or need not hold the sub-pattern.
     """

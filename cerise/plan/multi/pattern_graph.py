@@ -41,7 +41,7 @@ def find_common(one: JoinPattern, other: JoinPattern) -> dict[Key, int]:
         if apart and _relate(one, pair[0], twin[0]) == _relate(other, pair[1], twin[1]):
             friends[pair].add(twin)
             friends[twin].add(pair)
-    masks = {sum(1 << i for i, _ in clique) for clique in _cliques(friends, set(), set(pairs), set())}
+    masks = {sum(1 << i for i, _ in clique) for clique in _find_cliques(friends, set(), set(pairs), set())}
     found = {key_of(one, mask)[0]: mask for mask in sorted(masks) if mask}
     return {key: mask for key, mask in found.items() if not _is_part_of_another(one, key, mask, found)}
 
@@ -57,7 +57,7 @@ def _relate(pattern: JoinPattern, slot: int, other: int) -> object:
     return pattern.before[slot] >> other & 1, pattern.before[other] >> slot & 1, tests
 
 
-def _cliques(
+def _find_cliques(
     friends: dict[Pair, set[Pair]], taken: set[Pair], open_: set[Pair], tried: set[Pair]
 ) -> Iterator[set[Pair]]:
     """Yield the maximal cliques that hold `taken` [Bron and Kerbosch 1973]."""
@@ -66,7 +66,7 @@ def _cliques(
         return
     pivot = max(open_ | tried, key=lambda pair: len(friends[pair] & open_))
     for pair in sorted(open_ - friends[pivot]):
-        yield from _cliques(friends, taken | {pair}, open_ & friends[pair], tried & friends[pair])
+        yield from _find_cliques(friends, taken | {pair}, open_ & friends[pair], tried & friends[pair])
         open_ = open_ - {pair}
         tried = tried | {pair}
 

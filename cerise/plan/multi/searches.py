@@ -34,6 +34,8 @@ def plan_workload(
     >>> abc, xbc = JoinPattern((1, 2, 3), (0, 1, 3)), JoinPattern((4, 2, 3), (0, 1, 3))
     >>> plan_workload([abc, xbc], Statistics({1: 90.0, 2: 9.0, 3: 9.0, 4: 90.0}))
     (((1, 2), 0), ((1, 2), 0))
+    >>> plan_workload([abc, xbc], Statistics({2: 9.0}), PlanSearch("tabu", neighbours=200, seconds=None))
+    (((0, 2), 1), ((0, 2), 1))
     """
     search = PlanSearch() if search is None else search
     _check(search)
