@@ -20,6 +20,8 @@ from cerise.plan.needs import Needs
 from cerise.plan.slicing import Halo, Slice, Targets
 from cerise.run.access import Access, TableAccess, TableSource, amplification
 from cerise.run.many.query_groups import QueryGroup, group_by_columns, group_by_slices, group_questions
+from cerise.run.many.team_plan import plan_joins
+from cerise.run.many.team_search import LEAST_TEAM, TeamJoin, find_team
 from cerise.run.many.united_answers import Part
 from cerise.run.question import Batch, Note, Questions, SingleSearch, TeamSearch, Work, add, has_totals
 from cerise.run.report import Report, unite_reports
@@ -235,6 +237,8 @@ def decide(
         found = access.split(halo, most, amplified=amplified) if most > 1 else []
         cut = [*found] if len(found) > 1 else [None]
         why = None if len(cut) > 1 else "row groups are few, or overlap in time"
+    if len(questions.each) > 1 and (len(cut) > 1 or runner.exchanges):
+        questions = plan_joins(questions, access, options)
     if len(cut) > 1:
         assert isinstance(halo, Halo)
         return Sliced(questions, source, access, tuple(cut), halo, None, chained, options)
@@ -297,8 +301,11 @@ def start_searches(
         numbers: the numbers of the questions to answer; None: all.
         chained: whether to search for candidates instead of matches.
     """
-    wanted = range(len(questions.each)) if numbers is None else numbers
-    return [SingleSearch(number, questions.start(number, work, chained=chained)) for number in wanted]
+    wanted = list(range(len(questions.each)) if numbers is None else numbers)
+    team = [] if chained or len(wanted) < LEAST_TEAM else find_team(questions, wanted, work.options)
+    shared: list[TeamSearch] = [TeamJoin(questions, team, work)] if team else []
+    alone = [number for number in wanted if number not in {*team}]
+    return shared + [SingleSearch(number, questions.start(number, work, chained=chained)) for number in alone]
 
 
 def search_events(searches: Sequence[TeamSearch], batches: Iterable[Batch]) -> Iterator[Part]:

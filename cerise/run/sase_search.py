@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 
@@ -139,17 +140,25 @@ def _chain(bound: Bound) -> Halo | None:
 
 
 class SaseSearch:
-    """Runs a matcher, and makes tables or totals of its matches."""
+    """Runs a matcher, and makes tables or totals of its matches.
 
-    def __init__(self, question: Sase, work: Work) -> None:
+    Args:
+        question: the query.
+        work: the environment of the search.
+        matcher: the matcher, if the query shares it with others; None: it has one of its own.
+    """
+
+    def __init__(self, question: Sase, work: Work, matcher: Any = None) -> None:
         self._question, self._bound, self._work = question, question.bound, work
-        self._start()
+        self._start(matcher)
 
-    def _start(self) -> None:
+    def _start(self, matcher: Any = None) -> None:
         bound, work = self._bound, self._work
         late = work.streams and work.options.engine is None and why_late(bound) is not None
         self._matcher: Matcher
-        if late:
+        if matcher is not None:
+            self._matcher = matcher
+        elif late:
             self._matcher = LateMatcher(bound, work.options)
         else:
             self._matcher = self._question.engine(work.options).start(bound, work.options)
@@ -162,15 +171,19 @@ class SaseSearch:
 
     def feed(self, events: EventBatch) -> Iterator[pa.Table]:
         """Take the next events in stream order; yield matches, or partial totals, that become final."""
-        if self._work.counts_ties:
-            ties = count_ties(events, self._bound.partition)
-            self._work.note[TIES] = max(ties, self._work.note.get(TIES, 0))
-            refuse_ties(ties, strict=self._work.options.strict)
+        self.count_ties(events)
         if self._positions is not None:
             events = self._positions(events)
         if self._ends is not None:
             events = self._ends.number(events)
-        yield from self._tables(self._matcher.feed(events))
+        yield from self.make_tables(self._matcher.feed(events))
+
+    def count_ties(self, events: EventBatch) -> None:
+        """Note how many events have an order that only a hash decides, where that is asked for."""
+        if self._work.counts_ties:
+            ties = count_ties(events, self._bound.partition)
+            self._work.note[TIES] = max(ties, self._work.note.get(TIES, 0))
+            refuse_ties(ties, strict=self._work.options.strict)
 
     def pass_over(self, events: EventBatch, time: int) -> None:
         """Take events, then the watermark; their matches were given before, so that no column is computed."""
@@ -183,7 +196,7 @@ class SaseSearch:
         Of a stream (`Work.streams`) each group of totals leaves once: `finish` makes its row.
         """
         self._now = max(self._now, time)
-        yield from self._tables(self._matcher.advance(time))
+        yield from self.make_tables(self._matcher.advance(time))
         if self._ledger is not None and self._work.streams:
             final = self._ledger.leave(time, late=isinstance(self._matcher, LateMatcher))
             if len(final):
@@ -191,13 +204,14 @@ class SaseSearch:
 
     def flush(self) -> Iterator[pa.Table]:
         """Yield the matches, or partial totals, that become final at the end of the events."""
-        yield from self._tables(self._matcher.flush())
+        yield from self.make_tables(self._matcher.flush())
         if self._ledger is not None:
             yield self._ledger.partial()
         log.info("%s", self._matcher.report)
         add(self._work.note, self._matcher.report.summarize())
 
-    def _tables(self, found: Iterable[Finding]) -> Iterator[pa.Table]:
+    def make_tables(self, found: Iterable[Finding]) -> Iterator[pa.Table]:
+        """Yield the matches of an engine as tables, or partial totals of them."""
         for each in found:
             if self._ends is not None:
                 assert isinstance(each, Matches)  # an engine tallies only matches that may overlap

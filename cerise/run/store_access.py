@@ -119,6 +119,10 @@ class StoreAccess:
             yield table
         reader.close(note)
 
+    def sample(self, most: int) -> tuple[EventBatch, float] | None:
+        """Return events of a row group of the data files."""
+        return FilesAccess.of(self.view.lake, self.needs, self.limits).sample(most)
+
     def counters(self) -> dict[str, int]:
         """Return counters of clusters and bytes of the index read so far; none if the index is not open."""
         if "index" not in self.view.__dict__:

@@ -78,6 +78,9 @@ def ends_of(matches: Matches) -> tuple[Rows, Rows]:
     for rows in matches.rows.values():
         for pick, into, better in ((0, first, np.minimum), (-1, last, np.maximum)):
             ends = nth(rows, pick)
+            if not ends.null_count:
+                better(into, np.asarray(ends), out=into)
+                continue
             valid = np.asarray(ends.is_valid())
             into[valid] = better(into[valid], ends.drop_null().to_numpy(zero_copy_only=False))
     return first, last
@@ -231,12 +234,21 @@ def _raw(events: EventBatch, path: Path) -> pa.Array:
 
 def nth(rows: pa.ListArray, n: int) -> pa.Array:
     """Return the n-th element of each list, from 0, or backwards from -1; null for shorter lists."""
+    if n in (0, -1) and _is_single(rows):
+        return rows.flatten()
     lengths = _lengths(rows)
     index = n if n >= 0 else lengths + n
     starts = np.concatenate([[0], np.cumsum(lengths)])[:-1]
     missing = (index < 0) | (index >= lengths)
     flat = rows.flatten()
     return flat.take(pa.array(np.where(missing, 0, starts + index), mask=missing))
+
+
+def _is_single(rows: pa.ListArray) -> bool:
+    """Whether each list has one element, as those of a variable that is not a Kleene variable."""
+    offsets = np.asarray(rows.offsets)
+    whole = not rows.null_count and offsets[-1] - offsets[0] == len(rows)
+    return bool(whole and (offsets[1:] - offsets[:-1] == 1).all())
 
 
 def _lengths(rows: pa.ListArray) -> npt.NDArray[np.int64]:

@@ -51,6 +51,10 @@ class Chooser:
                 chosen.append(i)
         return np.array(chosen, np.int64)
 
+    def forget(self, number: int) -> None:
+        """Drop the ends before an event: later matches start at it, or after it."""
+        self.ends = {key: end for key, end in self.ends.items() if end >= number}
+
     def _take(self, key: tuple[object, ...], first: int, last: int) -> bool:
         if key in self.ends and first <= self.ends[key]:
             return False

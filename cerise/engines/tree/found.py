@@ -47,16 +47,26 @@ class FoundMatches:
 
 
 def drain(memory: TeamMemory, queries: Ints) -> FoundMatches:
-    """Take all matches out of the memory of a team; `queries` are the queries of its outputs."""
+    """Take all matches out of the memory of a team: read them before a kernel writes more.
+
+    Args:
+        memory: the memory.
+        queries: the query of each of its outputs.
+    """
     m = memory.m
     count, end = m.matches, m.found_end
-    outputs = memory.owners[:count].copy()
-    found = FoundMatches(
-        queries[outputs], outputs, memory.starts[:count].copy(), memory.parts[:count].copy(),
-        memory.found[:end].copy(),
-    )  # fmt: skip
+    outputs = memory.owners[:count]
     m.matches = m.found_end = 0
-    return found
+    return FoundMatches(
+        queries[outputs], outputs, memory.starts[:count], memory.parts[:count], memory.found[:end]
+    )
+
+
+def copy_found(found: FoundMatches) -> FoundMatches:
+    """Return matches that stay when kernels write more."""
+    return FoundMatches(
+        found.owners, found.outputs.copy(), found.starts.copy(), found.parts.copy(), found.words.copy()
+    )
 
 
 def concat_found(parts: Sequence[FoundMatches]) -> FoundMatches:

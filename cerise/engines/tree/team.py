@@ -25,7 +25,7 @@ from cerise.engines.tree import records as at
 from cerise.engines.tree.branch import Catalog, JoinBranch, join_branches
 from cerise.engines.tree.chosen import Chooser
 from cerise.engines.tree.complete import end_piece, join_inner, release, write_matches
-from cerise.engines.tree.found import FoundMatches, concat_found, drain, map_slots, unpack
+from cerise.engines.tree.found import FoundMatches, concat_found, copy_found, drain, map_slots, unpack
 from cerise.engines.tree.leaf_rows import LeafReader, LeafRows, Number, append_rows
 from cerise.engines.tree.node_figures import NodeFigures
 from cerise.engines.tree.numbering import ScopeNumbers
@@ -39,6 +39,7 @@ from cerise.errors import PlanError
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Output
+from cerise.pattern.show import show
 from cerise.plan.join_statistics import Statistics
 from cerise.plan.joins import Tree
 
@@ -47,6 +48,7 @@ Finding = tuple[int, Matches]
 ChosenEnd = tuple[int, tuple[Any, ...], int]  # a query, a partition, the number of an event
 EVENT_BYTES = 24  # of a kept event besides its columns: its number, its points, whether it opens a match
 ALL_NODES = 16  # times as many rows as one node may have, all nodes of a plan may have
+MANY_FOUND = 8  # an eighth of the room for matches is enough to yield them after a piece
 GROWTH = 8  # times as many events since the last plan
 WAYS_OUT = "make the window smaller, add predicates"
 
@@ -66,11 +68,14 @@ class TeamReport:
     Attributes:
         team: of all queries together.
         matches: how many matches each query has found.
+        nodes: the rows of the nodes of all plans.
+        planning_seconds: the time spent looking for plans.
     """
 
     team: EngineReport
     matches: Ints
     nodes: NodeFigures = field(default_factory=NodeFigures)
+    planning_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +105,17 @@ class JoinTeam:
         bounds: the queries.
         options: how to run.
         plan: the plan; None: the first events decide.
+        names: the names of the queries, for errors; None: there is one query.
     """
 
-    def __init__(self, bounds: Sequence[Bound], options: Options, plan: TeamPlan | None = None) -> None:
-        self.bounds, self.options = bounds, options
+    def __init__(
+        self,
+        bounds: Sequence[Bound],
+        options: Options,
+        plan: TeamPlan | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        self.bounds, self.options, self._names = bounds, options, names
         self.catalog = Catalog()
         self.branches = [
             make_branch(number, bound, branch)
@@ -192,15 +204,23 @@ class JoinTeam:
         if self.plan is not None and self._seen + len(piece) < GROWTH * self._planned:
             return
         self._planned = self._seen + len(piece)
-        self.change_plan(self._plan_by(piece))
+        self.change_plan(self.make_plan(piece.events.slice(0, self.options.limits.sampled_events)))
 
-    def _plan_by(self, piece: _Piece) -> TeamPlan:
-        """Plan by the first events of a piece."""
-        some = piece.slice(0, min(len(piece), self.options.limits.sampled_events))
-        found = self._reader.read(some.events, self._number(some.events))
+    def make_plan(self, events: EventBatch, density: float = 1.0) -> TeamPlan:
+        """Return a plan by a sample of the events.
+
+        Args:
+            events: some events that lie together in time, one or more.
+            density: how many times as many events there are in their time.
+        """
+        found = self._reader.read(events, self._number(events))
         patterns = [each.branch.pattern for each in self.branches]
-        stats = sample(self.catalog, patterns, found, some.events)
-        return TeamPlan(plan_trees(patterns, stats, self.options), stats)
+        stats = sample(self.catalog, patterns, found, events)
+        stats = replace(stats, rates={leaf: rate * density for leaf, rate in stats.rates.items()})
+        begun = time.perf_counter()
+        trees = plan_trees(patterns, stats, self.options)
+        self.report.planning_seconds += time.perf_counter() - begun
+        return TeamPlan(trees, stats)
 
     def change_plan(self, plan: TeamPlan) -> None:
         """Go on with another plan; the answer does not depend on plans.
@@ -338,7 +358,8 @@ class JoinTeam:
         memory, progress = self.memory, Progress()
         while (status := write_matches(memory.address)) != at.DONE:
             yield from self._serve(status, progress)
-        self._take_found()
+        if not self._choosers and MANY_FOUND * memory.m.matches > len(memory.owners):
+            yield from self._yield_found()
 
     def _release(self, *, over: bool, now: int | None = None, again: bool = False) -> Iterator[Finding]:
         """Hold the waiting matches that no later event can veto."""
@@ -351,7 +372,6 @@ class JoinTeam:
         while (status := release(memory.address, at.MIN if until is None else until, over)) != at.DONE:
             yield from self._serve(status, progress)
         memory.m.output = -1
-        self._take_found()
 
     def _serve(self, status: int, progress: Progress) -> Iterator[Finding]:
         """Make the room that a kernel lacks while it writes matches; let the caller stop after a pause."""
@@ -370,8 +390,9 @@ class JoinTeam:
         elif status == at.OUTPUT_FULL:
             if not m.matches:
                 memory.make_words()
-            self._take_found()
-            if not self._choosers:
+            elif self._choosers:
+                self._hold_found()
+            else:
                 yield from self._yield_found()
         elif status == at.PAUSED:
             m.steps = 0
@@ -423,8 +444,7 @@ class JoinTeam:
         if piece is None:
             return
         if self.plan is None:
-            some = _Piece(piece.events, piece.numbers, piece.opens, piece.points)
-            self.plan, self._planned = self._plan_by(some), len(piece)
+            self.plan, self._planned = self.make_plan(piece.events), len(piece)
         self._rebuild()
 
     def census(self) -> Census:
@@ -459,21 +479,20 @@ class JoinTeam:
 
     # ---- matches
 
-    def _take_found(self) -> None:
-        """Take matches out of the memory of kernels, and choose among those of queries that take some."""
-        if self.memory.m.matches:
-            self._held.append(drain(self.memory, self._owners))
+    def _hold_found(self) -> None:
+        """Take matches out of the memory of kernels: a query chooses among all matches of an event."""
+        self._held.append(copy_found(drain(self.memory, self._owners)))
 
     def _yield_found(self) -> Iterator[Finding]:
-        """Yield the held matches, query by query."""
+        """Yield the matches that kernels have written, query by query."""
         yield from self._yield_counts()
         held, self._held = self._held, []
-        if not held:
+        if not held and (self._memory is None or not self.memory.m.matches):
             return
         begun = time.perf_counter()
-        found = concat_found(held)
-        order = np.argsort(found.owners, kind="stable")
-        found = found.select(order)
+        found = concat_found([*held, drain(self.memory, self._owners)])
+        if len(self.bounds) > 1:
+            found = found.select(np.argsort(found.owners, kind="stable"))
         queries, starts = np.unique(found.owners, return_index=True)
         self.report.team.construction_seconds += time.perf_counter() - begun
         for query, start, stop in zip(
@@ -555,6 +574,8 @@ class JoinTeam:
                 self._expire_counted()
                 self._rebuild()
             self._pruned = len(self.events)
+            for chooser in self._choosers.values():
+                chooser.forget(self.events.first)
         if len(self._reader.texts.known) + len(self.numbers) > 4 * len(self.events) + small:
             self._rebuild()
 
@@ -599,28 +620,21 @@ class JoinTeam:
 
     # ---- errors
 
-    def _name_queries(self, queries: Sequence[int]) -> str:
-        from cerise.pattern.show import show
-
-        return show(self.bounds[queries[0]].query)
+    def _refuse(self, query: int, problem: str, ways_out: str) -> PlanError:
+        """Return the error of a query that needs too much room."""
+        name = "" if self._names is None else f"{self._names[query]}: "
+        text = f"{name}{problem} of the query\n{show(self.bounds[query].query)}"
+        return PlanError(text, hint=f"{ways_out}, or raise Options(max_runs=…)")
 
     def _too_many_rows(self, pool: int) -> PlanError:
-        tables = self.memory.tables
-        node, users = tables.describe(pool)
-        more = f", and of {len(users) - 1} more queries" if len(users) > 1 else ""
-        return PlanError(
-            f"the plan keeps more than {self.options.max_runs:,} rows of {node} of the query\n"
-            f"{self._name_queries([users[0]])}{more}",
-            hint=f"{WAYS_OUT}, or raise Options(max_runs=…)",
-        )
+        node, users = self.memory.tables.describe(pool)
+        rows = f"the plan keeps more than {self.options.max_runs:,} rows of {node}"
+        return self._refuse(users[0], rows, WAYS_OUT)
 
     def _too_many_matches(self) -> PlanError:
         query = int(self.memory.outputs[self.memory.m.output, OutputRecord.query])
-        return PlanError(
-            f"one event completes more than {self.options.max_runs} matches of the query\n"
-            f"{self._name_queries([query])}",
-            hint=f"{WAYS_OUT}, add LIMIT n PER EVENT, or raise Options(max_runs=…)",
-        )
+        rows = f"one event completes more than {self.options.max_runs:,} matches"
+        return self._refuse(query, rows, f"{WAYS_OUT}, add LIMIT n PER EVENT")
 
 
 def make_branch(number: int, bound: Bound, branch: JoinBranch) -> TeamBranch:

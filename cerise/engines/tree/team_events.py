@@ -84,6 +84,11 @@ class TeamEvents:
         return sum(map(len, self._pieces))
 
     @property
+    def first(self) -> int:
+        """The number of the oldest kept event; of the next event, if none is kept."""
+        return int(self._pieces[0].numbers[0]) if self._pieces else self.start
+
+    @property
     def kept(self) -> KeptPiece | None:
         """The events kept of earlier pieces; None: there are none."""
         self._pieces = [concat_pieces(self._pieces)] if self._pieces else []

@@ -1,0 +1,142 @@
+"""Draws plans of joins as text: the tree of a query, and the sub-patterns that queries share."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from cerise.engines.tree.tables import TeamBranch
+from cerise.pattern.bound import Bound
+from cerise.plan.cost import TimedCosts
+from cerise.plan.join_statistics import Statistics
+from cerise.plan.joins import Key, Tree, key_of, slots_of
+
+MOST_SHARED = 10  # sub-patterns that a text lists
+MOST_NAMED = 4  # queries of a sub-pattern that a text names
+
+
+@dataclass(frozen=True, slots=True)
+class SharedNode:
+    """A sub-pattern that several queries use.
+
+    Attributes:
+        shown: its variables and types, in the first of these queries.
+        queries: the numbers of the queries.
+        rows: how many rows a window is expected to hold.
+        saved: the nanoseconds for each window that the other queries save.
+    """
+
+    shown: str
+    queries: tuple[int, ...]
+    rows: float
+    saved: float
+
+
+class PlanDrawing:
+    """A plan of a team, as text.
+
+    Args:
+        bounds: the queries.
+        branches: the branches of all queries.
+        trees: the join tree of each.
+        stats: the statistics that the plan follows from.
+    """
+
+    def __init__(
+        self,
+        bounds: Sequence[Bound],
+        branches: Sequence[TeamBranch],
+        trees: Sequence[Tree],
+        stats: Statistics,
+    ) -> None:
+        self._branches, self._trees, self._stats = branches, trees, stats
+        self._types = [{var.name: var.type for var in bound.variables} for bound in bounds]
+        self._users: dict[Key, list[int]] = defaultdict(list)
+        self._first: dict[Key, tuple[int, Tree]] = {}
+        for number, (team, tree) in enumerate(zip(branches, trees, strict=True)):
+            for node in _joins(tree):
+                key = key_of(team.branch.pattern, slots_of(node))[0]
+                self._first.setdefault(key, (number, node))
+                if team.query not in self._users[key]:
+                    self._users[key].append(team.query)
+
+    @property
+    def joins(self) -> int:
+        """How many different joins all queries need."""
+        return len(self._users)
+
+    def list_shared(self) -> list[SharedNode]:
+        """Return the sub-patterns that several queries use, those first that save most."""
+        found = []
+        for key, queries in self._users.items():
+            if len(queries) > 1:
+                number, node = self._first[key]
+                pattern = self._branches[number].branch.pattern
+                costs = TimedCosts(pattern, self._stats)
+                mask = slots_of(node)
+                own = sum(costs.join(slots_of(each[0]), slots_of(each[1])) for each in _joins(node))
+                found.append(
+                    SharedNode(
+                        self._name(number, node), tuple(queries), costs.rows(mask), own * (len(queries) - 1)
+                    )
+                )
+        return sorted(found, key=lambda each: (-each.saved, each.shown))
+
+    def draw(self, query: int, made: dict[Key, int] | None = None) -> str:
+        """Return the trees of a query, a line for each node: its variables, its rows, how many share it.
+
+        Args:
+            query: the number of the query.
+            made: how many rows each sub-pattern has made in a run.
+        """
+        numbers = [number for number, each in enumerate(self._branches) if each.query == query]
+        return "\n".join(
+            line for number in numbers for line in self._lines(number, self._trees[number], "", made)
+        )
+
+    def _lines(self, number: int, tree: Tree, indent: str, made: dict[Key, int] | None) -> Iterator[str]:
+        pattern = self._branches[number].branch.pattern
+        rows = TimedCosts(pattern, self._stats).rows(slots_of(tree))
+        text = f"{indent}{self._name(number, tree)}: {show_rows(rows)} rows a window"
+        if not isinstance(tree, int):
+            key = key_of(pattern, slots_of(tree))[0]
+            if made is not None and key in made:
+                text += f", {made[key]:,} in all"
+            others = len(self._users[key]) - 1
+            text += f", shared with {others} {'query' if others == 1 else 'queries'}" if others else ""
+        yield text
+        for half in () if isinstance(tree, int) else tree:
+            yield from self._lines(number, half, indent + "  ", made)
+
+    def _name(self, number: int, tree: Tree) -> str:
+        team = self._branches[number]
+        types, kleene = self._types[team.query], team.branch.pattern.kleene
+        shown = []
+        for slot, name in enumerate(team.branch.names):
+            if slots_of(tree) >> slot & 1:
+                type_ = types[name]
+                typed = name if type_ is None or type_ == name else f"{type_} {name}"
+                shown.append(typed + ("+" if kleene >> slot & 1 else ""))
+        return " ⋈ ".join(shown)
+
+
+def _joins(tree: Tree) -> Iterator[tuple[Tree, Tree]]:
+    if not isinstance(tree, int):
+        yield tree
+        for half in tree:
+            yield from _joins(half)
+
+
+def show_rows(rows: float) -> str:
+    """Return a number of rows with two digits that count.
+
+    >>> show_rows(1234.5), show_rows(0.0123), show_rows(3.14)
+    ('1,200', '0.012', '3.1')
+    """
+    if rows <= 0 or not math.isfinite(rows):
+        return "0" if rows <= 0 else "∞"
+    digits = 1 - math.floor(math.log10(rows))
+    shown = f"{round(rows, digits):,.{max(digits, 0)}f}"
+    return shown.rstrip("0").rstrip(".") if digits > 0 else shown
