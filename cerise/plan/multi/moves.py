@@ -166,7 +166,7 @@ def count_equal(t: JoinTables, w: Walk, p: int, place: int) -> int:
 
 @kernel()
 def draw_common(t: JoinTables, plan: JoinPlan, w: Walk) -> int:
-    """Draw a sub-pattern that both patterns of an edge have and do not share; or the empty one, if they do."""
+    """Draw a sub-pattern that both patterns of an edge have and do not share; the empty one, if they do."""
     common, users, count = w.common, plan.users, 0
     for i in range(w.at[COMMON]):
         if users[common[i]] < 2 or not all_use(t, plan, w, common[i]):
