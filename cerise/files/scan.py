@@ -19,7 +19,7 @@ from cerise.errors import CeriseError, DataError
 from cerise.events import EventBatch, read_times
 from cerise.files.lake import Group
 from cerise.files.reader import BITS, GroupReader, Ints, ReadCounts, Reading
-from cerise.plan.pushdown import Sieve
+from cerise.plan.router import Router, router_of
 from cerise.plan.slicing import MAX_TIME, MIN_TIME, Halo, Slice, place_of
 
 ROW = "__cerise_row"  # the column of row numbers: the place of the row group, and the row
@@ -52,14 +52,14 @@ class Scan:
     reading: Reading
     groups: Sequence[Group]
     limits: Limits = DEFAULT
-    _sieve: Sieve | None = None
+    _router: Router | None = None
     _filters: bool = True
     _reader: GroupReader = field(init=False)
 
     def __post_init__(self) -> None:
         self._reader = GroupReader(self.reading, self.groups)
         if self.reading.needed is not None:
-            self._sieve = Sieve(self.reading.needed)
+            self._router = router_of(self.reading.needed)
 
     @property
     def counts(self) -> ReadCounts:
@@ -149,9 +149,9 @@ class Scan:
 
     def _filter(self, piece: _Piece) -> _Piece:
         """Drop events that are not needed; stop filtering for good once a filter keeps too many."""
-        if self._sieve is None or not self._filters:
+        if self._router is None or not self._filters:
             return piece
-        keep = self._sieve.mask(piece.table)
+        keep = self._router.mask(piece.table)
         self._filters = int(keep.sum()) <= WORTH_A_FILTER * len(keep)
         rows = None if piece.rows is None else piece.rows[keep]
         return _Piece(piece.table.filter(pa.array(keep)), piece.times[keep], rows)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from cerise.engines.base import Options
 from cerise.events import EventBatch, RowBatch, read_times
 from cerise.plan.needs import Needs
-from cerise.plan.pushdown import Sieve
+from cerise.plan.router import router_of
 from cerise.plan.slicing import AMPLIFIED, MAX_TIME, MIN_TIME, Halo, Slice, place_of
 from cerise.run.question import Batch, Note, Questions
 
@@ -111,7 +111,7 @@ class TableAccess:
         sorts_much = needs.roles.order or needs.partition
         if needs.filter is not None and sorts_much and len(table) >= self._options.limits.filtered_events:
             read_times(table, needs.roles)  # an event without a time is an error, even if it cannot matter
-            table = table.filter(pa.array(Sieve(needs.filter).mask(table)))
+            table = table.filter(pa.array(router_of(needs.filter).mask(table)))
         return EventBatch.of(table, needs.roles, reads=needs.ties)
 
     def split(self, halo: Halo, most: int, *, amplified: float = AMPLIFIED) -> list[Slice]:

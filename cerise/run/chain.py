@@ -23,7 +23,8 @@ from cerise.engines.totals import Ledger, each_alone, partial_schema
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Output
-from cerise.plan.pushdown import Needed, Sieve
+from cerise.plan.pushdown import Needed
+from cerise.plan.router import router_of
 from cerise.run.question import Note, Work
 
 Ints = npt.NDArray[np.int64]
@@ -142,7 +143,7 @@ class _Numbers:
     """
 
     def __init__(self, needed: Needed | None) -> None:
-        self._sieve = None if needed is None else Sieve(needed)
+        self._router = None if needed is None else router_of(needed)
         self._time: int | None = None
         self._seen = 0
 
@@ -152,8 +153,8 @@ class _Numbers:
         if not len(times):
             return np.zeros(0, np.int64)
         counts = np.ones(len(times), np.int64)
-        if self._sieve is not None:
-            counts = self._sieve.mask(events.table).astype(np.int64)
+        if self._router is not None:
+            counts = self._router.mask(events.table).astype(np.int64)
         before = np.cumsum(counts) - counts
         starts = np.flatnonzero(np.append(True, times[1:] != times[:-1]))
         numbers = before - np.repeat(before[starts], np.diff(np.append(starts, len(times))))

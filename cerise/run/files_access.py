@@ -14,7 +14,7 @@ from cerise.files.lake import Group, Lake
 from cerise.files.reader import Reading
 from cerise.files.scan import ROW, Scan
 from cerise.plan.needs import Needs
-from cerise.plan.pushdown import Sieve
+from cerise.plan.router import router_of
 from cerise.plan.slicing import MAX_TIME, MIN_TIME, Halo, Slice, slices
 from cerise.run.question import Batch, Note
 
@@ -138,9 +138,9 @@ class FilesReader:
             whole = (self._part.start, self._part.stop) == (MIN_TIME, MAX_TIME)
             yield from self._scan.events(None if whole else self._part, self._halo)
             return
-        sieve = None if self._needs.filter is None else Sieve(self._needs.filter)
+        router = None if self._needs.filter is None else router_of(self._needs.filter)
         for table in self._scan.rows():
-            kept = table if sieve is None else table.filter(pa.array(sieve.mask(table)))
+            kept = table if router is None else table.filter(pa.array(router.mask(table)))
             yield RowBatch(self._clip(kept.drop_columns([ROW])))
 
     def _clip(self, table: pa.Table) -> pa.Table:

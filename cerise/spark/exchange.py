@@ -17,7 +17,7 @@ from cerise.engines.limits import DEFAULT, Limits
 from cerise.events import EventBatch, Ints, RowBatch
 from cerise.files.scan import ROW
 from cerise.plan.needs import Needs
-from cerise.plan.pushdown import Sieve
+from cerise.plan.router import router_of
 from cerise.plan.slicing import Targets
 from cerise.run.access import ARRIVED
 from cerise.run.report import to_bytes
@@ -49,9 +49,10 @@ class Cutter:
     def __call__(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         """Yield blobs, each with the number that makes Spark send it to its target."""
         waiting: list[pa.Table] = []
-        sieve = Sieve(self.needs.filter) if self.filters and self.needs.filter is not None else None
+        wanted = self.needs.filter if self.filters else None
+        router = None if wanted is None else router_of(wanted)
         for table in tables:
-            waiting.append(table if sieve is None else table.filter(pa.array(sieve.mask(table))))
+            waiting.append(table if router is None else table.filter(pa.array(router.mask(table))))
             if sum(map(len, waiting)) >= self.limits.cut_events:
                 yield from self._blobs(pa.concat_tables(waiting))
                 waiting = []

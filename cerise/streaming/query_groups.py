@@ -17,7 +17,8 @@ import pyarrow as pa
 from cerise.engines.limits import DEFAULT, Limits
 from cerise.events import Ints, Path, Schema, read_column
 from cerise.plan.needs import Needs, any_filter, hash_partition
-from cerise.plan.pushdown import Needed, Sieve
+from cerise.plan.pushdown import Needed
+from cerise.plan.router import Router, router_of
 from cerise.run.report import to_bytes
 from cerise.run.sase_search import Sase
 from cerise.streaming.entry import find_top
@@ -145,17 +146,17 @@ class StreamCutter:
     def __call__(self, tables: Iterable[pa.Table], now: int | None) -> Iterator[pa.RecordBatch]:
         """Yield blobs of events, then for each bucket the latest time of the task."""
         top: int | None = None
-        sieves = [None if each.filter is None else Sieve(each.filter) for each in self.groups]
+        routers = [None if each.filter is None else router_of(each.filter) for each in self.groups]
         waiting: list[pa.Table] = []
         for table in tables:
             latest = find_top(table, self.roles, self.rules, now)
             top = latest if top is None or (latest is not None and latest > top) else top
             waiting.append(table)
             if sum(map(len, waiting)) >= self.limits.cut_events:
-                yield from self._split(pa.concat_tables(waiting), sieves, now)
+                yield from self._split(pa.concat_tables(waiting), routers, now)
                 waiting = []
         if waiting:
-            yield from self._split(pa.concat_tables(waiting), sieves, now)
+            yield from self._split(pa.concat_tables(waiting), routers, now)
         rows = len(self.keys)
         columns = [
             pa.array(self.keys, pa.int32()), pa.array([self.source] * rows),
@@ -165,10 +166,10 @@ class StreamCutter:
         yield pa.RecordBatch.from_arrays(columns, schema=BLOBS)
 
     def _split(
-        self, table: pa.Table, sieves: Sequence[Sieve | None], now: int | None
+        self, table: pa.Table, routers: Sequence[Router | None], now: int | None
     ) -> Iterator[pa.RecordBatch]:
-        for group, sieve in zip(self.groups, sieves, strict=True):
-            some = table if sieve is None else table.filter(pa.array(self._find_events(table, sieve)))
+        for group, router in zip(self.groups, routers, strict=True):
+            some = table if router is None else table.filter(pa.array(self._find_events(table, router)))
             if not len(some):
                 continue
             numbers = group.numbers(some)
@@ -178,10 +179,10 @@ class StreamCutter:
                 rows = order[start:stop]
                 yield self._blob(int(numbers[rows[0]]), some.take(pa.array(rows)), now)
 
-    def _find_events(self, table: pa.Table, sieve: Sieve) -> npt.NDArray[np.bool_]:
+    def _find_events(self, table: pa.Table, router: Router) -> npt.NDArray[np.bool_]:
         """Return which events a group can need, or have no time, so that they are set aside."""
         times = read_column(table, self.roles, (self.roles.time,))
-        mask: npt.NDArray[np.bool_] = np.asarray(sieve.mask(table))
+        mask: npt.NDArray[np.bool_] = router.mask(table)
         return mask | np.asarray(times.is_null()) if times.null_count else mask
 
     def _blob(self, bucket: int, table: pa.Table, now: int | None) -> pa.RecordBatch:

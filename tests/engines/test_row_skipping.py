@@ -11,7 +11,7 @@ from cerise.engines.limits import Limits
 from cerise.engines.rows.table_search import explain
 from cerise.lang.match_recognize import bind_rows, parse_alone
 from cerise.pattern.row_pattern import BoundRows
-from cerise.plan.pushdown import Sieve
+from cerise.plan.router import router_of
 from cerise.plan.row_needs import needed_rows, why_no_skip
 from tests.support.cases import row_harness as running
 from tests.support.cases.row_harness import run_reference
@@ -74,7 +74,7 @@ def test_leaving_rows_out_changes_nothing(bound: BoundRows) -> None:
         found += len(whole)
         wanted = needed_rows(bound)
         assert wanted is not None
-        left_out += int((~Sieve(wanted).mask(events)).sum())
+        left_out += int((~router_of(wanted).mask(events)).sum())
     assert found > 20
     assert left_out > 40 * 10
 

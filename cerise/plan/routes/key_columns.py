@@ -68,13 +68,14 @@ class TextKeys:
     """The keys of strings: the place of the equal word, or the rank among the words."""
 
     def __init__(self, form: str, words: Sequence[str], limits: RouteLimits) -> None:
-        from cerise.kernels.ranks import RankedStrings  # these import numba
-        from cerise.kernels.strings import InternedStrings, Literals
-
         self._known: RankedStrings | Literals | InternedStrings
         if form == "rank":
+            from cerise.kernels.ranks import RankedStrings  # imports numba
+
             self._known = RankedStrings([word.encode() for word in words])
             return
+        from cerise.kernels.strings import InternedStrings, Literals  # imports numba
+
         if len(words) <= limits.words:
             self._known = Literals([word.encode() for word in words])
             if self._known.found:
