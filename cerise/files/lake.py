@@ -27,7 +27,7 @@ from cerise.files.event_files import PARQUET, TEXT, suffix
 from cerise.files.footers import columns_of, is_coded, may_lack, range_of, times_of
 from cerise.files.types import common_schema, spark_type
 from cerise.kinds import Kind, kind_of
-from cerise.plan.pushdown import Needed, Range, may_hold
+from cerise.plan.pushdown import Needed, Pruner, Range
 from cerise.plan.slicing import MAX_TIME, MIN_TIME, GroupSpan
 
 HIVE = re.compile(r"^([^=]+)=(.*)$")
@@ -114,11 +114,11 @@ class Lake:
 
     def list_groups(self, needed: Needed | None = None) -> list[Group]:
         """Return the row groups that may hold needed rows, in arrival order, without their times."""
-        paths = [columns_of(footer) for footer in self.footers]
+        paths, pruner = [columns_of(footer) for footer in self.footers], Pruner(needed)
         return [
             Group(number, i, place, GroupSpan(0, 0, rows))
             for number, i, place, rows in self._number_groups()
-            if rows and self._may_hold(needed, number, i, paths[number])
+            if rows and self._may_hold(pruner, number, i, paths[number])
         ]
 
     def list_groups_by_time(
@@ -141,24 +141,22 @@ class Lake:
 
     def list_event_groups(self, schema: Schema, needed: Needed | None) -> list[Group]:
         """Return the row groups that may hold needed events, by their statistics."""
-        paths = [columns_of(footer) for footer in self.footers]
+        paths, pruner = [columns_of(footer) for footer in self.footers], Pruner(needed)
         for each in zip(self.files, self.footers, paths, strict=True):
             _reject_null_times(*each, schema.time)
         found: list[Group] = []
         for number, i, place, rows in self._number_groups():
-            if rows and self._may_hold(needed, number, i, paths[number]):
+            if rows and self._may_hold(pruner, number, i, paths[number]):
                 group = self.footers[number].row_group(i)
                 times = times_of(group, paths[number].get((schema.time,)), schema)
                 found.append(Group(number, i, place, GroupSpan(*times, rows)))
         return found
 
-    def _may_hold(
-        self, needed: Needed | None, file: int, number: int, paths: Mapping[Attribute, int]
-    ) -> bool:
-        if needed is None:
-            return True
+    def _may_hold(self, pruner: Pruner, file: int, number: int, paths: Mapping[Attribute, int]) -> bool:
+        if not pruner.paths:
+            return pruner.may_hold({})
         group = self.footers[file].row_group(number)
-        return may_hold(needed, self._ranges(needed, group, paths, self.files[file]))
+        return pruner.may_hold(self._ranges(pruner.paths, group, paths, self.files[file]))
 
     def _number_groups(self) -> Iterator[tuple[int, int, int, int]]:
         """Yield for each row group its file's number, its own number, its place, and its number of events."""
@@ -183,10 +181,10 @@ class Lake:
         return total
 
     def _ranges(
-        self, needed: Needed, group: Any, paths: Mapping[Attribute, int], file: File
+        self, wanted: Iterable[Attribute], group: Any, paths: Mapping[Attribute, int], file: File
     ) -> dict[Attribute, Range]:
         known: dict[Attribute, Range] = {}
-        for path in {test.path for tests in needed for test in tests}:
+        for path in wanted:
             if len(path) == 1 and file.hive.get(path[0]) is not None:
                 known[path] = Range(file.hive[path[0]], file.hive[path[0]])
             elif path in paths and (found := range_of(group.column(paths[path]))) is not None:

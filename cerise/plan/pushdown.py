@@ -1,34 +1,33 @@
 """Filters that leave events out before matching: semantics.md §9 as code, in one place.
 
 An event that fits no variable may go, unless contiguity or a window in events counts it. Spark, row-group
-statistics and Arrow test the part of the predicates that they can decide exactly: comparisons of an
+statistics and the router test the part of the predicates that they can decide exactly: comparisons of an
 attribute with constants. Any other predicate counts as true here, so a filter keeps a superset of the events
 that matter.
 """
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from cerise.events import Path, raw_column
-from cerise.kinds import MOMENTS, Kind, canonical, kind_of
+from cerise.events import Path
+from cerise.kinds import MOMENTS, Kind
 from cerise.pattern.bound import Bound
 from cerise.pattern.expr import COMPARISONS, Attr, Binary, Expr, In, IsNull, Literal, Unary, Value
 from cerise.pattern.query import Unit
 
 PLAIN = frozenset({Kind.INT, Kind.FLOAT, Kind.STRING, Kind.BOOL})
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
-BATCH_ROWS = 1 << 16  # rows tested at a time
-Codes = npt.NDArray[np.int64]
+MOST_TESTS = 64  # of a predicate of SQL; and that statistics are compared with one by one
+MOST_PARTS, MOST_CONSTANTS = 4, 4_096  # of a wider predicate
 EXACT_TEXT = 32  # bytes: statistics of longer strings may be truncated
 
 
@@ -154,13 +153,16 @@ def _comparison(
 
 
 def as_sql(wanted: Needed, names: Mapping[Path, str]) -> str:
-    """Return the tests of needed events as a predicate of Spark SQL.
+    """Return the tests of needed events as a predicate of Spark SQL; of many tests, a wider one.
 
     Args:
         wanted: the tests, from `needed`.
         names: the SQL of each attribute.
     """
-    either = [" AND ".join(_test_sql(test, names[test.path]) for test in tests) for tests in wanted]
+    wide = widen(wanted)
+    if not all(wide):
+        return "TRUE"
+    either = [" AND ".join(_test_sql(test, names[test.path]) for test in tests) for tests in wide]
     return "(" + ") OR (".join(either) + ")"
 
 
@@ -188,136 +190,196 @@ def _literal_sql(value: Value) -> str:
     return f"CAST(X'{text.encode().hex()}' AS STRING)"  # escapes depend on Spark's settings
 
 
-# ---- in Arrow
+# ---- many tests as few
 
 
-class Sieve:
-    """Tests the rows of tables: which are needed."""
+def widen(wanted: Needed, most: int = MOST_TESTS) -> Needed:
+    """Return few tests that every event passes which passes the given ones.
 
-    def __init__(self, wanted: Needed) -> None:
-        from cerise.kernels.strings import Literals  # imports numba
+    Alternatives with an equality of the same attribute become one: the attribute is in a list, and every
+    other attribute that all of them bound is between the least and the greatest bound.
 
-        self._wanted = wanted
-        tests = dict.fromkeys(test for tests in wanted for test in tests)
-        words: dict[Path, dict[str, None]] = {}  # the constants that a column of strings is compared with
+    Args:
+        wanted: the tests.
+        most: how many tests there may be; fewer are returned as they are.
+
+    >>> ranges = tuple((Comparison(("x",), Kind.INT, "=", (i,)),) for i in range(3))
+    >>> widen(ranges, 2) == ((Comparison(("x",), Kind.INT, "in", (0, 1, 2)),),)
+    True
+    """
+    if sum(map(len, wanted)) <= most:
+        return wanted
+    found: list[tuple[Comparison, ...]] = []
+    rest, room = list(wanted), most
+    while sum(map(len, rest)) > room:
+        named = Counter(key for tests in rest for key in {_key(test) for test in tests if _lists(test)})
+        parts = MOST_PARTS - len(found)
+        if not named or parts < 2 or room < 2 * parts:
+            return (*found, _cover(rest)[:room])
+        key = min(named, key=lambda each: (-named[each], each[0]))
+        found.append(_cover([tests for tests in rest if _names(tests, key)])[: room // parts])
+        rest = [tests for tests in rest if not _names(tests, key)]
+        room -= len(found[-1])
+    return (*found, *rest)
+
+
+def _names(tests: Sequence[Comparison], key: tuple[Path, Kind]) -> bool:
+    return any(_lists(test) and _key(test) == key for test in tests)
+
+
+def _key(test: Comparison) -> tuple[Path, Kind]:
+    return test.path, test.kind
+
+
+def _lists(test: Comparison) -> bool:
+    return test.op in ("=", "in")
+
+
+def _cover(part: Sequence[tuple[Comparison, ...]]) -> tuple[Comparison, ...]:
+    """Return tests that every event passes which passes one of several lists of tests."""
+    by_key: list[dict[tuple[Path, Kind], list[Comparison]]] = []
+    for tests in part:
+        by_key.append({})
         for test in tests:
-            if test.kind is Kind.STRING and test.op in ("=", "in"):
-                words.setdefault(test.path, {}).update(dict.fromkeys(map(str, test.values)))
-        self._words = {path: list(each) for path, each in words.items()}
-        self._literals = {
-            path: Literals([word.encode() for word in each]) for path, each in self._words.items()
-        }
-
-    def mask(self, table: pa.Table) -> npt.NDArray[np.bool_]:
-        """Return for each row whether it is needed."""
-        total = np.zeros(len(table), bool)
-        start = 0
-        for batch in table.to_batches(max_chunksize=BATCH_ROWS):
-            self._test(pa.Table.from_batches([batch]), total[start : start + len(batch)])
-            start += len(batch)
-        return total
-
-    def _test(self, table: pa.Table, total: npt.NDArray[np.bool_]) -> None:
-        known: dict[Comparison, npt.NDArray[np.bool_]] = {}
-        columns: dict[Path, pa.Array] = {}
-        codes: dict[Path, Codes] = {}
-        for tests in self._wanted:
-            part: npt.NDArray[np.bool_] | None = None
-            for test in tests:
-                if test not in known:
-                    known[test] = (
-                        self._equals(test, raw_column(table, test.path), codes)
-                        if self._is_equality(test)
-                        else _holds(test, self._column(test.path, table, columns))
-                    )
-                part = known[test] if part is None else part & known[test]
-            total |= True if part is None else part
-
-    def _is_equality(self, test: Comparison) -> bool:
-        return test.kind is Kind.STRING and test.op in ("=", "in") and self._literals[test.path].found
-
-    def _column(self, path: Path, table: pa.Table, columns: dict[Path, pa.Array]) -> pa.Array:
-        if path not in columns:
-            column = raw_column(table, path)
-            columns[path] = canonical(column, kind_of(column.type), ".".join(path))
-        return columns[path]
-
-    def _equals(self, test: Comparison, column: pa.Array, codes: dict[Path, Codes]) -> npt.NDArray[np.bool_]:
-        """Test strings by their codes: the number of the equal constant of the query."""
-        values = column.dictionary if pa.types.is_dictionary(column.type) else column
-        if test.path not in codes:
-            codes[test.path] = self._codes(test.path, values)
-        words = self._words[test.path]
-        among = np.zeros(len(words) + 1, bool)  # the last entry is for all other strings: their code is -1
-        among[[words.index(str(value)) for value in test.values]] = True
-        of_values: npt.NDArray[np.bool_] = among[codes[test.path]]
-        if values is column:
-            return of_values
-        indices = column.indices.fill_null(len(values)) if column.null_count else column.indices
-        found: npt.NDArray[np.bool_] = np.append(of_values, False)[np.asarray(indices)]
-        return found
-
-    def _codes(self, path: Path, column: pa.Array) -> Codes:
-        """Return for each string the number of the equal constant, or -1."""
-        codes = np.empty(len(column), np.int64)
-        text = column if column.type == pa.string() else column.cast(pa.string())
-        self._literals[path].codes(text, 0, np.arange(len(self._words[path])), codes)
-        if column.null_count:
-            codes[np.asarray(column.is_null())] = -1
-        return codes
+            by_key[-1].setdefault(_key(test), []).append(test)
+    shared = [key for key in by_key[0] if all(key in each for each in by_key)]
+    lists_first = sorted(shared, key=lambda key: not any(map(_lists, by_key[0][key])))
+    return tuple(test for key in lists_first for test in _cover_key(key, [each[key] for each in by_key]))
 
 
-def _holds(test: Comparison, column: pa.Array) -> npt.NDArray[np.bool_]:
-    if test.kind is Kind.STRING:
-        return np.asarray(_text_holds(test, column).fill_null(False))
-    nothing = False if pa.types.is_boolean(column.type) else 0
-    known = column.fill_null(nothing) if column.null_count else column
-    numbers = known.to_numpy(zero_copy_only=False)
-    if test.kind is Kind.FLOAT:
-        numbers = numbers.astype(np.float64, copy=False)  # a comparison with a double converts integers
-    first, *others = test.values
-    found: npt.NDArray[np.bool_] = _COMPARE["=" if test.op == "in" else test.op](numbers, first)
-    for value in others:
-        found |= numbers == value
-    if test.kind is Kind.FLOAT and test.op in (">", ">="):  # NaN is above all
-        found |= np.isnan(numbers)
-    return found & np.asarray(column.is_valid()) if column.null_count else found
-
-
-def _text_holds(test: Comparison, column: pa.Array) -> pa.Array:
-    if test.op == "in":
-        return pc.is_in(column, value_set=pa.array(list(test.values), column.type))
-    function = {"=": "equal", "!=": "not_equal", "<": "less", "<=": "less_equal", ">": "greater"}
-    return pc.call_function(function.get(test.op, "greater_equal"), [column, pa.scalar(test.values[0])])
-
-
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
-    ">=": operator.ge,
-}  # fmt: skip
+def _cover_key(key: tuple[Path, Kind], several: Sequence[Sequence[Comparison]]) -> Iterator[Comparison]:
+    """Yield tests of one attribute: a list, or the least and the greatest bound."""
+    listed = [next((test.values for test in tests if _lists(test)), None) for tests in several]
+    known = dict.fromkeys(value for each in listed if each is not None for value in each)
+    if None not in listed and len(known) <= MOST_CONSTANTS:
+        yield Comparison(*key, "in" if len(known) > 1 else "=", tuple(known))
+        return
+    for ops, choose in ((("=", "in", ">", ">="), min), (("=", "in", "<", "<="), max)):
+        ends: list[list[Any]] = [
+            [value for test in tests if test.op in ops for value in test.values] for tests in several
+        ]
+        if all(ends) and all(value == value for each in ends for value in each):  # noqa: PLR0124  NaN
+            end = choose(value for each in ends for value in each)
+            yield Comparison(*key, ops[-1], (end,))
 
 
 # ---- by statistics
 
 
-def may_hold(wanted: Needed, ranges: Mapping[Path, Range]) -> bool:
-    """Whether a part of a table may hold a needed event; a column without statistics may hold any value."""
-    return any(
-        all(test.path not in ranges or _may(test, ranges[test.path]) for test in tests) for tests in wanted
-    )
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """The constants of one attribute, and the tests with each."""
+
+    path: Path
+    kind: Kind
+    constants: list[Any]
+    places: npt.NDArray[np.int64]
+    ops: npt.NDArray[np.int64]
+    ranks: npt.NDArray[np.int64]
+
+    def judge(self, found: Range, holds: npt.NDArray[np.bool_]) -> None:
+        """Write which tests may hold; a test holds for the constants from one rank up to another."""
+        ends = _ends(self.kind, found)
+        if ends is None:
+            return
+        least, most = ends
+        from_least, above_least = bisect_left(self.constants, least), bisect_right(self.constants, least)
+        upto_most, below_most = bisect_right(self.constants, most), bisect_left(self.constants, most)
+        end = len(self.constants) + 1
+        first = np.array([from_least, above_least, from_least, 0, 0, 0, 0])
+        last = np.array([upto_most, end, end, below_most, upto_most, end, end])
+        some = (self.ranks >= first[self.ops]) & (self.ranks < last[self.ops])
+        if least == most and above_least > from_least:
+            some &= (self.ops != OPS["!="]) | (self.ranks != from_least)
+        holds[self.places] = some
+
+
+class Pruner:
+    """Tells by statistics which parts of a table may hold a needed event.
+
+    Args:
+        wanted: the tests of needed events; None: all events are needed.
+        few: tests up to which each is looked at by itself, until some hold.
+
+    >>> pruner = Pruner(((Comparison(("x",), Kind.INT, "=", (7,)),),))
+    >>> pruner.may_hold({("x",): Range(0, 6)}), pruner.may_hold({("x",): Range(0, 7)}), pruner.may_hold({})
+    (False, True, True)
+    """
+
+    def __init__(self, wanted: Needed | None, few: int = MOST_TESTS) -> None:
+        self._wanted = wanted
+        tests = [test for each in wanted or () for test in each]
+        self.paths = frozenset(test.path for test in tests)
+        self._ranked: list[_Ranked] | None = None
+        if wanted is not None and len(tests) > few and all(wanted) and all(test.values for test in tests):
+            self._ranked = _rank(tests)
+            self._tests = np.cumsum([0, *(len(test.values) for test in tests)])[:-1]
+            self._either = np.cumsum([0, *map(len, wanted)])[:-1]
+            self._count = sum(len(test.values) for test in tests)
+
+    def may_hold(self, ranges: Mapping[Path, Range]) -> bool:
+        """Whether a part may hold a needed event; a column without statistics may hold any value."""
+        if self._wanted is None:
+            return True
+        if self._ranked is None:
+            return any(
+                all(test.path not in ranges or _may(test, ranges[test.path]) for test in tests)
+                for tests in self._wanted
+            )
+        holds = np.ones(self._count, np.bool_)
+        for each in self._ranked:
+            if each.path in ranges:
+                each.judge(ranges[each.path], holds)
+        tests = np.logical_or.reduceat(holds, self._tests)
+        return bool(np.logical_and.reduceat(tests, self._either).any())
+
+
+OPS = {"=": 0, "in": 0, "<": 1, "<=": 2, ">": 3, ">=": 4, "!=": 5}
+ANY = 6  # holds whatever the statistics say
+
+
+def _rank(tests: Sequence[Comparison]) -> list[_Ranked]:
+    found: dict[tuple[Path, Kind], list[tuple[int, int, Any]]] = {}
+    place = 0
+    for test in tests:
+        for value in test.values:
+            op = ANY if _hides(test.kind, test.op, (value,)) else OPS[test.op]
+            found.setdefault(_key(test), []).append((place, op, _stored(value)))
+            place += 1
+    ranked = []
+    for (path, kind), several in found.items():
+        constants = sorted({value for _, op, value in several if op != ANY})
+        ranks = {value: rank for rank, value in enumerate(constants)}
+        rows = np.array([(at, op, ranks.get(value, 0) if op != ANY else 0) for at, op, value in several])
+        ranked.append(_Ranked(path, kind, constants, *rows.T))
+    return ranked
+
+
+def _hides(kind: Kind, op: str, values: tuple[Any, ...]) -> bool:
+    """Whether statistics do not tell: they leave NaN out, and NaN is above all."""
+    return kind is Kind.FLOAT and (op in (">", ">=", "!=") or any(value != value for value in values))  # noqa: PLR0124
+
+
+def _stored(value: Any) -> Any:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _ends(kind: Kind, found: Range) -> tuple[Any, Any] | None:
+    """Return the least and the greatest value as constants compare with them; None: they may be cut off."""
+    if kind is Kind.FLOAT:
+        return float(found.least), float(found.most)
+    if kind is not Kind.STRING:
+        return found.least, found.most
+    least, most = str(found.least).encode(), str(found.most).encode()
+    return None if max(len(least), len(most)) >= EXACT_TEXT else (least, most)
 
 
 def _may(test: Comparison, found: Range) -> bool:
-    least, most = found.least, found.most
-    if test.kind is Kind.STRING and max(len(str(least).encode()), len(str(most).encode())) >= EXACT_TEXT:
+    ends = _ends(test.kind, found)
+    if ends is None or _hides(test.kind, test.op, test.values):
         return True
-    if test.kind is Kind.FLOAT:
-        least, most = float(least), float(most)
-        if test.op in (">", ">=", "!="):  # statistics leave NaN out, and NaN is above all
-            return True
-    if test.kind is Kind.STRING:
-        least, most = str(least).encode(), str(most).encode()
-    values: list[Any] = [each.encode() if isinstance(each, str) else each for each in test.values]
+    least, most = ends
+    values: list[Any] = [_stored(each) for each in test.values]
     match test.op:
         case "in" | "=":
             return any(least <= value <= most for value in values)

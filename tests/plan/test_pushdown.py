@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
+import random
 from typing import Any
 
 import pyarrow as pa
@@ -16,11 +17,20 @@ from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
 from cerise.pattern.evaluate import compile_expr
 from cerise.pattern.expr import Attr, Binary, In, Literal
-from cerise.plan.pushdown import Comparison, Range, Sieve, as_sql, may_hold, needed, why_all
+from cerise.plan.pushdown import Comparison, Pruner, Range, as_sql, needed, why_all, widen
+from cerise.plan.router import router_of
+from tests.support.random_leaves import DRAWN, judge, random_leaves, random_table
 
 COLUMNS = pa.schema([("t", pa.int64()), ("kind", pa.string()), ("x", pa.int64()), ("y", pa.float64())])
 SCHEMA = Schema(COLUMNS, "t", "kind")
 NUMBERS = [-1.0, 0.0, 0.5, 1.0, 2.0]
+
+
+def may_hold(wanted: Any, ranges: Any) -> bool:
+    """Whether statistics say so, with tests one by one and all at once."""
+    one, all_at_once = (Pruner(wanted, few).may_hold(ranges) for few in (10**6, 0))
+    assert one == all_at_once
+    return one
 
 
 def bound(text: str) -> Any:
@@ -58,12 +68,12 @@ def test_what_is_needed_is_what_some_variable_of_some_query_could_be() -> None:
         {"t": [1, 2, 3, 4], "kind": ["A", "B", "C", None], "x": [0, 3, None, 4], "y": [None, 1.0, 2.5, 2.0]},
         COLUMNS,
     )
-    assert Sieve(found).mask(table).tolist() == [True, False, True, True]
+    assert router_of(found).mask(table).tolist() == [True, False, True, True]
 
 
 @pytest.mark.parametrize("coded", [False, True])
 @pytest.mark.parametrize("op", ["=", "!=", "<", "<=", ">", ">=", "in"])
-def test_a_sieve_judges_as_the_evaluator_does(op: str, *, coded: bool) -> None:
+def test_a_router_judges_as_the_evaluator_does(op: str, *, coded: bool) -> None:
     texts = pa.array(["", "A", None, "AB", "ÄÖ", "a longer string", "A"], pa.string())
     numbers = pa.array([0, -1, 2**53 + 1, None, 3, 1, -(2**63)], pa.int64())
     doubles = pa.array([float("nan"), -0.0, 1.5, None, float("inf"), 2.0, -1.0], pa.float64())
@@ -84,10 +94,10 @@ def test_a_sieve_judges_as_the_evaluator_does(op: str, *, coded: bool) -> None:
             attr = Attr("a", (name,), kind=kind)
             expr = In(attr, literals) if op == "in" else Binary(op, attr, literals[0])
             truth = compile_expr(expr, lambda fault: None)
-            rows = {(name,): columns[name].to_pylist()}
+            rows: dict[tuple[str, ...], Any] = {(name,): columns[name].to_pylist()}
             expected = [truth(rows, {"a": (i,)}, {}) is True for i in range(7)]
             test = Comparison((name,), kind, op, tuple(given))
-            assert Sieve(((test,),)).mask(table).tolist() == expected, test
+            assert router_of(((test,),)).mask(table).tolist() == expected, test
 
 
 @pytest.mark.parametrize("op", ["=", "!=", "<", "<=", ">", ">=", "in"])
@@ -129,3 +139,62 @@ def test_constants_survive_as_sql() -> None:
     assert "(-9223372036854775807L - 1L)" in text
     assert "CAST('inf' AS DOUBLE)" in text
     assert "`c` = TRUE" in text
+
+
+@pytest.mark.parametrize("most", [1, 2, 5, 64])
+def test_a_wider_predicate_holds_wherever_the_given_one_does(most: int) -> None:
+    rng = random.Random(most)
+    narrowed = 0
+    for _ in range(100):
+        leaves = tuple(each for each in random_leaves(rng) if each)
+        wide = widen(leaves, most)
+        assert sum(map(len, wide)) <= max(most, 1)
+        table = random_table(rng)
+        kept, wider = (set().union(*judge(tests, table)) for tests in (leaves, wide))
+        assert kept <= wider
+        narrowed += len(table) - len(wider)
+        if sum(map(len, leaves)) <= most:
+            assert wide == leaves
+    assert narrowed
+
+
+def many(count: int) -> tuple[tuple[Comparison, ...], ...]:
+    """A type, and two ends of a range, for each query."""
+    return tuple(
+        (
+            Comparison(("kind",), Kind.STRING, "=", (f"T{i}",)), Comparison(("x",), Kind.INT, ">", (i,)),
+            Comparison(("y",), Kind.FLOAT, "<=", (i / 4,)),
+        )
+        for i in range(count)
+    )  # fmt: skip
+
+
+def test_the_tests_of_many_queries_are_few_in_sql() -> None:
+    names: dict[tuple[str, ...], str] = {(name,): name for name in ("kind", "x", "y")}
+    assert as_sql(many(21), names).count("AND") == 42
+    types = ", ".join(f"'T{i}'" for i in range(22))
+    assert as_sql(many(22), names) == (
+        f"(kind COLLATE UTF8_BINARY IN ({types}) AND x >= 0L AND CAST(y AS DOUBLE) <= CAST('5.25' AS DOUBLE))"
+    )
+    differs = [(Comparison(("x",), Kind.INT, "!=", (i,)),) for i in range(64)]
+    assert as_sql((*many(22), *differs[:1]), names).endswith("OR (x != 0L)")
+    assert as_sql((*many(22), *differs), names) == "TRUE"
+
+
+def test_statistics_judge_thousands_of_tests_as_one_by_one() -> None:
+    rng = random.Random(8)
+    held = 0
+    for _ in range(200):
+        leaves = tuple(each for each in random_leaves(rng) if all(test.values for test in each))
+        ranges = {}
+        for path, kind, values in DRAWN:
+            some = [value for value in rng.choices(values, k=2) if value == value]
+            if some and kind is not Kind.FLOAT and rng.random() < 0.8:
+                ranges[path] = Range(min(some), max(some))
+        held += may_hold(leaves, ranges)
+    assert 0 < held < 200
+    whole = Pruner(many(1_000))
+    assert whole.may_hold({("kind",): Range("T5", "T5"), ("x",): Range(6, 9), ("y",): Range(0.0, 9.0)})
+    assert not whole.may_hold({("kind",): Range("T5", "T5"), ("x",): Range(3, 5)})
+    assert not Pruner(()).may_hold({})
+    assert Pruner(None).may_hold({("x",): Range(0, 1)})
