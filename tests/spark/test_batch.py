@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import math
 import random
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import cerise
 from cerise import Options
+from cerise.kinds import Kind
+from cerise.plan.pushdown import Comparison, as_sql
+from cerise.plan.router import router_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -109,6 +114,33 @@ def test_only_the_needed_columns_cross(spark: SparkSession) -> None:
     found = cerise.find(frame, "PATTERN a RETURN a.x AS x", time="t")
     plan = found._jdf.queryExecution().optimizedPlan().toString()
     assert "never read" not in plan.split("MapInArrow")[1].split("LogicalRDD")[0]
+
+
+@pytest.mark.parametrize("queries", [5, 60])
+def test_spark_keeps_every_event_that_one_of_many_queries_needs(spark: SparkSession, queries: int) -> None:
+    rng = random.Random(queries)
+    doubles = [-math.inf, -0.0, 0.0, 0.5, 2.0, 7.5, math.inf, math.nan, None]
+    rows = [
+        (rng.choice(["A", "B", "é", "it's", None]), rng.choice([*range(9), None]), rng.choice(doubles))
+        for _ in range(80)
+    ]
+    wanted = tuple(
+        (
+            Comparison(("kind",), Kind.STRING, "=", (rng.choice(["A", "é", "it's"]),)),
+            Comparison(("x",), Kind.INT, rng.choice((">", ">=")), (rng.randrange(2, 9),)),
+            Comparison(("y",), Kind.FLOAT, rng.choice((">", "=", "in")), (rng.choice([0.0, 0.5, 2.0]),)),
+        )
+        for _ in range(queries)
+    )  # fmt: skip
+    columns = ("kind", "x", "y")
+    table = pa.table(dict(zip(columns, zip(*rows, strict=True), strict=True)))
+    events = [(i, *row) for i, row in enumerate(rows)]
+    frame = spark.createDataFrame(events, "place int, kind string, x bigint, y double")
+    kept = frame.where(as_sql(wanted, {(name,): name for name in columns})).toArrow()["place"].to_pylist()
+    needed = np.flatnonzero(router_of(wanted).mask(table)).tolist()
+    assert set(needed) <= set(kept)
+    assert len(kept) < len(rows)
+    assert queries > 21 or sorted(kept) == needed
 
 
 def test_null_and_odd_float_keys_stay_together(spark: SparkSession) -> None:
