@@ -445,10 +445,13 @@ def explain(
     version: int | None = None,
     dialect: str = "standard",
     spark: Any = None,
+    only: str | None = None,
 ) -> str:
     """Say how a query would run: its meaning, its engine, where it runs, which events it reads and exchanges.
 
-    Takes the arguments of `find`, and runs nothing; it reads only the footers of files. Of a streaming
+    Takes the arguments of `find`, and runs nothing; it reads only the footers of files, and for a list of
+    queries a row group. Of a list it says which queries share a plan of joins, and the sub-patterns whose
+    sharing saves most; `only` names the one query of the list to explain. Of a streaming
     DataFrame, or several by name, it says how `watch` would run: when a match is final, how far the state
     can grow, and what the stream waits for.
 
@@ -462,21 +465,27 @@ def explain(
     if is_stream(events):
         if version is not None:
             raise UnsupportedError("a stream has no versions", hint="leave version= out")
+        if only is not None:
+            raise UnsupportedError("only= names one query of a list in batch", hint="leave only= out")
         return explain_stream(events, query, roles, how.options, dialect)
     request = ask(events, query, roles, how)
-    return "\n\n".join(_explain(request, request.questions))
+    return "\n\n".join(_explain(request, request.questions, only))
 
 
-def _explain(request: Request, questions: Questions) -> Iterator[str]:
+def _explain(request: Request, questions: Questions, only: str | None = None) -> Iterator[str]:
     """Explain questions over a source; of FROM the query that reads the source comes first."""
     inner, here = questions.each[0].inner, request.runner is HERE
     if inner is not None:
         yield from _explain(request, Questions.of([inner]))
-    if inner is not None or isinstance(request.source, SchemaSource | TableSource):
+    planless = SchemaSource if questions.tags else SchemaSource | TableSource
+    if inner is not None or isinstance(request.source, planless):
         yield plans.explain(questions, request.options, None, here=here)  # a table in memory needs no plan
+        return
+    found = flow.decide_all(request.source, questions, request.options, request.runner)
+    if questions.tags is None and only is None:
+        yield plans.explain(questions, request.options, found[0].plan, here=here)
     else:
-        found = flow.decide_all(request.source, questions, request.options, request.runner)
-        yield plans.explain_groups(questions, request.options, found, here=here)
+        yield plans.explain_list(questions, request.options, found, here=here, only=only)
 
 
 def explain_misses(

@@ -81,6 +81,17 @@ class Access(Protocol):
         """Yield the events of a portion with columns that give the order of their arrival."""
         ...
 
+    def sample(self, most: int) -> tuple[EventBatch, float] | None:
+        """Return some events that lie together in time, for statistics; None: to read some costs much.
+
+        Args:
+            most: how many events are enough.
+
+        Returns:
+            The events, and how many times as dense the whole source is in their time.
+        """
+        ...
+
     def counters(self) -> dict[str, int]:
         """Return counters of the index that all slices share; they only grow."""
         ...
@@ -146,6 +157,10 @@ class TableAccess:
     def tables(self, portion: Any, note: Note) -> Iterator[pa.Table]:
         """Fail: tables in memory are searched in this process, and never exchanged."""
         raise AssertionError(portion, note)
+
+    def sample(self, most: int) -> tuple[EventBatch, float] | None:
+        """Return the first events."""
+        return (self.events.slice(0, most), 1.0) if self._needs.roles is not None and self.rows else None
 
     def counters(self) -> dict[str, int]:
         return {}

@@ -13,16 +13,14 @@ from cerise.plan.explain import describe
 from cerise.plan.pushdown import Needed, as_sql
 from cerise.run.files_access import FilesAccess
 from cerise.run.find import Exchanged, GroupPlan, Plan
-from cerise.run.many.query_groups import QueryGroup
+from cerise.run.many.explain_list import MOST_EXPLAINED, SharedText, name_only, show_group
 from cerise.run.question import Question, Questions
 from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
 
-MOST_NAMES = 8  # of a group's queries that a text lists
-
 
 def explain(questions: Questions, options: Options, plan: Plan | None, *, here: bool) -> str:
-    """Return the meaning of questions, and how they would run, as text.
+    """Return the meaning of a question, or of several, and how they would run, as text.
 
     Args:
         questions: the questions.
@@ -40,34 +38,51 @@ def explain(questions: Questions, options: Options, plan: Plan | None, *, here: 
     )
 
 
-def explain_groups(questions: Questions, options: Options, plans: Sequence[GroupPlan], *, here: bool) -> str:
-    """Return the meaning of several questions, and which of them share a plan.
+def explain_list(
+    questions: Questions,
+    options: Options,
+    plans: Sequence[GroupPlan],
+    *,
+    here: bool,
+    only: str | None = None,
+) -> str:
+    """Return how a list of questions would run: its groups, the plans they share, and each question.
 
     Args:
         questions: the questions.
         options: how to run.
         plans: the plan of each group of questions.
         here: whether this process runs the plans.
+        only: the name of the only question to explain; None: all, if they are few.
     """
-    if len(plans) == 1:
-        return explain(questions, options, plans[0].plan, here=here)
-    texts: dict[int, str] = {}
+    wanted = name_only(questions, only)
+    heads, texts = [], dict[int, str]()
     for place, each in enumerate(plans, 1):
+        numbers = each.group.numbers
         facts = {"runs": "in this process" if here else "on Spark"}
-        facts["group"] = f"{place} of {len(plans)}, {_show_group(questions, each.group)}"
+        if len(plans) > 1:
+            facts["group"] = f"{place} of {len(plans)}, {show_group(questions, each.group)}"
+        some = questions if len(numbers) == len(questions.each) else questions.select(numbers)
+        shared = SharedText(some, each.plan.access, options)
+        if wanted is None:
+            heads += [f"{'group':<10} {facts['group']}"] if len(plans) > 1 else []
+            heads += [_indent("plan", shared.describe())] if shared.numbers else []
         facts |= explain_plan(each.plan, here=here)
-        for number in each.group.numbers:
-            text = _explain_one(questions.each[number], options, facts, here=here)
-            texts[number] = _name(questions, number) + text
-    return "\n\n".join(texts[number] for number in sorted(texts))
+        for number in numbers if wanted is None else {*numbers} & {wanted}:
+            if wanted is None and len(questions.each) > MOST_EXPLAINED:
+                continue
+            place_in_group = numbers.index(number)
+            drawn = shared.draw(place_in_group) if place_in_group in shared.numbers else None
+            texts[number] = _name(questions, number) + _explain_one(
+                questions.each[number], options, facts, here=here, drawn=drawn
+            )
+    if wanted is None and len(questions.each) > MOST_EXPLAINED:
+        heads.append(f"{'queries':<10} {len(questions.each):,}; explain(…, only='name') explains one")
+    return "\n\n".join(["\n".join(heads)] * bool(heads) + [texts[number] for number in sorted(texts)])
 
 
-def _show_group(questions: Questions, group: QueryGroup) -> str:
-    assert questions.tags is not None
-    names = ", ".join(questions.tags[number] for number in group.numbers[:MOST_NAMES])
-    count = len(group.numbers)
-    more = f" and {count - MOST_NAMES:,} more" if count > MOST_NAMES else ""
-    return f"{'query' if count == 1 else 'queries'} {names}{more}: {group.why}"
+def _indent(name: str, text: str) -> str:
+    return f"{name:<10} " + text.replace("\n", "\n" + " " * 11)
 
 
 def _name(questions: Questions, number: int) -> str:
@@ -75,24 +90,40 @@ def _name(questions: Questions, number: int) -> str:
     return "" if shown is None else f"{shown}\n\n"
 
 
-def _explain_one(question: Question, options: Options, facts: Mapping[str, str], *, here: bool) -> str:
+def _explain_one(
+    question: Question, options: Options, facts: Mapping[str, str], *, here: bool, drawn: str | None = None
+) -> str:
+    """Explain one question; `drawn` is its tree in a plan that it shares."""
     if isinstance(question, RowClause):
         others = {name: text for name, text in facts.items() if here or name != "exchange"}
         known = {**others, **explain_rows(question.bound, options, None if here else facts.get("exchange"))}
         return "\n".join(f"{name:<10} {text}" for name, text in known.items())
     assert isinstance(question, Sase)
-    return describe(question.bound, {**facts, **_engine(question.bound, options)})
+    engine = _engine(question.bound, options) if drawn is None else _shared_engine(options, drawn)
+    return describe(question.bound, {**facts, **engine})
 
 
 def _engine(bound: Bound, options: Options) -> dict[str, str]:
     engine = choose(bound, options)
-    shown = [name for name in options.__slots__ if name != "limits"]
     return {
         "engine": f"{engine.name} ({reasons(bound, options)})",
         **_totals(bound),
         **engine.explain(bound),
-        "options": ", ".join(f"{name}={getattr(options, name)}" for name in shown),
+        "options": _show_options(options),
     }
+
+
+def _shared_engine(options: Options, drawn: str) -> dict[str, str]:
+    return {
+        "engine": "tree (one plan for several queries)",
+        "joins": drawn,
+        "options": _show_options(options),
+    }
+
+
+def _show_options(options: Options) -> str:
+    shown = [name for name in options.__slots__ if name != "limits"]
+    return ", ".join(f"{name}={getattr(options, name)}" for name in shown)
 
 
 def _totals(bound: Bound) -> dict[str, str]:

@@ -105,6 +105,19 @@ class FilesAccess:
             return self.rows
         return sum(self.groups[i].span.rows for part in slices if part is not None for i in part.reads)
 
+    def sample(self, most: int) -> tuple[EventBatch, float] | None:
+        """Return the first events of the row group in the middle."""
+        if self.needs.roles is None or not self.groups:
+            return None
+        middle = self.groups[len(self.groups) // 2]
+        found = next(Scan(self.reading, [middle], self.limits).events(None, Halo()), None)
+        if found is None or not len(found):
+            return None
+        spans = [each.span for each in self.groups]
+        covered = sum(each.last - each.first + 1 for each in spans)
+        whole = max(each.last for each in spans) - min(each.first for each in spans) + 1
+        return found.slice(0, most), max(1.0, covered / whole)
+
     def counters(self) -> dict[str, int]:
         return {}
 

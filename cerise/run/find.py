@@ -21,7 +21,7 @@ from cerise.plan.slicing import Halo, Slice, Targets
 from cerise.run.access import Access, TableAccess, TableSource, amplification
 from cerise.run.many.query_groups import QueryGroup, group_by_columns, group_by_slices, group_questions
 from cerise.run.many.team_plan import plan_joins
-from cerise.run.many.team_search import LEAST_TEAM, TeamJoin, find_team
+from cerise.run.many.team_search import LEAST_TEAM, TeamJoin, find_team, prepare
 from cerise.run.many.united_answers import Part
 from cerise.run.question import Batch, Note, Questions, SingleSearch, TeamSearch, Work, add, has_totals
 from cerise.run.report import Report, unite_reports
@@ -173,7 +173,7 @@ def decide_all(source: Source, questions: Questions, options: Options, runner: R
     """Divide questions into groups, and plan each."""
     if len(questions.each) == 1:
         return [GroupPlan(QueryGroup((0,)), decide(source, questions, options, runner))]
-    questions.prepare(options)
+    prepare(questions, options)
     plans: list[GroupPlan] = []
     parts = [tuple(range(len(questions.each)))]
     if runner.exchanges:
@@ -222,7 +222,7 @@ def decide(
         access: the access path for these questions, or why events must be exchanged; None: ask the source.
     """
     needs = questions.needs
-    questions.prepare(options)
+    prepare(questions, options)
     if access is None:
         access = source.access(questions, options)
     if isinstance(access, str):

@@ -7,6 +7,7 @@ events of a slice, batch after batch, and gives tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -27,6 +28,7 @@ from cerise.run.many.united_answers import Part, split, stack, union_schemas, un
 Batch = EventBatch | RowBatch
 Note = dict[str, float]  # figures of one step of the work, by name
 MOST_RUNS = "most runs at once"
+JOIN = "rows joined: "  # how the figures of one join begin
 LEAST_ROWS, FEW_COLUMNS = 256, 64  # a table of more columns has fewer rows, so that it fits in memory
 
 
@@ -320,14 +322,12 @@ class Questions:
             return self.result
         return union_schemas([each.partial for each in self.each], self.tags)
 
-    def prepare(self, options: Options) -> None:
-        """Choose the engine of each question once, before the questions travel to tasks."""
-        if self.tags is None:
-            self.each[0].prepare(options)
-            return
-        for name, each in zip(self.tags, self.each, strict=True):
-            with name_errors(show_name(name)):
-                each.prepare(options)
+    def prepare(self, numbers: Iterable[int], options: Options) -> None:
+        """Choose the engines of some questions once, before the questions travel to tasks."""
+        for number in numbers:
+            shown = self.show_name(number)
+            with nullcontext() if shown is None else name_errors(shown):
+                self.each[number].prepare(options)
 
     def start(self, number: int, work: Work, *, chained: bool = False) -> CandidateSearch:
         """Start the search for one question, or for its candidates; errors name one of several questions."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from cerise.errors import BindError
-from cerise.run.question import MOST_RUNS, Note, add
+from cerise.run.question import JOIN, MOST_RUNS, Note, add
 
 Noted = Mapping[tuple[str, Hashable], Note]  # notes by step, and by the number of the slice or task
 TIES = "events whose order a hash decides"
@@ -24,9 +24,10 @@ COUNTED = (
     "row groups read", "events read", "bytes read", "events handed over", "bytes exchanged",
     "clusters considered", "clusters left out by the synopsis", "clusters read", "bytes of the index read",
     "events kept", "events matched over", TIES, "matches", RESULT, UNCOMPUTABLE, MOST_RUNS,
+    "candidates", "joined rows",
 )  # fmt: skip
 VARIABLE = "variable "  # how the figures of one variable begin
-TIMED = ("seconds filtering", "seconds reading")
+TIMED = ("seconds filtering", "seconds reading", "seconds planning")
 
 
 def refuse_ties(ties: int, *, strict: bool) -> None:
@@ -69,7 +70,7 @@ class Report:
         for note in notes.values():
             add(total, note)
         found = dict(self.known) | {name: total[name] for name in COUNTED if name in total}
-        found |= {name: value for name, value in total.items() if name.startswith(VARIABLE)}
+        found |= {name: value for name, value in total.items() if name.startswith((VARIABLE, JOIN))}
         found |= {name: round(total[name], 6) for name in TIMED if name in total}
         for step, title in STEPS.items():
             seconds = [note["seconds"] for (each, _), note in notes.items() if each == step]

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from cerise.engines.base import Engine, Finding, Matcher, Matches, Options
 from cerise.engines.census import Census, Evictable, Ints, Load
-from cerise.engines.choose import choose, why_late
+from cerise.engines.choose import ENGINES, choose, why_late
 from cerise.engines.match_ids import count_ties
 from cerise.engines.reference.late import LateMatcher
 from cerise.engines.results.match_table import to_table
@@ -95,6 +95,11 @@ class Sase:
     @property
     def outer(self) -> Sase:
         return Sase(replace(self.bound, source=None))
+
+    @cached_property
+    def why_no_join(self) -> str | None:
+        """Why the query cannot share a plan of joins; None: it can."""
+        return ENGINES["tree"].why_not(self.bound)
 
     def prepare(self, options: Options) -> None:
         """Choose the engine."""

@@ -13,9 +13,6 @@ from cerise.plan.cost import TimedCosts
 from cerise.plan.join_statistics import Statistics
 from cerise.plan.joins import Key, Tree, key_of, slots_of
 
-MOST_SHARED = 10  # sub-patterns that a text lists
-MOST_NAMED = 4  # queries of a sub-pattern that a text names
-
 
 @dataclass(frozen=True, slots=True)
 class SharedNode:
@@ -54,7 +51,7 @@ class PlanDrawing:
         self._branches, self._trees, self._stats = branches, trees, stats
         self._types = [{var.name: var.type for var in bound.variables} for bound in bounds]
         self._users: dict[Key, list[int]] = defaultdict(list)
-        self._first: dict[Key, tuple[int, Tree]] = {}
+        self._first: dict[Key, tuple[int, tuple[Tree, Tree]]] = {}
         for number, (team, tree) in enumerate(zip(branches, trees, strict=True)):
             for node in _joins(tree):
                 key = key_of(team.branch.pattern, slots_of(node))[0]
@@ -67,6 +64,15 @@ class PlanDrawing:
         """How many different joins all queries need."""
         return len(self._users)
 
+    @property
+    def cost(self) -> float:
+        """The nanoseconds that all joins take for each window."""
+        return sum(self._cost(number, node) for number, node in self._first.values())
+
+    def _cost(self, number: int, node: tuple[Tree, Tree]) -> float:
+        costs = TimedCosts(self._branches[number].branch.pattern, self._stats)
+        return costs.join(slots_of(node[0]), slots_of(node[1]))
+
     def list_shared(self) -> list[SharedNode]:
         """Return the sub-patterns that several queries use, those first that save most."""
         found = []
@@ -75,40 +81,35 @@ class PlanDrawing:
                 number, node = self._first[key]
                 pattern = self._branches[number].branch.pattern
                 costs = TimedCosts(pattern, self._stats)
-                mask = slots_of(node)
-                own = sum(costs.join(slots_of(each[0]), slots_of(each[1])) for each in _joins(node))
-                found.append(
-                    SharedNode(
-                        self._name(number, node), tuple(queries), costs.rows(mask), own * (len(queries) - 1)
-                    )
-                )
+                saved = self._cost(number, node) * (len(queries) - 1)
+                rows = costs.rows(slots_of(node))
+                found.append(SharedNode(self._name(number, node), tuple(queries), rows, saved))
         return sorted(found, key=lambda each: (-each.saved, each.shown))
 
-    def draw(self, query: int, made: dict[Key, int] | None = None) -> str:
+    def name_joins(self) -> dict[Key, str]:
+        """Return the variables of each join, in the first query that needs it."""
+        return {key: self._name(number, node) for key, (number, node) in self._first.items()}
+
+    def draw(self, query: int) -> str:
         """Return the trees of a query, a line for each node: its variables, its rows, how many share it.
 
         Args:
             query: the number of the query.
-            made: how many rows each sub-pattern has made in a run.
         """
         numbers = [number for number, each in enumerate(self._branches) if each.query == query]
-        return "\n".join(
-            line for number in numbers for line in self._lines(number, self._trees[number], "", made)
-        )
+        return "\n".join(line for number in numbers for line in self._lines(number, self._trees[number], ""))
 
-    def _lines(self, number: int, tree: Tree, indent: str, made: dict[Key, int] | None) -> Iterator[str]:
+    def _lines(self, number: int, tree: Tree, indent: str) -> Iterator[str]:
         pattern = self._branches[number].branch.pattern
         rows = TimedCosts(pattern, self._stats).rows(slots_of(tree))
         text = f"{indent}{self._name(number, tree)}: {show_rows(rows)} rows a window"
         if not isinstance(tree, int):
             key = key_of(pattern, slots_of(tree))[0]
-            if made is not None and key in made:
-                text += f", {made[key]:,} in all"
             others = len(self._users[key]) - 1
             text += f", shared with {others} {'query' if others == 1 else 'queries'}" if others else ""
         yield text
         for half in () if isinstance(tree, int) else tree:
-            yield from self._lines(number, half, indent + "  ", made)
+            yield from self._lines(number, half, indent + "  ")
 
     def _name(self, number: int, tree: Tree) -> str:
         team = self._branches[number]

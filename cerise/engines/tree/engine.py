@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 from cerise.engines.base import Matcher, Options
 from cerise.engines.tree import branch
 from cerise.pattern.bound import Bound
-
-
-@lru_cache(maxsize=256)
-def _why_not(bound: Bound) -> str | None:
-    return branch.why_not(bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +18,7 @@ class Tree:
 
     def why_not(self, bound: Bound) -> str | None:
         """Say why this engine cannot run a query; None if it can."""
-        if (reason := _why_not(bound)) is not None or bound.source is None:
+        if (reason := branch.why_not(bound)) is not None or bound.source is None:
             return reason
         reason = self.why_not(bound.source)
         return None if reason is None else f"in the query that it reads from, {reason}"

@@ -25,6 +25,7 @@ from cerise.engines.tree import records as at
 from cerise.engines.tree.branch import Catalog, JoinBranch, join_branches
 from cerise.engines.tree.chosen import Chooser
 from cerise.engines.tree.complete import end_piece, join_inner, release, write_matches
+from cerise.engines.tree.drawing import PlanDrawing
 from cerise.engines.tree.found import FoundMatches, concat_found, copy_found, drain, map_slots, unpack
 from cerise.engines.tree.leaf_rows import LeafReader, LeafRows, Number, append_rows
 from cerise.engines.tree.node_figures import NodeFigures
@@ -41,7 +42,7 @@ from cerise.pattern.bound import Bound
 from cerise.pattern.query import Output
 from cerise.pattern.show import show
 from cerise.plan.join_statistics import Statistics
-from cerise.plan.joins import Tree
+from cerise.plan.joins import Key, Tree
 
 Ints = npt.NDArray[np.int64]
 Finding = tuple[int, Matches]
@@ -69,12 +70,14 @@ class TeamReport:
         team: of all queries together.
         matches: how many matches each query has found.
         nodes: the rows of the nodes of all plans.
+        names: the variables of each node.
         planning_seconds: the time spent looking for plans.
     """
 
     team: EngineReport
     matches: Ints
     nodes: NodeFigures = field(default_factory=NodeFigures)
+    names: dict[Key, str] = field(default_factory=dict)
     planning_seconds: float = 0.0
 
 
@@ -614,6 +617,9 @@ class JoinTeam:
         """Add the figures of the nodes of the plan to the report."""
         memory, team = self.memory, self.report.team
         self.report.nodes.add(memory.tables, memory.nodes)
+        if self.plan is not None:
+            drawing = PlanDrawing(self.bounds, self.branches, self.plan.trees, self.plan.stats)
+            self.report.names |= drawing.name_joins()
         candidates, made = self.report.nodes.totals
         team.candidates, team.joined_rows = candidates, made
         team.most_runs = max(team.most_runs, memory.most_rows)

@@ -7,19 +7,22 @@ sub-patterns joined once. Every other query runs by itself, over the events that
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cerise.engines.base import EngineReport, Finding, Options
-from cerise.engines.choose import ENGINES
 from cerise.errors import CeriseError
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
 from cerise.run.many.query_names import name_errors
 from cerise.run.many.united_answers import Part
-from cerise.run.question import Questions, Work, add
+from cerise.run.question import JOIN, Questions, Work, add
 from cerise.run.sase_search import Sase, SaseSearch
 
+if TYPE_CHECKING:
+    from cerise.engines.tree.team import TeamReport
+
 PLANNING = "seconds planning"
+MOST_JOINS = 10  # joins that a report shows
 LEAST_TEAM = 2  # queries that are worth a shared plan
 
 
@@ -37,6 +40,12 @@ def find_team(questions: Questions, numbers: Iterable[int], options: Options) ->
     return found if len(found) >= LEAST_TEAM else []
 
 
+def prepare(questions: Questions, options: Options) -> None:
+    """Choose the engine of each question that runs by itself, before the questions travel to tasks."""
+    team = {*find_team(questions, range(len(questions.each)), options)}
+    questions.prepare([number for number in range(len(questions.each)) if number not in team], options)
+
+
 def can_share(question: Any, options: Options) -> bool:
     """Whether a question can be one of a team."""
     if not isinstance(question, Sase) or question.inner is not None:
@@ -47,7 +56,7 @@ def can_share(question: Any, options: Options) -> bool:
             return False  # each event may belong to a group of its own
         if bound.kleene and options.engine is None:
             return False  # `rcep` counts chains without making them
-    return ENGINES["tree"].why_not(bound) is None
+    return question.why_no_join is None
 
 
 class _Member:
@@ -98,7 +107,14 @@ class TeamJoin:
         for number, member in zip(self._numbers, self._members, strict=True):
             for table in member.flush():
                 yield number, table
-        add(self._work.note, {**report.team.summarize(), PLANNING: report.planning_seconds})
+        summary = report.team.summarize() | {PLANNING: report.planning_seconds}
+        add(self._work.note, summary | {f"{JOIN}{name}": rows for name, rows in self._largest(report)})
+
+    def _largest(self, report: TeamReport) -> list[tuple[str, int]]:
+        """Return the joins that have compared most pairs, and how many rows each has made."""
+        names, nodes = report.names, report.nodes
+        most = sorted(nodes.candidates, key=lambda key: -nodes.candidates[key])[:MOST_JOINS]
+        return [(names[key], nodes.rows[key]) for key in most if key in names]
 
     def _tables(self, found: Iterable[tuple[int, Finding]]) -> Iterator[Part]:
         for query, each in found:
