@@ -344,7 +344,7 @@ def _rank(tests: Sequence[Comparison]) -> list[_Ranked]:
     for test in tests:
         for value in test.values:
             op = ANY if _hides(test.kind, test.op, (value,)) else OPS[test.op]
-            found.setdefault(_key(test), []).append((place, op, _stored(value)))
+            found.setdefault(_key(test), []).append((place, op, _encode(value)))
             place += 1
     ranked = []
     for (path, kind), several in found.items():
@@ -360,7 +360,7 @@ def _hides(kind: Kind, op: str, values: tuple[Any, ...]) -> bool:
     return kind is Kind.FLOAT and (op in (">", ">=", "!=") or any(value != value for value in values))  # noqa: PLR0124
 
 
-def _stored(value: Any) -> Any:
+def _encode(value: Any) -> Any:
     return value.encode() if isinstance(value, str) else value
 
 
@@ -379,7 +379,7 @@ def _may(test: Comparison, found: Range) -> bool:
     if ends is None or _hides(test.kind, test.op, test.values):
         return True
     least, most = ends
-    values: list[Any] = [_stored(each) for each in test.values]
+    values: list[Any] = [_encode(each) for each in test.values]
     match test.op:
         case "in" | "=":
             return any(least <= value <= most for value in values)

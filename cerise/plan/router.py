@@ -22,7 +22,7 @@ from cerise.kinds import Kind
 from cerise.pattern.expr import Value
 from cerise.plan.pushdown import Comparison, Needed
 from cerise.plan.routes.column_tests import ColumnTest, TextTest, Truth
-from cerise.plan.routes.key_columns import BatchKeys, Ints, KeyColumn, Marks, TextKeys
+from cerise.plan.routes.key_columns import BatchKeys, Ints, KeyAttribute, Marks, TextKeys
 from cerise.plan.routes.key_ranges import (
     LEAST,
     OTHER,
@@ -59,12 +59,12 @@ class Routed:
 # ---- comparisons as ranges of keys
 
 
-def _column_of(test: Comparison) -> KeyColumn:
+def _column_of(test: Comparison) -> KeyAttribute:
     if test.op in ("is null", "is not null"):
-        return KeyColumn(test.path, "null")
+        return KeyAttribute(test.path, "null")
     if test.kind is Kind.STRING:
-        return KeyColumn(test.path, "word" if test.op in ("=", "!=", "in") else "rank")
-    return KeyColumn(test.path, "double" if test.kind is Kind.FLOAT else "whole")
+        return KeyAttribute(test.path, "word" if test.op in ("=", "!=", "in") else "rank")
+    return KeyAttribute(test.path, "double" if test.kind is Kind.FLOAT else "whole")
 
 
 def _ranges_of(test: Comparison, form: str, words: Mapping[str, int]) -> Ranges:
@@ -147,7 +147,7 @@ class _Probe:
 class _TestMaker:
     """Makes tests of whole columns, equal ones once."""
 
-    columns: Sequence[KeyColumn]
+    columns: Sequence[KeyAttribute]
     words: Mapping[int, Mapping[str, int]]
     limits: RouteLimits
     known: dict[tuple[int, Ranges], ColumnTest] = field(default_factory=dict)

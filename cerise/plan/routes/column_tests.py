@@ -11,20 +11,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cerise.plan.routes.key_columns import BatchKeys, Keys
+from cerise.plan.routes.key_columns import BatchKeys, KeyValues
 from cerise.plan.routes.key_ranges import INFINITY, LEAST, MOST, Ranges, double_of
 
 Truth = npt.NDArray[np.bool_]
 
 
 class _Part(NamedTuple):
-    """One range as values: above one and up to another; None: there is no such bound."""
+    """One range as values: above one and up to another; None: without a bound."""
 
     above: float | None
     most: float | None
     equal: bool  # the range has one value, and that is `most`
 
-    def holds(self, keys: Keys) -> Truth:
+    def holds(self, keys: KeyValues) -> Truth:
         values = keys.values
         if self.equal:
             return _truth(values == self.most)
@@ -79,7 +79,7 @@ class ColumnTest:
             found &= keys.valid
         return found
 
-    def _join(self, keys: Keys) -> Truth:
+    def _join(self, keys: KeyValues) -> Truth:
         found = self._parts[0].holds(keys)
         for part in self._parts[1:]:
             found |= part.holds(keys)
@@ -144,7 +144,7 @@ def list_ends(ranges: Ranges) -> Sequence[int]:
     return [end for end in chain.from_iterable((low, high + 1) for low, high in ranges) if end <= MOST]
 
 
-def _search(keys: Keys, bounds: npt.NDArray[np.int64]) -> Truth:
+def _search(keys: KeyValues, bounds: npt.NDArray[np.int64]) -> Truth:
     from cerise.kernels.routing import keep_among  # imports numba
 
     marks = np.ones(len(keys.values), np.uint8)

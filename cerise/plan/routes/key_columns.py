@@ -26,7 +26,7 @@ EXACT = {"double": pa.float64(), "whole": pa.int64()}  # types whose values are 
 
 
 @dataclass(frozen=True, slots=True)
-class KeyColumn:
+class KeyAttribute:
     """An attribute read as keys; the form is "whole" or "double", "word" or "rank" (strings), or "null"."""
 
     path: Path
@@ -38,7 +38,7 @@ class KeyColumn:
 
 
 @dataclass
-class Keys:
+class KeyValues:
     """The keys of a column, or doubles that stand for their keys.
 
     Attributes:
@@ -107,12 +107,12 @@ class BatchKeys:
         known: the results of tests that several leaves share, by the test's id.
     """
 
-    columns: Sequence[KeyColumn]
+    columns: Sequence[KeyAttribute]
     texts: Mapping[int, TextKeys]
     batch: pa.RecordBatch
     dictionaries: dict[int, tuple[pa.Array, Ints]]
     known: dict[int, npt.NDArray[np.bool_]] = field(default_factory=dict)
-    _keys: dict[int, Keys] = field(default_factory=dict)
+    _keys: dict[int, KeyValues] = field(default_factory=dict)
     _coded: dict[int, tuple[Ints, npt.NDArray[Any] | None]] = field(default_factory=dict)
 
     def code(self, column: int) -> tuple[Ints, npt.NDArray[Any] | None]:
@@ -140,7 +140,7 @@ class BatchKeys:
             return None
         return values if values.type == pa.string() else values.cast(pa.string())
 
-    def read(self, column: int) -> Keys:
+    def read(self, column: int) -> KeyValues:
         """Return the keys of a column.
 
         Raises:
@@ -150,16 +150,16 @@ class BatchKeys:
             self._keys[column] = self._read(column)
         return self._keys[column]
 
-    def _read(self, column: int) -> Keys:
+    def _read(self, column: int) -> KeyValues:
         of = self.columns[column]
         if of.of_strings:
             codes, rows = self.code(column)
-            return Keys(codes if rows is None else codes.take(rows))
+            return KeyValues(codes if rows is None else codes.take(rows))
         values = self._raw(column)
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
         if of.form == "null":
-            return Keys(np.asarray(values.is_null()).view(np.uint8))
+            return KeyValues(np.asarray(values.is_null()).view(np.uint8))
         return _read_numbers(values, of)
 
     def _raw(self, column: int) -> pa.Array:
@@ -168,7 +168,7 @@ class BatchKeys:
         return pc.struct_field(values, inner) if inner else values
 
 
-def _read_numbers(values: pa.Array, column: KeyColumn) -> Keys:
+def _read_numbers(values: pa.Array, column: KeyAttribute) -> KeyValues:
     exact = EXACT[column.form]
     if values.type != exact:
         kind = kind_of(values.type)
@@ -184,7 +184,7 @@ def _read_numbers(values: pa.Array, column: KeyColumn) -> Keys:
         found = filled.to_numpy(zero_copy_only=False).view(np.uint8)
     else:
         found = numbers(values, Kind.INT).astype(np.float64)
-    return Keys(found, np.asarray(values.is_valid()) if values.null_count else None)
+    return KeyValues(found, np.asarray(values.is_valid()) if values.null_count else None)
 
 
 def _is_same(one: pa.Array, other: pa.Array) -> bool:

@@ -209,7 +209,7 @@ def _plan_group(members: Sequence[Member], limits: RouteLimits) -> list[_Search]
         chosen.setdefault(best if best >= 0 and widths[best][0] < MOST_EVENTS else -1, []).append(member)
     listed, searches = chosen.pop(-1, []), []
     for column, several in chosen.items():
-        search, others = _cut_keys(column, several, limits)
+        search, others = _make_search(column, several, limits)
         listed += others
         searches.append(search)
     return [_list_leaves(listed), *searches] if listed else searches
@@ -219,7 +219,7 @@ def _list_leaves(members: Sequence[Member]) -> _Search:
     return _Search(-1, [], [sorted(members, key=lambda each: len(each[1]))])
 
 
-def _cut_keys(column: int, members: Sequence[Member], limits: RouteLimits) -> tuple[_Search, list[Member]]:
+def _make_search(column: int, members: Sequence[Member], limits: RouteLimits) -> tuple[_Search, list[Member]]:
     """Return the search of one column, and the leaves that are in too many cells for it."""
     ends = {end for _, ranges in members for low, high in ranges[column] for end in (low, high + 1)}
     bounds = sorted(end for end in ends if LEAST < end <= MOST)
