@@ -20,11 +20,11 @@ from cerise.plan.needs import Needs
 from cerise.plan.slicing import Halo, Slice, Targets
 from cerise.run.access import Access, TableAccess, TableSource, amplification
 from cerise.run.many.query_groups import QueryGroup, group_by_columns, group_by_slices, group_questions
-from cerise.run.many.team_plan import plan_joins
-from cerise.run.many.team_search import LEAST_TEAM, TeamJoin, find_team, prepare
 from cerise.run.many.united_answers import Part
 from cerise.run.question import Batch, Note, Questions, SingleSearch, TeamSearch, Work, add, has_totals
 from cerise.run.report import Report, unite_reports
+from cerise.run.team_plan import plan_joins
+from cerise.run.team_search import LEAST_TEAM, TeamJoin, find_team, prepare
 
 
 class Source(Protocol):

@@ -256,7 +256,7 @@ class Questions:
         each: the questions.
         tags: the name of each question; None: there is one question, and its answer has no tag.
         union: the columns of all answers; None: there is one question.
-        shared: the plan that some of the questions share, once it is made; see `run.many.team_plan`.
+        shared: the plan that some of the questions share, once it is made; see `run.team_plan`.
     """
 
     each: tuple[Question, ...]

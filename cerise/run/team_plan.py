@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from cerise.engines.base import Options
 from cerise.run.access import Access
-from cerise.run.many.team_search import bound_of, find_team
 from cerise.run.question import Questions
+from cerise.run.team_search import bound_of, find_team
 
 if TYPE_CHECKING:
     from cerise.engines.tree.team import TeamPlan

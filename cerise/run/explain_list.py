@@ -11,9 +11,9 @@ from cerise.engines.base import Options
 from cerise.errors import UnsupportedError, did_you_mean
 from cerise.run.access import Access
 from cerise.run.many.query_groups import QueryGroup
-from cerise.run.many.team_plan import plan_joins
-from cerise.run.many.team_search import bound_of, find_team
 from cerise.run.question import Questions
+from cerise.run.team_plan import plan_joins
+from cerise.run.team_search import bound_of, find_team
 
 if TYPE_CHECKING:
     from cerise.engines.tree.drawing import PlanDrawing
