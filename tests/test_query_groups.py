@@ -183,18 +183,25 @@ def test_an_uncuttable_query_keeps_the_others_parallel(lake: str) -> None:
 
 
 def test_explain_shows_groups(lake: str) -> None:
-    said = cerise.explain(lake, QUERIES, **ROLES, options=Options(threads=4))
-    lines = [line for line in said.splitlines() if line.startswith(("query ", "group"))]
+    options = Options(threads=4)
+    said = cerise.explain(lake, QUERIES, **ROLES, options=options)
+    lines = [line for line in said.splitlines() if line.startswith("group")]
     timed = (
         "group      1 of 2, queries short, longer, long, few, keyed, any: windows of any length, cut by time"
     )
     whole = f"group      2 of 2, queries endless, chosen, first: {WHOLE}"
-    rest = ("endless", "chosen", "first")
-    assert lines == [
-        line for name in QUERIES for line in (f"query '{name}'", whole if name in rest else timed)
-    ]
-    alone = cerise.explain(lake, list(QUERIES.values())[:3], **ROLES, options=Options(threads=4))
-    assert "\ngroup" not in alone
+    assert lines == [timed, whole]
+    assert f"{len(QUERIES)}; explain(…, only='name') explains one" in said
+    for name in QUERIES:
+        one = cerise.explain(lake, QUERIES, **ROLES, options=options, only=name)
+        assert one.startswith(f"query '{name}'")
+        assert (whole if name in ("endless", "chosen", "first") else timed) in one
+    with pytest.raises(UnsupportedError, match="no query is named 'shrot'") as caught:
+        cerise.explain(lake, QUERIES, **ROLES, only="shrot")
+    assert "short" in str(caught.value)
+    few = cerise.explain(lake, list(QUERIES.values())[:3], **ROLES, options=options)
+    assert not few.startswith("group")
+    assert few.count("query ") >= 3
 
 
 def test_one_group_is_one_pass(lake: str) -> None:

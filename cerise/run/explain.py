@@ -64,10 +64,12 @@ def explain_list(
             facts["group"] = f"{place} of {len(plans)}, {show_group(questions, each.group)}"
         some = questions if len(numbers) == len(questions.each) else questions.select(numbers)
         shared = SharedText(some, each.plan.access, options)
+        how = explain_plan(each.plan, here=here)
         if wanted is None:
-            heads += [f"{'group':<10} {facts['group']}"] if len(plans) > 1 else []
+            heads += [_indent("group", facts["group"])] if len(plans) > 1 else []
+            heads += [_indent("exchange", how["exchange"])] if "exchange" in how else []
             heads += [_indent("plan", shared.describe())] if shared.numbers else []
-        facts |= explain_plan(each.plan, here=here)
+        facts |= how
         for number in numbers if wanted is None else {*numbers} & {wanted}:
             if wanted is None and len(questions.each) > MOST_EXPLAINED:
                 continue

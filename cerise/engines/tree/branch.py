@@ -212,6 +212,8 @@ def join_branches(bound: Bound, catalog: Catalog) -> tuple[JoinBranch, ...]:
     query = bound.query
     if query.strategy is not Strategy.ANY:
         raise Unfit(f"{query.strategy.value} is greedy: its variables cannot be joined in any order")
+    if bound.within is not None and bound.within.unit is Unit.EVENTS and not int(str(bound.within.size)):
+        return ()  # a window of no events holds no match
     bindings = {frozenset(var.name for var in branch.variables) for branch in bound.branches}
     if len(bindings) < len(bound.branches):
         raise Unfit("two branches of its OR bind the same variables")

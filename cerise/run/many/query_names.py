@@ -28,7 +28,10 @@ def split_names(given: Any) -> tuple[list[Any], tuple[str, ...] | None]:
                     f"{name!r} does not name a query", hint="a name is a text: {'rise': 'PATTERN …'}"
                 )
     elif not isinstance(given, Sequence):
-        raise UnsupportedError(f"a {given.__class__.__name__} is not a query", hint=_QUERIES)
+        raise UnsupportedError(
+            f"a {given.__class__.__name__} is not a query",
+            hint=f"{_QUERIES}; verbs take the events first, then the query",
+        )
     if not given:
         kind = "dict" if isinstance(given, Mapping) else "list"
         raise UnsupportedError(f"an empty {kind} is not a query", hint=_QUERIES)
