@@ -17,6 +17,7 @@ import pytest
 import cerise
 from cerise import Limits, Options, Query
 from cerise.engines.base import Options as RunOptions
+from cerise.errors import UnsupportedError
 from cerise.events import Schema
 from cerise.files.lake import open_lake
 from cerise.files.scan import ROW
