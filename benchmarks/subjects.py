@@ -176,6 +176,15 @@ def _acer(part: str) -> Callable[[Any], Any]:
     return call
 
 
+def _many(module: str, part: str, *options: str) -> Subject:
+    """Return a subject of the suite `mcep`, which answers many queries; its module is imported when asked."""
+
+    def later(name: str) -> Callable[[Any], Any]:
+        return lambda given: getattr(importlib.import_module(f"mcep.{module}"), name)(given)
+
+    return Subject(later(part), "events", options, later("found"), counted=later("told"), timed=True)
+
+
 def _watching(part: str) -> Callable[[Any], Any]:
     """Return a function of `watching`, such as "core.feed"; its module is imported when it is called."""
     module, _, name = part.rpartition(".")
@@ -207,6 +216,7 @@ RUN = ("engine", "max_runs", "partitions", "strict")  # of cerise.Options
 SESSION = on_spark.OPTIONS
 WATCH = ("engine", "home", "buckets", "source", *SESSION)  # of a stream on Spark
 PACE = ("rate", "window", "sample")
+PLAN = ("method", "moves", "prefix_only", "seconds", "neighbours", "cost")  # of a plan for many queries
 
 SUBJECTS = {
     "process": Subject(process, "events", RUN, matches),
@@ -254,6 +264,10 @@ SUBJECTS = {
     "append": Subject(
         _acer("append"), "events", ("form",), counted=_acer("sizes"), timed=True, why_not=_acer("why_not")
     ),
+    "many together": _many("measuring", "together", *PLAN),
+    "many apart": _many("measuring", "apart", "engine", "sample", "max_runs"),
+    "many singles": _many("alone", "singly", "engine", "max_runs", "tries"),
+    "many routed": _many("alone", "route"),
     "stream feed": Subject(
         _watching("core.feed"),
         "events",

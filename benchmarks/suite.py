@@ -203,8 +203,10 @@ def _spread(table: Table, axes: Mapping[str, Table]) -> Iterator[Table]:
             filled = {entry: _fill(table[entry], values) for entry in ("text", "data") if entry in table}
             filled["name"] = _fill(table["name"], names)
             if "workload" in table:
-                template = _fill(table["workload"]["template"], values)
-                filled["workload"] = table["workload"] | {"template": template}
+                filled["workload"] = {
+                    entry: _fill(each, values) if isinstance(each, str) else each
+                    for entry, each in table["workload"].items()
+                }
             yield table | filled | {"axes": names}
 
 
