@@ -180,7 +180,10 @@ def _many(module: str, part: str, *options: str) -> Subject:
     """Return a subject of the suite `mcep`, which answers many queries; its module is imported when asked."""
 
     def later(name: str) -> Callable[[Any], Any]:
-        return lambda given: getattr(importlib.import_module(f"mcep.{module}"), name)(given)
+        def call(given: Any) -> Any:  # its module is imported when it is called
+            return getattr(importlib.import_module(f"mcep.{module}"), name)(given)
+
+        return call
 
     return Subject(later(part), "events", options, later("found"), counted=later("told"), timed=True)
 
