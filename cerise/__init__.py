@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from cerise.event_store import Store as Store
     from cerise.event_store import index as index
     from cerise.pattern.query import Query as Query
+    from cerise.plan.multi.plan_search import PlanSearch as PlanSearch
     from cerise.run.report import Report as Report
     from cerise.spark.lake_stream import stream as stream
     from cerise.spark.progress import progress as progress
@@ -71,7 +72,8 @@ _HOMES = {
     "index": "event_store", "into": "spark.sinks", "parse": "api", "profile": "api",
     "progress": "spark.progress", "schema": "api", "session": "spark.session", "sql": "api",
     "watch": "streams", "watched": "streams", "Watcher": "watcher",
-    "stream": "spark.lake_stream", "StateLimits": "streaming.limits.state_limits",
+    "stream": "spark.lake_stream", "PlanSearch": "plan.multi.plan_search",
+    "StateLimits": "streaming.limits.state_limits",
 }  # fmt: skip
 
 __all__ = [*_HOMES]  # noqa: PLE0604

@@ -80,7 +80,7 @@ def describe(patterns: Sequence[Pattern], facts: Facts) -> dict[str, float]:
 def together(work: Work) -> Callable[[], Timed]:
     """Count the matches of all queries of a workload at once, by a plan of a given method."""
     from cerise import Options
-    from cerise.plan.multi.budgets import PlanSearch
+    from cerise.plan.multi.plan_search import PlanSearch
 
     wanted, table = wanted_of(work), read(work)
     patterns = draw(wanted)
@@ -138,7 +138,7 @@ def _sample(patterns: Sequence[Pattern], facts: Facts, size: int | None) -> dict
 
 def _alone_by_tree(table: Any, text: str, work: Work) -> tuple[int, Mapping[str, Any], float, float]:
     from cerise import Options
-    from cerise.plan.multi.budgets import PlanSearch
+    from cerise.plan.multi.plan_search import PlanSearch
 
     options = Options(engine="tree", threads=1, plan=PlanSearch(method="trivial"))
     started, before = perf_counter(), process_time()
@@ -207,7 +207,7 @@ def _count(
 def _load_kernels(table: Any, texts: Sequence[str], work: Work) -> None:
     """Answer a few queries over a few events: the code of all plans is the same."""
     from cerise import Options
-    from cerise.plan.multi.budgets import PlanSearch
+    from cerise.plan.multi.plan_search import PlanSearch
 
     options = Options(engine="tree", threads=1, plan=PlanSearch(method="trivial"))
     _count(table.slice(0, FIRST), texts[:FEW], work, options)

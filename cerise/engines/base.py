@@ -17,7 +17,7 @@ from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
 
 if TYPE_CHECKING:
-    from cerise.plan.multi.budgets import PlanSearch
+    from cerise.plan.multi.plan_search import PlanSearch
 
 AFRESH = "start the query afresh"
 AGAIN = "run the query again over the events of its windows, or start it afresh"

@@ -1,4 +1,4 @@
-"""The generator A of 002 §4.2 and §5 finds the best plan of one pattern."""
+"""The generator A of 002 §4.2, §5 finds the best plan of one pattern."""
 
 from __future__ import annotations
 

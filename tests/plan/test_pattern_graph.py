@@ -1,4 +1,4 @@
-"""The multi-pattern graph: Figure 7 of 002 by what its text says, and the examples of §4.1 and App. A."""
+"""The multi-pattern graph: Figure 7 of 002 by what its text says, and the examples of 002 §4.1, App. A."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def grow(patterns: dict[str, JoinPattern]) -> PatternGraph:
 
 
 def test_the_example_of_common_sub_patterns() -> None:
-    """§4.1: SEQ(A, B, C, D) and SEQ(A, E, C, D) have SEQ(A, C, D) in common; SEQ(C, A) conflicts."""
+    """002 §4.1: SEQ(A, B, C, D) and SEQ(A, E, C, D) have SEQ(A, C, D) in common; SEQ(C, A) conflicts."""
     one, other = seq("ABCD", window=10), seq("AECD", window=20)
     assert keys(one, other) == parts(one, "ACD")
     assert keys(one, seq("CEA")) == parts(one, "A", "C")

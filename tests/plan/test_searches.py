@@ -12,7 +12,8 @@ import pytest
 from cerise.errors import PlanError
 from cerise.plan.join_statistics import Statistics
 from cerise.plan.joins import JoinPattern, Tree, key_of, slots_of
-from cerise.plan.multi.searches import PlanSearch, plan_workload
+from cerise.plan.multi.plan_search import PlanSearch
+from cerise.plan.multi.searches import plan_workload
 from cerise.plan.multi.shared import cost_of_plan
 from tests.support.join_patterns import all_trees, conjunction, draw_patterns, draw_statistics, rates, seq
 

@@ -13,8 +13,8 @@ from cerise.kernels.join_dp import JoinPlan, add_up, plan_each, write_halves
 from cerise.plan.cost import COSTS
 from cerise.plan.join_statistics import Statistics
 from cerise.plan.joins import JoinPattern, Tree, bits, key_of
-from cerise.plan.multi.budgets import PlanSearch
 from cerise.plan.multi.openings import close_each, open_each
+from cerise.plan.multi.plan_search import PlanSearch
 from cerise.plan.multi.shared import cost_of_plan
 from cerise.plan.multi.subpatterns import Workload, number_workload
 from cerise.plan.multi.walks import BEST, HEAT, _Walker, anneal_some, measure_some, tabu_step

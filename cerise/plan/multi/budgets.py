@@ -15,32 +15,6 @@ SPLITS = 2_000_000  # that a kernel looks at between two looks at the clock: som
 
 
 @dataclass(frozen=True, slots=True)
-class PlanSearch:
-    """How a workload is planned.
-
-    Attributes:
-        method: "trivial", "SH" and "RE" are the paper's baselines; "best" plans each pattern alone;
-            "descend", "anneal" and "tabu" search.
-        moves: of `anneal` and `tabu`: "edge", "vertex4" or "vertex8".
-        prefix_only: whether trees are left-deep, so that patterns share prefixes of their orders only.
-        neighbours: how many plans a search may look at; the same seed then gives the same plan.
-        seconds: how long a search may take; None for a search that ends by itself or by `neighbours`.
-        seed: of the random choices of `anneal` and `tabu`.
-        cost: "ours", the time of the engine, or "paper", rows.
-        schedule: of `anneal`: cool once an "epoch" of as many neighbours as patterns, or each "step" [002].
-    """
-
-    method: str = "descend"
-    moves: str = "edge"
-    prefix_only: bool = False
-    neighbours: int | None = None
-    seconds: float | None = 1.0
-    seed: int = 0
-    cost: str = "ours"
-    schedule: str = "epoch"
-
-
-@dataclass(frozen=True, slots=True)
 class Budget:
     """How long a search may take; without limits it ends when it no longer finds better plans."""
 

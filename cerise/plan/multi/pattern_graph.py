@@ -12,7 +12,8 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from cerise.plan.joins import MIRRORED, JoinPattern, Key, bits, key_of
+from cerise.pattern.expr import FLIPPED
+from cerise.plan.joins import JoinPattern, Key, bits, key_of
 
 Name = Hashable
 Pair = tuple[int, int]  # a slot of one pattern, and one with the same leaf of another
@@ -53,7 +54,7 @@ def _relate(pattern: JoinPattern, slot: int, other: int) -> object:
         if (test.left, test.right) == (slot, other):
             tests.add((test.op, test.left_side, test.right_side))
         elif (test.left, test.right) == (other, slot):
-            tests.add((MIRRORED[test.op], test.right_side, test.left_side))
+            tests.add((FLIPPED[test.op], test.right_side, test.left_side))
     return pattern.before[slot] >> other & 1, pattern.before[other] >> slot & 1, tests
 
 

@@ -12,16 +12,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from cerise.errors import PlanError, did_you_mean
 from cerise.kernels.join_dp import FloatArray, IntArray, JoinPlan, plan_each, write_halves
-from cerise.plan.cost import COSTS
 from cerise.plan.join_statistics import Statistics
 from cerise.plan.joins import JoinPattern, Tree
 from cerise.plan.multi.baselines import keep_order, reorder_each, share_most
-from cerise.plan.multi.budgets import SPLITS, Best, Budget, PlanSearch, SearchClock
+from cerise.plan.multi.budgets import SPLITS, Best, Budget, SearchClock
 from cerise.plan.multi.openings import close_each, empty_log, open_each
+from cerise.plan.multi.plan_search import PlanSearch
 from cerise.plan.multi.subpatterns import Workload, number_workload
-from cerise.plan.multi.walks import MOVES, SCHEDULES, anneal, tabu
+from cerise.plan.multi.walks import anneal, tabu
 
 
 def plan_workload(
@@ -38,7 +37,6 @@ def plan_workload(
     (((0, 2), 1), ((0, 2), 1))
     """
     search = PlanSearch() if search is None else search
-    _check(search)
     if search.method in BASELINES:
         return BASELINES[search.method](patterns, stats, search)
     if not patterns:
@@ -50,21 +48,6 @@ def plan_workload(
     halves = np.zeros(len(work.tables.ids), np.int64)
     write_halves(work.tables, plan, halves)
     return tuple(work.tree(p, halves) for p in range(len(patterns)))
-
-
-def _check(search: PlanSearch) -> None:
-    known = {
-        "method": [*BASELINES, *SEARCHES],
-        "cost": COSTS,
-        "moves": MOVES,
-        "schedule": SCHEDULES,
-    }
-    for name, allowed in known.items():
-        value = getattr(search, name)
-        if value not in allowed:
-            raise PlanError(
-                f"unknown {name} of a plan search, {value!r}", hint=did_you_mean(str(value), allowed)
-            )
 
 
 # ---- ours

@@ -11,9 +11,10 @@ import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from cerise.pattern.expr import FLIPPED
 from cerise.plan.cost import COSTS, PaperCosts, Waiting
 from cerise.plan.join_statistics import Statistics
-from cerise.plan.joins import MIRRORED, JoinPattern, Key, Tree, bits, key_of, slots_of
+from cerise.plan.joins import JoinPattern, Key, Tree, bits, key_of, slots_of
 
 Name = Hashable
 
@@ -50,7 +51,7 @@ class OrderStep:
             if test.left == slot and test.right in place:
                 tests.add((place[test.right], test.op, test.left_side, test.right_side))
             elif test.right == slot and test.left in place:
-                tests.add((place[test.left], MIRRORED[test.op], test.right_side, test.left_side))
+                tests.add((place[test.left], FLIPPED[test.op], test.right_side, test.left_side))
         return cls(pattern.leaves[slot], before, after, frozenset(tests), pattern.scope)
 
 

@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cerise.kernels.join_dp import FloatArray, IntArray, JoinPlan, JoinTables
+from cerise.pattern.expr import FLIPPED
 from cerise.plan.cost import CANDIDATE, PROBE, ROW
 from cerise.plan.join_statistics import Statistics
-from cerise.plan.joins import MIRRORED, JoinPattern, Tree, bits, key_of
+from cerise.plan.joins import JoinPattern, Tree, bits, key_of
 from cerise.plan.multi.local_plans import MOST_ITEMS, greedy
 from cerise.plan.multi.mask_rows import EntryFacts, PatternGroup, pack_slots
 
@@ -173,7 +174,7 @@ class _Namer:
             tests: dict[tuple[int, int], set[tuple[str, int, int]]] = defaultdict(set)
             for test in pattern.tests:
                 tests[test.left, test.right].add((test.op, test.left_side, test.right_side))
-                tests[test.right, test.left].add((MIRRORED[test.op], test.right_side, test.left_side))
+                tests[test.right, test.left].add((FLIPPED[test.op], test.right_side, test.left_side))
             leaves[p] = [self.number(pattern.leaves[slot]) for slot in slots]
             for (j, low), (i, high) in combinations(enumerate(slots), 2):
                 order = (pattern.before[high] >> low & 1) - (pattern.before[low] >> high & 1)

@@ -25,13 +25,12 @@ from cerise.kernels.join_dp import (
     spread,
     type_of,
 )
-from cerise.plan.multi.budgets import SPLITS, Budget, PlanSearch, SearchClock
+from cerise.plan.multi.budgets import SPLITS, Budget, SearchClock
 from cerise.plan.multi.moves import CURSOR, NEED, Walk, WalkType, lay_out_walk, move
 from cerise.plan.multi.openings import GAIN, Log, MoveLog, empty_log, undo
+from cerise.plan.multi.plan_search import MOVES, PlanSearch
 from cerise.plan.multi.subpatterns import Workload
 
-MOVES = {"edge": 2, "vertex4": 4, "vertex8": 8}  # → how many patterns a move plans
-SCHEDULES = ("epoch", "step")
 ALPHA = 0.99  # the threshold after an epoch, as a share of that before [002 App. B]
 FIRST = 1_000  # neighbours of the start: the first threshold is the largest difference among them
 FEW = 10  # a search of few neighbours spends a tenth of them on that
