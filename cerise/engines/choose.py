@@ -6,12 +6,13 @@ import functools
 
 from cerise.engines import nfa, rcep, reference, tree
 from cerise.engines.base import Engine, Options
+from cerise.engines.estimate import Estimate, is_estimated
 from cerise.engines.race import Trial
 from cerise.engines.reference.late import why_no_window
 from cerise.engines.totals.groups import why_never_final
 from cerise.errors import PlanError, UnsupportedError, did_you_mean
 from cerise.pattern.bound import Bound
-from cerise.pattern.query import Strategy
+from cerise.pattern.query import Output, Strategy
 
 ENGINES: dict[str, Engine] = {
     **nfa.ENGINES,
@@ -28,7 +29,10 @@ def choose(bound: Bound, options: Options) -> Engine:
     """Return the engine that the user named, or the engine that should be fastest."""
     if options.engine is None:
         names, _ = _cheapest(bound)
-        return ENGINES[names[0]] if len(names) == 1 else Trial(tuple(ENGINES[name] for name in names))
+        engines = tuple(ENGINES[name] for name in names)
+        if len(engines) == 1:
+            return engines[0]
+        return Estimate(engines) if names[-1] == "tree" else Trial(engines)
     if options.engine not in ENGINES:
         raise PlanError(f"unknown engine '{options.engine}'", hint=did_you_mean(options.engine, ENGINES))
     engine = ENGINES[options.engine]
@@ -101,7 +105,7 @@ def name_steady(bound: Bound, options: Options) -> str | None:
     chosen = choose(bound, options)
     if options.engine is not None or chosen.name in STEADY:
         return chosen.name
-    return "rcep" if ENGINES["rcep"].why_not(bound) is None else "nfa"
+    return next((name for name in ("rcep", "nfa") if ENGINES[name].why_not(bound) is None), "tree")
 
 
 def why_unsteady(options: Options) -> str | None:
@@ -116,13 +120,18 @@ def _cheapest(bound: Bound) -> tuple[tuple[str, ...], str]:
     totals = bound.query.totals is not None
     fits_nfa = ENGINES["nfa"].why_not(bound) is None
     able = bool(totals or bound.kleene or not fits_nfa) and ENGINES["rcep"].why_not(bound) is None
+    joins = bound.query.strategy is Strategy.ANY and ENGINES["tree"].why_not(bound) is None
     if not fits_nfa:
-        return ("rcep",) if able else ("reference",), "the only one that can run the query"
+        only = "rcep" if able else "tree" if joins else "reference"
+        return (only,), "the only one that can run the query"
     counts = totals and (bound.kleene or not bound.query.counts_only)
     if able and counts and rcep.why_enumerate(bound) is None:
         return ("rcep",), "matches are counted without making them"
     if able and bound.kleene:
-        return TRIED, "every subset of a window's events may be a run: they are tried on the first events"
-    if (gain := nfa.why_merge(bound)) is not None:
-        return ("nfa-merge",), gain
-    return ("nfa",), "all runs at once; there is little to merge"
+        tried = ("tree", *TRIED) if joins else TRIED
+        return tried, "every subset of a window's events may be a run: they are tried on the first events"
+    gain = nfa.why_merge(bound)
+    name, why = ("nfa", "all runs at once; there is little to merge") if gain is None else ("nfa-merge", gain)
+    if joins and bound.query.output is Output.ALL and is_estimated(bound, ENGINES):
+        return (name, "tree"), f"by an estimate over the first events: {why}, or rare events are joined first"
+    return (name,), why
