@@ -144,6 +144,7 @@ class Same:
 Expr = Literal | Param | Attr | Agg | Unary | Binary | IsNull | In | Like | Call | Cast | Same
 
 COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
+FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}  # sides exchanged
 AGGREGATES = frozenset({"avg", "sum", "min", "max", "count", "stddev"})
 
 

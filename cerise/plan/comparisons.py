@@ -11,10 +11,21 @@ from dataclasses import dataclass, replace
 
 from cerise.kinds import Kind
 from cerise.pattern.check import kind_of
-from cerise.pattern.expr import COMPARISONS, Agg, At, Attr, Binary, Expr, Index, attributes, rebuild, walk
+from cerise.pattern.expr import (
+    COMPARISONS,
+    FLIPPED,
+    Agg,
+    At,
+    Attr,
+    Binary,
+    Expr,
+    Index,
+    attributes,
+    rebuild,
+    walk,
+)
 from cerise.pattern.query import And, Node, Seq
 
-FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 TRANSITIVE = {"<": "<", "<=": "<", ">": ">", ">=": ">"}
 
 

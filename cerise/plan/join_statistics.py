@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cerise.plan.joins import MIRRORED, JoinPattern, JoinTest
+from cerise.pattern.expr import FLIPPED
+from cerise.plan.joins import JoinPattern, JoinTest
 
 # The share of pairs that pass, where it is unknown: the textbook's values [Selinger79].
 HOLDS = {"=": 0.1, "!=": 0.9, "<": 0.5, "<=": 0.5, ">": 0.5, ">=": 0.5}
@@ -51,6 +52,6 @@ class Statistics:
         left, right = pattern.leaves[test.left], pattern.leaves[test.right]
         held = self.selectivity.get((left, test.left_side, test.op, right, test.right_side))
         if held is None:
-            flipped = (right, test.right_side, MIRRORED[test.op], left, test.left_side)
+            flipped = (right, test.right_side, FLIPPED[test.op], left, test.left_side)
             held = self.selectivity.get(flipped, HOLDS[test.op])
         return held

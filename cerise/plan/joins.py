@@ -12,7 +12,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
 
-MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+from cerise.pattern.expr import FLIPPED
+
 MOST_ORDERS = 720  # of equal leaves that are tried for a key: with more, equal sub-patterns may differ in key
 
 
@@ -35,7 +36,7 @@ class JoinTest:
     right_side: int
 
     def flip(self) -> JoinTest:
-        return JoinTest(self.right, MIRRORED[self.op], self.left, self.right_side, self.left_side)
+        return JoinTest(self.right, FLIPPED[self.op], self.left, self.right_side, self.left_side)
 
 
 @dataclass(frozen=True, slots=True)

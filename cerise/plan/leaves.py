@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cerise.pattern.expr import At, Attr, Expr, rebuild
+from cerise.pattern.expr import At, Attr, Binary, Expr, Literal, rebuild
 from cerise.plan.pushdown import Comparison, tests_of
 
 
@@ -37,14 +37,29 @@ def leaf_of(exprs: Sequence[Expr]) -> Leaf:
     >>> leaf_of([a]) == leaf_of([b, b])
     True
     """
-    tests = tuple(sorted({_of_any(each) for each in exprs}, key=repr))
+    tests = tuple(sorted({of_any_variable(each) for each in exprs}, key=repr))
     decided = [(each, tests_of((each,))) for each in tests]
     routed = (comparison for _, found in decided for comparison in found)
     return Leaf(tests, tuple(dict.fromkeys(routed)), tuple(each for each, found in decided if not found))
 
 
-def _of_any(expr: Expr) -> Expr:
+def of_any_variable(expr: Expr) -> Expr:
     """Return an expression over an event of any variable."""
     if isinstance(expr, Attr):
         return replace(expr, var="", at=At.EVERY, span=None)
-    return rebuild(expr, _of_any)
+    return rebuild(expr, of_any_variable)
+
+
+def are_disjoint(one: Leaf, other: Leaf) -> bool:
+    """Whether no event fits two leaves, because they ask for different values of an attribute."""
+    mine, others = _equalities(one), _equalities(other)
+    return any(path in others and others[path] != value for path, value in mine.items())
+
+
+def _equalities(leaf: Leaf) -> dict[object, object]:
+    return {
+        test.left.path: test.right.value
+        for test in leaf.tests
+        if isinstance(test, Binary) and test.op == "=" and isinstance(test.left, Attr)
+        and isinstance(test.right, Literal) and isinstance(test.right.value, str)
+    }  # fmt: skip

@@ -21,11 +21,10 @@ import numpy.typing as npt
 from cerise.events import Path
 from cerise.kinds import MOMENTS, Kind
 from cerise.pattern.bound import Bound
-from cerise.pattern.expr import COMPARISONS, Attr, Binary, Expr, In, IsNull, Literal, Unary, Value
+from cerise.pattern.expr import COMPARISONS, FLIPPED, Attr, Binary, Expr, In, IsNull, Literal, Unary, Value
 from cerise.pattern.query import Unit
 
 PLAIN = frozenset({Kind.INT, Kind.FLOAT, Kind.STRING, Kind.BOOL})
-MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 MOST_TESTS = 64  # of a predicate of SQL; and that statistics are compared with one by one
 MOST_PARTS, MOST_CONSTANTS = 4, 4_096  # of a wider predicate
 EXACT_TEXT = 32  # bytes: statistics of longer strings may be truncated
@@ -129,7 +128,7 @@ def _test(expr: Expr, kinds: frozenset[Kind]) -> Comparison | None:
         case Binary(op, Attr() as attr, Literal() as literal) if op in COMPARISONS:
             return _comparison(attr, op, (literal,), kinds)
         case Binary(op, Literal() as literal, Attr() as attr) if op in COMPARISONS:
-            return _comparison(attr, MIRRORED[op], (literal,), kinds)
+            return _comparison(attr, FLIPPED[op], (literal,), kinds)
         case In(Attr() as attr, items):
             literals = tuple(each for each in items if isinstance(each, Literal))
             return _comparison(attr, "in", literals, kinds) if len(literals) == len(items) else None

@@ -21,7 +21,6 @@ Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
 OPS = {"<": LESS, "<=": LESS_EQUAL, ">": MORE, ">=": MORE_EQUAL, "=": EQUAL, "!=": UNEQUAL}
-FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cerise.engines.counting.model import FLIPPED, OPS, Chains, ChainStep, Compare, Ints
+from cerise.engines.counting.model import OPS, Chains, ChainStep, Compare, Ints
 from cerise.engines.counting.records import TRIGGER
 from cerise.engines.counting.terms import KeySum, terms_and_links
+from cerise.pattern.expr import FLIPPED
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cerise.engines.tree.tables import TeamBranch
+from cerise.engines.tree.branches.team_branch import TeamBranch
 from cerise.pattern.bound import Bound
 from cerise.plan.cost import TimedCosts
 from cerise.plan.join_statistics import Statistics
@@ -15,7 +15,7 @@ from cerise.plan.joins import Key, Tree, key_of, slots_of
 
 
 @dataclass(frozen=True, slots=True)
-class SharedNode:
+class SharedJoin:
     """A sub-pattern that several queries use.
 
     Attributes:
@@ -73,7 +73,7 @@ class PlanDrawing:
         costs = TimedCosts(self._branches[number].branch.pattern, self._stats)
         return costs.join(slots_of(node[0]), slots_of(node[1]))
 
-    def list_shared(self) -> list[SharedNode]:
+    def list_shared(self) -> list[SharedJoin]:
         """Return the sub-patterns that several queries use, those first that save most."""
         found = []
         for key, queries in self._users.items():
@@ -83,7 +83,7 @@ class PlanDrawing:
                 costs = TimedCosts(pattern, self._stats)
                 saved = self._cost(number, node) * (len(queries) - 1)
                 rows = costs.rows(slots_of(node))
-                found.append(SharedNode(self._name(number, node), tuple(queries), rows, saved))
+                found.append(SharedJoin(self._name(number, node), tuple(queries), rows, saved))
         return sorted(found, key=lambda each: (-each.saved, each.shown))
 
     def name_joins(self) -> dict[Key, str]:

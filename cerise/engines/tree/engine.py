@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cerise.engines.automaton.program import Unfit
 from cerise.engines.base import Matcher, Options
-from cerise.engines.tree import branch
+from cerise.engines.tree.branches.branch_writer import join_branches
+from cerise.engines.tree.branches.join_branch import Catalog
 from cerise.pattern.bound import Bound
 
 
@@ -18,10 +20,12 @@ class Tree:
 
     def why_not(self, bound: Bound) -> str | None:
         """Say why this engine cannot run a query; None if it can."""
-        if (reason := branch.why_not(bound)) is not None or bound.source is None:
-            return reason
-        reason = self.why_not(bound.source)
-        return None if reason is None else f"in the query that it reads from, {reason}"
+        try:
+            join_branches(bound, Catalog())
+        except Unfit as reason:
+            return str(reason)
+        below = None if bound.source is None else self.why_not(bound.source)
+        return None if below is None else f"in the query that it reads from, {below}"
 
     def start(self, bound: Bound, options: Options) -> Matcher:
         """Return a matcher for a query."""

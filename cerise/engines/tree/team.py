@@ -21,29 +21,38 @@ from cerise.engines.automaton.columns import Partitions
 from cerise.engines.automaton.memory import list_events, number_events
 from cerise.engines.base import EngineReport, Matches, Options, Progress, refuse_disorder
 from cerise.engines.census import EMPTY, Census, weigh
-from cerise.engines.tree import records as at
-from cerise.engines.tree.branch import Catalog, JoinBranch, join_branches
-from cerise.engines.tree.chosen import Chooser
-from cerise.engines.tree.complete import end_piece, join_inner, release, write_matches
+from cerise.engines.tree.branches.branch_writer import join_branches
+from cerise.engines.tree.branches.join_branch import Catalog
+from cerise.engines.tree.branches.team_branch import chooses, counts, make_branch
 from cerise.engines.tree.drawing import PlanDrawing
-from cerise.engines.tree.found import FoundMatches, concat_found, copy_found, drain, map_slots, unpack
-from cerise.engines.tree.leaf_rows import LeafReader, LeafRows, Number, append_rows
-from cerise.engines.tree.node_figures import NodeFigures
-from cerise.engines.tree.numbering import ScopeNumbers
-from cerise.engines.tree.planning import plan_trees
-from cerise.engines.tree.records import OutputRecord, Pool
-from cerise.engines.tree.sampling import sample
-from cerise.engines.tree.tables import FLAGS, TeamBranch, TeamTables
-from cerise.engines.tree.team_events import KeptPiece, TeamEvents
-from cerise.engines.tree.team_memory import TeamMemory
+from cerise.engines.tree.events.leaf_rows import LeafReader, LeafRows, Number, append_rows
+from cerise.engines.tree.events.numbering import ScopeNumbers
+from cerise.engines.tree.events.team_events import KeptPiece, TeamEvents
+from cerise.engines.tree.machine import join_records as at
+from cerise.engines.tree.machine.complete import end_piece, join_inner, release, write_matches
+from cerise.engines.tree.machine.join_records import OutputRecord, Pool
+from cerise.engines.tree.match_choice import Chooser
+from cerise.engines.tree.planning import TeamPlan, plan_trees, sample
+from cerise.engines.tree.program.node_figures import NodeFigures
+from cerise.engines.tree.program.node_records import FLAGS
+from cerise.engines.tree.program.tables import TeamTables
+from cerise.engines.tree.program.team_memory import TeamMemory
+from cerise.engines.tree.program.written_matches import (
+    WrittenMatches,
+    concat_written,
+    copy_written,
+    drain,
+    map_slots,
+    unpack,
+)
 from cerise.errors import PlanError
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Output
 from cerise.pattern.show import show
-from cerise.plan.join_statistics import Statistics
-from cerise.plan.joins import Key, Tree
+from cerise.plan.joins import Key
 
+__all__ = ["JoinTeam", "TeamPlan", "TeamReport"]
 Ints = npt.NDArray[np.int64]
 Finding = tuple[int, Matches]
 ChosenEnd = tuple[int, tuple[Any, ...], int]  # a query, a partition, the number of an event
@@ -52,14 +61,6 @@ ALL_NODES = 16  # times as many rows as one node may have, all nodes of a plan m
 MANY_FOUND = 8  # an eighth of the room for matches is enough to yield them after a piece
 GROWTH = 8  # times as many events since the last plan
 WAYS_OUT = "make the window smaller, add predicates"
-
-
-@dataclass(frozen=True, slots=True)
-class TeamPlan:
-    """A join tree for each branch of a team, and the statistics that it follows from."""
-
-    trees: tuple[Tree, ...]
-    stats: Statistics
 
 
 @dataclass(slots=True)
@@ -125,11 +126,11 @@ class JoinTeam:
             for number, bound in enumerate(bounds)
             for branch in join_branches(bound, self.catalog)
         ]
-        self._counts = np.array([_counts(each) for each in bounds])
+        self._counts = np.array([counts(each) for each in bounds])
         self._choosers = {
             number: Chooser(bound.query.limit, bound.query.output is Output.NON_OVERLAPPING)
             for number, bound in enumerate(bounds)
-            if _chooses(bound)
+            if chooses(bound)
         }
         scopes = list(dict.fromkeys(scope for _, scope in self.catalog.leaves))
         owners = {each.scope: bounds[each.query] for each in self.branches}
@@ -148,7 +149,7 @@ class JoinTeam:
         self._seen = self._pruned = 0
         self.last: int | None = None
         self._piece = self.options.limits.joined_events
-        self._held: list[FoundMatches] = []
+        self._held: list[WrittenMatches] = []
         for chooser in self._choosers.values():
             chooser.ends.clear()
         self._memory: TeamMemory | None = None
@@ -484,7 +485,7 @@ class JoinTeam:
 
     def _hold_found(self) -> None:
         """Take matches out of the memory of kernels: a query chooses among all matches of an event."""
-        self._held.append(copy_found(drain(self.memory, self._owners)))
+        self._held.append(copy_written(drain(self.memory, self._owners)))
 
     def _yield_found(self) -> Iterator[Finding]:
         """Yield the matches that kernels have written, query by query."""
@@ -493,7 +494,7 @@ class JoinTeam:
         if not held and (self._memory is None or not self.memory.m.matches):
             return
         begun = time.perf_counter()
-        found = concat_found([*held, drain(self.memory, self._owners)])
+        found = concat_written([*held, drain(self.memory, self._owners)])
         if len(self.bounds) > 1:
             found = found.select(np.argsort(found.owners, kind="stable"))
         queries, starts = np.unique(found.owners, return_index=True)
@@ -508,7 +509,7 @@ class JoinTeam:
                 self._add_figures(query, len(matches))
                 yield query, matches
 
-    def _matches(self, query: int, found: FoundMatches) -> Matches:
+    def _matches(self, query: int, found: WrittenMatches) -> Matches:
         """Return matches of a query with their events."""
         bound = self.bounds[query]
         lengths, events, fill = unpack(found, self._slots, len(bound.variables))
@@ -523,7 +524,7 @@ class JoinTeam:
         taken = self.events.take(number_events(events, fill), query)
         return Matches(taken, list_events(bound, lengths, events, fill))
 
-    def _keys(self, query: int, found: FoundMatches) -> list[tuple[object, ...]]:
+    def _keys(self, query: int, found: WrittenMatches) -> list[tuple[object, ...]]:
         """Return the partition of each match as values."""
         bound = self.bounds[query]
         if not bound.partition:
@@ -643,22 +644,6 @@ class JoinTeam:
         return self._refuse(query, rows, f"{WAYS_OUT}, add LIMIT n PER EVENT")
 
 
-def make_branch(number: int, bound: Bound, branch: JoinBranch) -> TeamBranch:
-    """Return a branch of a query of a team."""
-    within = None if bound.within is None else int(str(bound.within.size))
-    slide = 0 if bound.slide is None else int(str(bound.slide.size))
-    return TeamBranch(number, branch, within, slide, _chooses(bound), _counts(bound))
-
-
 def _comparable(value: object) -> object:
     """Return a part of a key so that NaN equals itself."""
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
-
-
-def _chooses(bound: Bound) -> bool:
-    return bound.query.output is Output.NON_OVERLAPPING or bound.query.limit is not None
-
-
-def _counts(bound: Bound) -> bool:
-    """Whether only the number of matches is asked for, so that they need not be made."""
-    return bound.query.totals is not None and bound.query.counts_only and not _chooses(bound)

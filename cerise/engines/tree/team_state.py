@@ -6,8 +6,8 @@ import numpy as np
 
 from cerise.engines.automaton import state
 from cerise.engines.meaning import digest
+from cerise.engines.tree.events.team_events import KeptPiece
 from cerise.engines.tree.team import JoinTeam
-from cerise.engines.tree.team_events import KeptPiece
 from cerise.events import EventBatch
 
 ENGINE = b"tree"

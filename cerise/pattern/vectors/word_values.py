@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cerise.kinds import STORED, Kind
+from cerise.pattern.expr import FLIPPED
 from cerise.pattern.values import Fault
 from cerise.pattern.vectors.vector import (
     Mask,
@@ -31,13 +32,12 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }  # Arrow orders strings by their bytes, which is the order of their code points
-MIRROR = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def compare_texts(op: str, x: Any, y: Any) -> Mask:
     """Return where a comparison of two texts holds; one constant is compared with each distinct word only."""
     if isinstance(x, pa.Scalar):
-        x, y, op = y, x, MIRROR[op]
+        x, y, op = y, x, FLIPPED[op]
     if isinstance(y, pa.Scalar) and isinstance(x, pa.DictionaryArray):
         return _as_mask(COMPARE[op](x.dictionary, y).take(x.indices))
     return _as_mask(COMPARE[op](decode(x), decode(y)))

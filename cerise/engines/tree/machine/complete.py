@@ -6,18 +6,9 @@ window and SLIDE, tests between Kleene variables, and absences.
 
 from __future__ import annotations
 
-from cerise.engines.tree import records as at
-from cerise.engines.tree.absence import find_part, is_vetoed
-from cerise.engines.tree.join import expire, join, row_at, sort_new
-from cerise.engines.tree.match_events import (
-    compare_events,
-    event_of,
-    holds_for_all,
-    is_open,
-    leaf_row,
-    seq_of,
-)
-from cerise.engines.tree.records import (
+from cerise.engines.tree.machine import join_records as at
+from cerise.engines.tree.machine.join import expire, join, row_at, sort_new
+from cerise.engines.tree.machine.join_records import (
     ExpandFrame,
     JoinMachine,
     JoinRow,
@@ -27,6 +18,15 @@ from cerise.engines.tree.records import (
     earlier,
     later,
 )
+from cerise.engines.tree.machine.match_events import (
+    compare_events,
+    event_of,
+    holds_for_all,
+    is_open,
+    leaf_row,
+    seq_of,
+)
+from cerise.engines.tree.machine.vetoes import find_part, is_vetoed
 from cerise.kernels.jit import int64, kernel, void
 from cerise.kernels.records import Words
 

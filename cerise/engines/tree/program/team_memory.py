@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cerise.engines.base import Options
-from cerise.engines.tree import records as at
-from cerise.engines.tree.records import (
+from cerise.engines.tree.machine import join_records as at
+from cerise.engines.tree.machine.join_records import (
     ExpandFrame,
     JoinMachine,
     JoinNode,
@@ -16,7 +16,7 @@ from cerise.engines.tree.records import (
     Pool,
     PoolIndex,
 )
-from cerise.engines.tree.tables import TeamTables
+from cerise.engines.tree.program.tables import TeamTables
 from cerise.kernels.records import number
 
 Ints = npt.NDArray[np.int64]

@@ -1,206 +1,32 @@
-"""A branch of an any-match query as a join: slots, Kleene variables to expand, and events that veto.
-
-Every positive variable has a slot; that of a Kleene variable is its last event, and the events before that
-one are found after the joins. Predicates become comparisons of two columns, or one column of truth values.
-"""
+"""Writes the branches of a query as joins, and says why a query cannot be written so."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field, replace
-from enum import IntEnum
 
 from cerise.engines.automaton.program import Unfit
+from cerise.engines.tree.branches.join_branch import (
+    Catalog,
+    Form,
+    JoinBranch,
+    PairEnd,
+    PairTest,
+    Repeat,
+    Veto,
+    Which,
+    scope_of,
+)
 from cerise.kinds import Kind
 from cerise.pattern.bound import Bound, Branch, Conjunct, Negation
 from cerise.pattern.evaluate import compile_expr
-from cerise.pattern.expr import Agg, At, Attr, Expr, Index, attributes, rebuild, walk
+from cerise.pattern.expr import Agg, At, Expr, Index, attributes, walk
 from cerise.pattern.query import And, Kleene, Node, Output, Seq, Strategy, Unit, Var
-from cerise.pattern.rewrite import Absence
 from cerise.pattern.show import show_expr
 from cerise.pattern.values import Fault
 from cerise.plan.comparisons import EventComparison, comparison_of
 from cerise.plan.joins import JoinPattern, JoinTest
-from cerise.plan.leaves import Leaf, leaf_of
 
 MOST_SLOTS = 40
-
-
-class Form(IntEnum):
-    """How a column of a leaf holds the values of an expression, one word for each event."""
-
-    NUMBER = 0  # the integer itself
-    DOUBLE = 1  # an integer in the order of doubles
-    TEXT = 2  # the number of the string: equal strings have equal numbers
-    TRUTH = 3  # whether a predicate holds
-
-
-@dataclass(frozen=True, slots=True)
-class SideColumn:
-    """One side of comparisons as a column of a leaf."""
-
-    expr: Expr
-    form: Form
-
-
-class Which(IntEnum):
-    """Which events of a Kleene variable a test concerns."""
-
-    EVERY = 0
-    FIRST = 1
-    LAST = 2
-    LATER = 3  # all but the first: b[i]
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """One end of a test that a join does not make: a slot, which of its events, and a column."""
-
-    slot: int
-    which: Which
-    side: int
-
-
-@dataclass(frozen=True, slots=True)
-class PairTest:
-    """A comparison of two ends; of one end with the truth, if `right` is None."""
-
-    left: End
-    op: str
-    right: End | None
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """A Kleene variable: the events before its last one are chosen after the joins.
-
-    Attributes:
-        slot: the slot of its last event.
-        low: how many events it has at least.
-        high: how many it has at most; None: any number.
-        links: comparisons of an event, on the left, with the next one, as columns: (left, op, right).
-    """
-
-    slot: int
-    low: int
-    high: int | None
-    links: tuple[tuple[int, str, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Veto:
-    """A negated variable: its leaf, where it may not occur, and comparisons with the match.
-
-    In `tests`, the left end is the negated event.
-    """
-
-    leaf: int
-    absence: Absence
-    after: tuple[int, ...]
-    before: tuple[int, ...]
-    tests: tuple[PairTest, ...]
-
-    @property
-    def waits(self) -> bool:
-        """Whether an event after the match can veto it."""
-        return self.absence.anywhere or not self.absence.before
-
-
-@dataclass(frozen=True, slots=True)
-class JoinBranch:
-    """A branch as a join.
-
-    Attributes:
-        names: the variable of each slot.
-        pattern: the join of the slots.
-        unary: tests of one event that a leaf does not make, because they concern some events of a variable.
-        pairs: tests between Kleene variables, or of some of their events.
-        repeats: the Kleene variables.
-        vetoes: the negated variables.
-    """
-
-    names: tuple[str, ...]
-    pattern: JoinPattern
-    pairs: tuple[PairTest, ...]
-    repeats: tuple[Repeat, ...]
-    vetoes: tuple[Veto, ...]
-
-    @property
-    def waits(self) -> bool:
-        return any(veto.waits for veto in self.vetoes)
-
-
-@dataclass(frozen=True, slots=True)
-class StreamScope:
-    """Events that can be joined with one another: the same partitions, points and order.
-
-    Attributes:
-        partition: the attributes that partition the events.
-        not_null: those among them that must not be null.
-        by_position: whether windows count events.
-        ties: the attributes that order events of equal time, if arrival does not.
-    """
-
-    partition: tuple[tuple[str, ...], ...]
-    not_null: tuple[tuple[str, ...], ...]
-    by_position: bool
-    ties: Hashable = ()
-
-    @property
-    def in_order(self) -> bool:
-        """Whether points never fall from event to event, whatever their partition."""
-        return not (self.by_position and self.partition)
-
-
-def scope_of(bound: Bound) -> StreamScope:
-    """Return the events that a query joins with one another."""
-    by_position = bound.within is not None and bound.within.unit is Unit.EVENTS
-    ties = () if bound.schema.arrival else bound.ties
-    return StreamScope(bound.partition, bound.not_null, by_position, ties)
-
-
-@dataclass(slots=True)
-class Catalog:
-    """The leaves and columns of many queries, equal ones once.
-
-    Attributes:
-        leaves: the number of each leaf in its scope.
-        sides: the number of each column.
-        used: the columns of each leaf, in the order of their first use.
-    """
-
-    leaves: dict[tuple[Leaf, StreamScope], int] = field(default_factory=dict)
-    sides: dict[SideColumn, int] = field(default_factory=dict)
-    used: list[dict[int, int]] = field(default_factory=list)
-
-    def leaf(self, exprs: Iterable[Expr], scope: StreamScope) -> int:
-        """Return the number of a leaf."""
-        found = self.leaves.setdefault((leaf_of(tuple(exprs)), scope), len(self.leaves))
-        if found == len(self.used):
-            self.used.append({})
-        return found
-
-    def side(self, leaf: int, expr: Expr, form: Form) -> int:
-        """Return the number of a column, and let the leaf have it."""
-        number = self.sides.setdefault(SideColumn(_of_any(expr), form), len(self.sides))
-        self.used[leaf].setdefault(number, len(self.used[leaf]))
-        return number
-
-
-def _of_any(expr: Expr) -> Expr:
-    if isinstance(expr, Attr):
-        return replace(expr, var="", at=At.EVERY, span=None)
-    return rebuild(expr, _of_any)
-
-
-def why_not(bound: Bound) -> str | None:
-    """Say why a query cannot run as joins; None: it can."""
-    try:
-        join_branches(bound, Catalog())
-    except Unfit as reason:
-        return str(reason)
-    return None
 
 
 def join_branches(bound: Bound, catalog: Catalog) -> tuple[JoinBranch, ...]:
@@ -294,7 +120,7 @@ class _BranchWriter:
                 return  # the joins see all events that it concerns
         self.pairs.append(test)
 
-    def _has_more(self, end: End) -> bool:
+    def _has_more(self, end: PairEnd) -> bool:
         """Whether an end concerns events that are not in a slot."""
         return end.which is not Which.LAST and end.slot in {self.slots[name] for name in self.kleene}
 
@@ -327,9 +153,9 @@ class _BranchWriter:
             self._end(right.var, right.at, right.expr, form, negated),
         )
 
-    def _end(self, name: str, at: Index, expr: Expr, form: Form, negated: dict[str, int]) -> End:
+    def _end(self, name: str, at: Index, expr: Expr, form: Form, negated: dict[str, int]) -> PairEnd:
         if name in negated:
-            return End(-1, Which.EVERY, self.catalog.side(negated[name], expr, form))
+            return PairEnd(-1, Which.EVERY, self.catalog.side(negated[name], expr, form))
         slot = self.slots[name]
         if name not in self.kleene:
             which = Which.EVERY if at in (At.EVERY, At.LAST, 1) else None
@@ -337,7 +163,7 @@ class _BranchWriter:
             which = _WHICH.get(at)
         if which is None:
             raise Unfit(f"{_show(expr)} needs an event in the middle of a Kleene variable")
-        return End(slot, which, self.catalog.side(self.leaves[slot], expr, form))
+        return PairEnd(slot, which, self.catalog.side(self.leaves[slot], expr, form))
 
     def _link(self, compared: EventComparison, form: Form) -> None:
         """Add a comparison of an event of a Kleene variable with the event before it."""

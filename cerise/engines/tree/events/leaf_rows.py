@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cerise.engines.tree import records as at
-from cerise.engines.tree.branch import Catalog, Form, SideColumn
-from cerise.engines.tree.records import JoinMachine, LeafRow
+from cerise.engines.tree.branches.join_branch import Catalog, Form, SideColumn
+from cerise.engines.tree.machine import join_records as at
+from cerise.engines.tree.machine.join_records import JoinMachine, LeafRow
 from cerise.events import EventBatch, Path
 from cerise.kernels import jit
 from cerise.kernels.jit import int64, kernel, void

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from cerise.engines.tree import records as at
-from cerise.engines.tree.join import fill_index, find_keys, mix, skip_to
-from cerise.engines.tree.match_events import event_of, holds_for_all, leaf_row, seq_of, size_of
-from cerise.engines.tree.records import (
+from cerise.engines.tree.machine import join_records as at
+from cerise.engines.tree.machine.join import fill_index, find_keys, mix, skip_to
+from cerise.engines.tree.machine.join_records import (
     JoinMachine,
     JoinRow,
     OutputRecord,
@@ -14,6 +13,7 @@ from cerise.engines.tree.records import (
     earlier,
     later,
 )
+from cerise.engines.tree.machine.match_events import event_of, holds_for_all, leaf_row, seq_of, size_of
 from cerise.kernels.jit import kernel
 from cerise.kernels.records import Words
 

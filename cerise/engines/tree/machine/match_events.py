@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from cerise.engines.tree import records as at
-from cerise.engines.tree.join import flags_of, is_null
-from cerise.engines.tree.records import JoinMachine, JoinRow, OutputRecord, OutputTest, column_of, compare
+from cerise.engines.tree.machine import join_records as at
+from cerise.engines.tree.machine.join import flags_of, is_null
+from cerise.engines.tree.machine.join_records import (
+    JoinMachine,
+    JoinRow,
+    OutputRecord,
+    OutputTest,
+    column_of,
+    compare,
+)
 from cerise.kernels.jit import kernel
 from cerise.kernels.records import Words
 
-EVERY, FIRST, LAST, LATER = range(4)  # branch.Which
+EVERY, FIRST, LAST, LATER = range(4)  # join_branch.Which
 TRUTH = -2  # the right slot of a test whose left column holds a truth value
 NEGATED = -1  # the slot of a negated event
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from cerise.engines.tree.records import JoinNode
-from cerise.engines.tree.tables import TeamTables
+from cerise.engines.tree.machine.join_records import JoinNode
+from cerise.engines.tree.program.tables import TeamTables
 from cerise.plan.joins import Key
 
 Ints = npt.NDArray[np.int64]

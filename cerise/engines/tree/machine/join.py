@@ -7,8 +7,8 @@ window bounds, or from the chain of rows whose key has the same hash.
 
 from __future__ import annotations
 
-from cerise.engines.tree import records as at
-from cerise.engines.tree.records import (
+from cerise.engines.tree.machine import join_records as at
+from cerise.engines.tree.machine.join_records import (
     JoinMachine,
     JoinNode,
     JoinRow,

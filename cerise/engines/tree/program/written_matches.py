@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cerise.engines.tree.tables import TeamTables
-from cerise.engines.tree.team_memory import TeamMemory
+from cerise.engines.tree.program.tables import TeamTables
+from cerise.engines.tree.program.team_memory import TeamMemory
 from cerise.kernels import jit
 from cerise.kernels.jit import kernel, void
 from cerise.pattern.bound import Bound
@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class FoundMatches:
+class WrittenMatches:
     """Matches of any queries, in the words that kernels write.
 
     Attributes:
@@ -39,14 +39,14 @@ class FoundMatches:
     def __len__(self) -> int:
         return len(self.owners)
 
-    def select(self, which: Ints | slice) -> FoundMatches:
+    def select(self, which: Ints | slice) -> WrittenMatches:
         """Return some of the matches; the words stay."""
-        return FoundMatches(
+        return WrittenMatches(
             self.owners[which], self.outputs[which], self.starts[which], self.parts[which], self.words
         )
 
 
-def drain(memory: TeamMemory, queries: Ints) -> FoundMatches:
+def drain(memory: TeamMemory, queries: Ints) -> WrittenMatches:
     """Take all matches out of the memory of a team: read them before a kernel writes more.
 
     Args:
@@ -57,24 +57,24 @@ def drain(memory: TeamMemory, queries: Ints) -> FoundMatches:
     count, end = m.matches, m.found_end
     outputs = memory.owners[:count]
     m.matches = m.found_end = 0
-    return FoundMatches(
+    return WrittenMatches(
         queries[outputs], outputs, memory.starts[:count], memory.parts[:count], memory.found[:end]
     )
 
 
-def copy_found(found: FoundMatches) -> FoundMatches:
+def copy_written(found: WrittenMatches) -> WrittenMatches:
     """Return matches that stay when kernels write more."""
-    return FoundMatches(
+    return WrittenMatches(
         found.owners, found.outputs.copy(), found.starts.copy(), found.parts.copy(), found.words.copy()
     )
 
 
-def concat_found(parts: Sequence[FoundMatches]) -> FoundMatches:
+def concat_written(parts: Sequence[WrittenMatches]) -> WrittenMatches:
     """Concatenate matches, one batch or more."""
     if len(parts) == 1:
         return parts[0]
     shifts = np.cumsum([0, *(len(each.words) for each in parts[:-1])])
-    return FoundMatches(
+    return WrittenMatches(
         np.concatenate([each.owners for each in parts]),
         np.concatenate([each.outputs for each in parts]),
         np.concatenate([each.starts + shift for each, shift in zip(parts, shifts, strict=True)]),
@@ -95,7 +95,7 @@ def map_slots(tables: TeamTables, bounds: Sequence[Bound]) -> Ints:
     return found
 
 
-def unpack(found: FoundMatches, slots: Ints, variables: int) -> tuple[Ints, Ints, Ints]:
+def unpack(found: WrittenMatches, slots: Ints, variables: int) -> tuple[Ints, Ints, Ints]:
     """Return matches of one query: lengths by match and variable, numbers by variable, numbers in each."""
     lengths = np.zeros((len(found), variables), np.int64)
     measure_matches(found.starts, found.outputs, found.words, slots, lengths)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from cerise.engines.automaton.columns import Partitions
 from cerise.engines.automaton.window import number_in_partition
-from cerise.engines.tree.branch import StreamScope
+from cerise.engines.tree.branches.join_branch import StreamScope
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
 

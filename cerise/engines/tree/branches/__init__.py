@@ -1,0 +1,1 @@
+"""Queries as joins: the branches of a query, and the leaves and columns that many branches share."""

@@ -1,0 +1,163 @@
+"""Writes as records all that a query tests by itself: windows, Kleene variables, negated variables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cerise.engines.tree.branches.join_branch import PairEnd, PairTest, Veto, Which
+from cerise.engines.tree.branches.team_branch import TeamBranch
+from cerise.engines.tree.machine import join_records as at
+from cerise.engines.tree.machine.join_records import (
+    OPS,
+    LeafRow,
+    OutputRecord,
+    OutputTest,
+    RepeatRecord,
+    VetoRecord,
+)
+from cerise.engines.tree.program.node_records import (
+    PART,
+    NodeRecords,
+    RecordWords,
+    RowColumn,
+    row_word,
+    write_records,
+)
+from cerise.engines.tree.program.plan_nodes import PlanNodes, Root, is_partitioned, widest
+from cerise.pattern.expr import FLIPPED
+from cerise.plan.joins import JoinPattern
+
+TRUTH = -2  # the right slot of a test whose left column holds truth values
+
+
+class OutputRecords:
+    """The records of outputs: the matches of one branch as rows of a pool.
+
+    Args:
+        plan: the joins.
+        joins: their records, to which outputs add indexes and words.
+
+    Attributes:
+        order: the branch of each output; outputs of a pool lie together.
+        roots: the pool of each output.
+        waiting: the outputs whose matches wait for the end of their window.
+        leaf_windows: how long the events of each leaf are kept; -1: for ever.
+    """
+
+    def __init__(self, plan: PlanNodes, joins: NodeRecords) -> None:
+        self._joins, self._first_waiting = joins, len(plan.leaves) + len(plan.nodes)
+        self.order = sorted(range(len(plan.roots)), key=lambda i: plan.roots[i][0])
+        self.roots = [plan.roots[i][0] for i in self.order]
+        self.waiting: list[int] = []
+        self.leaf_windows = [0] * len(plan.leaves)
+        self._output_tests: list[RecordWords] = []
+        self._repeats: list[RecordWords] = []
+        self._vetoes: list[RecordWords] = []
+        self._lay(plan)
+
+    def _lay(self, plan: PlanNodes) -> None:
+        self.outputs = np.zeros((len(self.order), OutputRecord.WORDS), np.int64)
+        for o, i in enumerate(self.order):
+            for word, value in self._output(o, plan.branches[i], plan.roots[i]).items():
+                self.outputs[o, word] = value
+        self.output_tests = write_records(self._output_tests, OutputTest.WORDS)
+        self.repeats = write_records(self._repeats, RepeatRecord.WORDS)
+        self.vetoes = write_records(self._vetoes, VetoRecord.WORDS)
+
+    def _output(self, o: int, team: TeamBranch, root: Root) -> RecordWords:
+        branch, pattern = team.branch, team.branch.pattern
+        kleene = {repeat.slot for repeat in branch.repeats}
+        final = [t for t in branch.pairs if not _is_of_repeat(t, kleene)]
+        words = len(self._joins.words)
+        self._joins.words += [row_word(root[1], slot) for slot in range(len(pattern))]
+        self._joins.words += pattern.leaves
+        pairs = self._add_tests(final, pattern.leaves, -1)
+        repeats, vetoes = len(self._repeats), len(self._vetoes)
+        for repeat in branch.repeats:
+            leaf = pattern.leaves[repeat.slot]
+            own = [_turn(t, repeat.slot) for t in branch.pairs if _is_of_repeat(t, {repeat.slot}, kleene)]
+            tests = self._add_tests(own, pattern.leaves, -1)
+            links = [
+                PairTest(
+                    PairEnd(repeat.slot, Which.EVERY, left), op, PairEnd(repeat.slot, Which.EVERY, right)
+                )
+                for left, op, right in repeat.links
+            ]
+            linked = self._add_tests(links, pattern.leaves, -1)
+            self._repeats.append({
+                RepeatRecord.slot: repeat.slot, RepeatRecord.leaf: leaf, RepeatRecord.low: repeat.low,
+                RepeatRecord.high: -1 if repeat.high is None else repeat.high,
+                RepeatRecord.before: pattern.before[repeat.slot], RepeatRecord.links: linked[0],
+                RepeatRecord.links_end: linked[1], RepeatRecord.tests: tests[0],
+                RepeatRecord.tests_end: tests[1],
+            })  # fmt: skip
+        self._vetoes += [self._veto(each, pattern) for each in branch.vetoes]
+        windows = team.window if not branch.waits or team.window < 0 else 2 * team.window
+        windows = windows if windows <= at.MAX else -1
+        for leaf in (*pattern.leaves, *pattern.negated):
+            self.leaf_windows[leaf] = widest(self.leaf_windows[leaf], windows)
+        if branch.waits:
+            self.waiting.append(o)
+        return {
+            OutputRecord.query: team.query, OutputRecord.window: team.window,
+            OutputRecord.within: team.within or 0, OutputRecord.slide: team.slide,
+            OutputRecord.slots: len(pattern), OutputRecord.words: words,
+            OutputRecord.leaves: words + len(pattern), OutputRecord.pairs: pairs[0],
+            OutputRecord.pairs_end: pairs[1], OutputRecord.repeats: repeats,
+            OutputRecord.repeats_end: len(self._repeats), OutputRecord.vetoes: vetoes,
+            OutputRecord.vetoes_end: len(self._vetoes), OutputRecord.waits: branch.waits,
+            OutputRecord.pending: self._first_waiting + len(self.waiting) - 1
+            if branch.waits else -1,
+            OutputRecord.counts: team.counts,
+        }  # fmt: skip
+
+    def _veto(self, veto: Veto, pattern: JoinPattern) -> RecordWords:
+        tests = self._add_tests(veto.tests, pattern.leaves, veto.leaf)
+        index = -1
+        if is_partitioned(pattern):
+            index = self._joins.add_index(veto.leaf, [RowColumn(LeafRow.row, veto.leaf, *PART)])
+        after, before = (sum(1 << slot for slot in set(slots)) for slots in (veto.after, veto.before))
+        return {
+            VetoRecord.leaf: veto.leaf, VetoRecord.after: after, VetoRecord.before: before,
+            VetoRecord.anywhere: veto.absence.anywhere, VetoRecord.waits: veto.waits,
+            VetoRecord.tests: tests[0], VetoRecord.tests_end: tests[1], VetoRecord.index: index,
+        }  # fmt: skip
+
+    def _add_tests(self, tests: Sequence[PairTest], leaves: Sequence[int], negated: int) -> tuple[int, int]:
+        first = len(self._output_tests)
+        for test in tests:
+            words = {OutputTest.op: OPS[test.op], OutputTest.right_slot: TRUTH}
+            left = leaves[test.left.slot] if test.left.slot >= 0 else negated
+            column, flag, bit = self._joins.column(left, test.left.side)
+            words |= {
+                OutputTest.left_slot: test.left.slot, OutputTest.left_which: int(test.left.which),
+                OutputTest.left_leaf: left, OutputTest.left_column: column, OutputTest.left_flag: flag,
+                OutputTest.left_bit: bit,
+            }  # fmt: skip
+            if test.right is not None:
+                right = leaves[test.right.slot]
+                column, flag, bit = self._joins.column(right, test.right.side)
+                words |= {
+                    OutputTest.right_slot: test.right.slot, OutputTest.right_which: int(test.right.which),
+                    OutputTest.right_leaf: right, OutputTest.right_column: column,
+                    OutputTest.right_flag: flag, OutputTest.right_bit: bit,
+                }  # fmt: skip
+            self._output_tests.append(words)
+        return first, len(self._output_tests)
+
+
+def _is_of_repeat(test: PairTest, slots: set[int], kleene: set[int] | None = None) -> bool:
+    """Whether a test compares events of one Kleene variable, of the given ones, with a single variable."""
+    kleene = slots if kleene is None else kleene
+    ends = [end for end in (test.left, test.right) if end is not None]
+    repeated = [end for end in ends if end.slot in kleene]
+    return len(repeated) == 1 and repeated[0].slot in slots and repeated[0].which is not Which.LAST
+
+
+def _turn(test: PairTest, slot: int) -> PairTest:
+    """Return a test with a slot on its left."""
+    if test.right is None or test.left.slot == slot:
+        return test
+    return PairTest(test.right, FLIPPED[test.op], test.left)

@@ -1,0 +1,81 @@
+"""The plan of a team of queries as tables of records: pools, joins, tests, indexes and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cerise.engines.tree.branches.join_branch import Catalog
+from cerise.engines.tree.branches.team_branch import TeamBranch
+from cerise.engines.tree.machine import join_records as at
+from cerise.engines.tree.machine.join_records import JoinRow, LeafRow, Pool
+from cerise.engines.tree.program.node_records import FLAGS, NodeRecords
+from cerise.engines.tree.program.output_records import OutputRecords
+from cerise.engines.tree.program.plan_nodes import PlanNodes, scope_in
+from cerise.plan.joins import Tree
+
+
+class TeamTables:
+    """The tables of a plan.
+
+    Args:
+        catalog: the leaves and columns of the team.
+        branches: all branches of all queries.
+        trees: the join tree of each branch.
+    """
+
+    def __init__(self, catalog: Catalog, branches: Sequence[TeamBranch], trees: Sequence[Tree]) -> None:
+        self.catalog, self.branches = catalog, branches
+        plan = PlanNodes(catalog, branches, trees)
+        self.leaves, self.plan, self.inner = plan.leaves, plan.nodes, plan.inner
+        joins = NodeRecords(catalog, plan)
+        outputs = OutputRecords(plan, joins)
+        self.nodes, self.tests, self.keys, self.indexes = joins.nodes, joins.tests, joins.keys, joins.indexes
+        self.index_count = joins.index_count
+        self.words = np.array(joins.words or [0], np.int64)
+        self.outputs, self.output_tests = outputs.outputs, outputs.output_tests
+        self.repeats, self.vetoes = outputs.repeats, outputs.vetoes
+        self.order, self.waiting, self.leaf_windows = outputs.order, outputs.waiting, outputs.leaf_windows
+        self._lay_pools(outputs.roots)
+
+    def columns_of(self, leaf: int) -> int:
+        """Return how many columns a leaf has, flags of nulls included."""
+        sides = len(self.catalog.used[leaf])
+        return at.SIDES + sides + -(-sides // FLAGS)
+
+    def describe(self, pool: int) -> tuple[str, list[int]]:
+        """Return the variables of a pool's rows in one of its queries, and the queries that use it."""
+        node = pool - len(self.leaves)
+        if node >= len(self.plan):
+            team = self.branches[self.order[self.waiting[node - len(self.plan)]]]
+            return "matches that wait for the end of their window", [team.query]
+        plan = self.plan[node]
+        users = list(dict.fromkeys(self.branches[user].query for user in plan.users))
+        names = self.branches[plan.users[0]].branch.names
+        return " ⋈ ".join(names[slot] for slot in sorted(plan.slots)), users
+
+    def _lay_pools(self, all_roots: Sequence[int]) -> None:
+        """Lay out the pools: of leaves, of nodes, and of matches that wait."""
+        leaves, nodes = len(self.leaves), len(self.plan)
+        self.pools = np.zeros((leaves + nodes + len(self.waiting), Pool.WORDS), np.int64)
+        for pool, (_, scope) in enumerate(self.leaves):
+            words = [Pool.width, Pool.window, Pool.in_order, Pool.by_position]
+            self.pools[pool, words] = (
+                LeafRow.WORDS, self.leaf_windows[pool], scope.in_order, scope.by_position,
+            )  # fmt: skip
+        for n, node in enumerate(self.plan):
+            scope = scope_in(node.pattern)
+            words = [Pool.width, Pool.window, Pool.in_order, Pool.by_position]
+            width = JoinRow.WORDS + len(node.slots)
+            self.pools[leaves + n, words] = width, node.window, scope.in_order, scope.by_position
+        for place, o in enumerate(self.waiting):
+            self.pools[leaves + nodes + place, Pool.width] = self.pools[all_roots[o], Pool.width]
+            self.pools[leaves + nodes + place, Pool.window] = -1
+        roots = np.array(all_roots, np.int64)
+        for pool in dict.fromkeys(all_roots):
+            places = np.flatnonzero(roots == pool)
+            self.pools[pool, [Pool.outputs, Pool.outputs_end]] = places[0], places[-1] + 1
+        kept = [pool for pool in dict.fromkeys(all_roots) if pool < leaves + self.inner]
+        self.shown = np.array(kept or [0], np.int64)
+        self.shown_count = len(kept)
