@@ -29,7 +29,7 @@ def save_team(team: JoinTeam) -> bytes:
         "last": team.last,
         "positions": team.numbers.save(),
         "ties": [[each.time, list(each.seen.items())] for each in ties],
-        "ends": [[query, list(key), end] for query, key, end in team.ends],
+        "ends": [[query, list(key), end] for query, key, end in team.answers.ends],
     }
     return state.write_for(team.bounds[0], digest(ENGINE), {**arrays, "plain": state.pack_json(plain)})
 

@@ -15,6 +15,7 @@ from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
 
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 Keys = list[list[Any]]
 
 
@@ -81,6 +82,28 @@ class ScopeNumbers:
         """Return for each event how many events its partition has had in a scope that counts events."""
         parts = self._positions[scope].of(events)
         return self._counts[scope][np.zeros(len(events), np.int64) if parts is None else parts]
+
+    def find_in_reach(
+        self, events: EventBatch, points: Ints, reaches: Sequence[int], last: int | None
+    ) -> Bools:
+        """Return which events some scope still looks back at.
+
+        Args:
+            events: kept events.
+            points: for each scope that counts events, their positions.
+            reaches: how far back each scope looks; -1: for ever.
+            last: the time before which no event will come; None: any may.
+        """
+        used = np.zeros(len(events), np.bool_)
+        for scope, reach in enumerate(reaches):
+            if reach >= 0 and scope in self.counted:
+                ends = self.last_positions(scope, events)
+                used |= points[self.counted.index(scope)] >= ends - 1 - reach
+            elif reach >= 0 and last is not None:
+                used |= events.times >= last - reach
+            else:
+                used[:] = True
+        return used
 
     def keep(self, scope: int, events: EventBatch) -> None:
         """Drop the positions of partitions that have none of these events.

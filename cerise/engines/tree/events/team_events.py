@@ -8,13 +8,36 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from cerise.engines.automaton.columns import Partitions
 from cerise.engines.automaton.memory import find_used
+from cerise.engines.census import EMPTY, Census, weigh
 from cerise.engines.match_ids import Ties
 from cerise.events import EventBatch, concat_events
 from cerise.pattern.bound import Bound
 
 Ints = npt.NDArray[np.int64]
 UInts = npt.NDArray[np.uint64]
+EVENT_BYTES = 24  # of a kept event besides its columns: its number, its points, whether it opens a match
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPiece:
+    """Events that are read together, with their numbers, and whether their matches were given before."""
+
+    events: EventBatch
+    numbers: Ints
+    opens: Ints
+    points: Ints
+    again: bool = False
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def slice(self, start: int, stop: int) -> ReadPiece:
+        return replace(
+            self, events=self.events.slice(start, stop), numbers=self.numbers[start:stop],
+            opens=self.opens[start:stop], points=self.points[:, start:stop],
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +153,38 @@ class TeamEvents:
     def restore(self, piece: KeptPiece | None) -> None:
         self._pieces = [] if piece is None else [piece]
 
+    # ---- limits
+
+    def census(self) -> Census:
+        """Count the kept events by the partitions of the first query."""
+        piece, bound = self.kept, self._bounds[0]
+        if piece is None:
+            return EMPTY
+        partitions = Partitions(bound)
+        parts = partitions.of(piece.events)
+        rows = np.arange(len(piece))
+        parts = np.zeros(len(piece), np.int64) if parts is None else parts
+        nbytes = weigh(piece.events.table) + EVENT_BYTES * len(piece)
+        return Census(
+            "events", piece.events.times, piece.numbers, parts, list(partitions.numbers), rows, nbytes
+        )
+
+    def evict(self, rows: Ints) -> None:
+        """Drop events of the last census; no match may start with an older one of their partition."""
+        piece = self.kept
+        if piece is None:
+            return
+        parts = Partitions(self._bounds[0]).of(piece.events)
+        parts = np.zeros(len(piece), np.int64) if parts is None else parts
+        gone = np.zeros(len(piece), np.bool_)
+        gone[rows] = True
+        newest = np.full(int(parts.max(initial=0)) + 1, -1, np.int64)
+        np.maximum.at(newest, parts[rows], piece.numbers[rows])
+        opens = np.where(piece.numbers <= newest[parts], 0, piece.opens)
+        self.restore(replace(piece, opens=opens).take(np.flatnonzero(~gone)))
+
+    # ---- events of matches
+
     def take(self, numbers: Ints, query: int) -> EventBatch:
         """Return the events with the given numbers, which ascend, as a query counts equal ones."""
         group, parts, low = self.group_of[query], [], 0
@@ -143,9 +198,9 @@ class TeamEvents:
             assert self.batch is not None
             rows = numbers[low:] - self.start
             parts.append(self.batch.take(rows, self.ties[group].numbers(self.batch, rows)))
-        return concat_events(parts) if parts else self._nothing(query)
+        return concat_events(parts) if parts else self._empty(query)
 
-    def _nothing(self, query: int) -> EventBatch:
+    def _empty(self, query: int) -> EventBatch:
         schema = self._bounds[query].schema
         return EventBatch.in_order(schema.columns.empty_table(), schema)
 

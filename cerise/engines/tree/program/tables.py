@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from cerise.engines.tree.branches.join_branch import Catalog
 from cerise.engines.tree.branches.team_branch import TeamBranch
@@ -12,8 +13,10 @@ from cerise.engines.tree.machine import join_records as at
 from cerise.engines.tree.machine.join_records import JoinRow, LeafRow, Pool
 from cerise.engines.tree.program.node_records import FLAGS, NodeRecords
 from cerise.engines.tree.program.output_records import OutputRecords
-from cerise.engines.tree.program.plan_nodes import PlanNodes, scope_in
+from cerise.engines.tree.program.plan_nodes import PlanNodes, scope_in, widest
 from cerise.plan.joins import Tree
+
+Ints = npt.NDArray[np.int64]
 
 
 class TeamTables:
@@ -43,6 +46,18 @@ class TeamTables:
         """Return how many columns a leaf has, flags of nulls included."""
         sides = len(self.catalog.used[leaf])
         return at.SIDES + sides + -(-sides // FLAGS)
+
+    def find_reaches(self, scope_of: Ints, scopes: int) -> list[int]:
+        """Return for each scope how far back its leaves look; -1: for ever.
+
+        Args:
+            scope_of: the scope of each leaf.
+            scopes: how many there are.
+        """
+        found = [0] * scopes
+        for scope, window in zip(scope_of.tolist(), self.leaf_windows, strict=True):
+            found[scope] = widest(found[scope], window)
+        return found
 
     def describe(self, pool: int) -> tuple[str, list[int]]:
         """Return the variables of a pool's rows in one of its queries, and the queries that use it."""

@@ -1,4 +1,7 @@
-"""How many rows the nodes of a plan made: by sub-pattern, so that figures of several plans add up."""
+"""What a team counts: events, matches of each query, and the rows of nodes.
+
+Rows are counted by sub-pattern, so that the figures of several plans add up.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from cerise.engines.base import EngineReport
 from cerise.engines.tree.machine.join_records import JoinNode
 from cerise.engines.tree.program.tables import TeamTables
 from cerise.plan.joins import Key
@@ -41,3 +45,22 @@ class NodeFigures:
     def totals(self) -> tuple[int, int]:
         """The candidates and rows of all nodes."""
         return sum(self.candidates.values()), sum(self.rows.values())
+
+
+@dataclass(slots=True)
+class TeamReport:
+    """The counters of a team.
+
+    Attributes:
+        team: of all queries together.
+        matches: how many matches each query has found.
+        nodes: the rows of the nodes of all plans.
+        names: the variables of each node.
+        planning_seconds: the time spent looking for plans.
+    """
+
+    team: EngineReport
+    matches: Ints
+    nodes: NodeFigures = field(default_factory=NodeFigures)
+    names: dict[Key, str] = field(default_factory=dict)
+    planning_seconds: float = 0.0
