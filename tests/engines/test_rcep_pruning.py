@@ -15,7 +15,6 @@ import pyarrow as pa
 import pytest
 
 from cerise.engines.automaton.columns import Partitions
-from cerise.engines.automaton.program import compile_program
 from cerise.engines.base import Matcher, Options
 from cerise.engines.choose import ENGINES
 from cerise.engines.limits import Limits
@@ -157,11 +156,11 @@ def test_times_that_lie_too_far_apart_to_subtract() -> None:
 )
 def test_partitions_are_numbered_alike_for_some_events_and_for_all(by: str) -> None:
     bound = bind(parse(f"PATTERN SEQ(a, b, c) {by} WITHIN 9"), SCHEMA, {})
-    random_, program = random.Random(3), compile_program(bound, merging=False)
-    columns = {name: [random_.choice(values) for _ in range(60)] for name, values in VALUES.items()}
+    dice = random.Random(3)
+    columns = {name: [dice.choice(values) for _ in range(60)] for name, values in VALUES.items()}
     table = pa.table({"t": range(60), "type": ["A"] * 60, **columns}, SCHEMA.columns)
     events = EventBatch.of(table, SCHEMA)
-    whole, (some, count) = Partitions(program).of(events), Partitions(program).among(events)
+    whole, (some, count) = Partitions(bound).of(events), Partitions(bound).among(events)
     assert (whole is None) is (some is None)
     if whole is not None and some is not None:
         assert len(set(zip(whole.tolist(), some.tolist(), strict=True))) == len(set(whole.tolist()))
