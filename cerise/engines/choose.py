@@ -52,7 +52,7 @@ def reasons(bound: Bound, options: Options) -> str:
     why = "as asked" if options.engine else _cheapest(bound)[1]
     unfit: dict[str, list[str]] = {}
     explodes = bound.query.strategy is Strategy.ANY  # without it, recomputation has no advantage
-    named = [name for name in ENGINES if name != "rcep" or explodes]
+    named = [name for name in ENGINES if name not in ("rcep", "tree") or explodes]
     for each in (ENGINES[name] for name in named if name not in VARIANTS):
         if each.name not in chosen.name.split(" or ") and (reason := each.why_not(bound)) is not None:
             unfit.setdefault(reason, []).append(each.name)

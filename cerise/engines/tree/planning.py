@@ -34,15 +34,18 @@ class TeamPlan:
     stats: Statistics
 
 
-def plan_trees(patterns: Sequence[JoinPattern], stats: Statistics, options: Options) -> tuple[Tree, ...]:
+def plan_trees(
+    patterns: Sequence[JoinPattern], stats: Statistics, options: Options, *, alone: bool
+) -> tuple[Tree, ...]:
     """Return a join tree for each pattern.
 
     Args:
         patterns: the branches of all queries.
         stats: rates and selectivities.
         options: how to search; see `Options.plan`.
+        alone: whether all are branches of one query: few are planned without the kernels of a search.
     """
-    if len(patterns) <= FEW and options.plan is None:
+    if alone and len(patterns) <= FEW and options.plan is None:
         return tuple(best_tree(each, stats) for each in patterns)
     from cerise.plan.multi.searches import plan_workload  # imports kernels
 

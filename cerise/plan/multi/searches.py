@@ -20,7 +20,6 @@ from cerise.plan.multi.budgets import SPLITS, Best, Budget, SearchClock
 from cerise.plan.multi.openings import close_each, empty_log, open_each
 from cerise.plan.multi.plan_search import PlanSearch
 from cerise.plan.multi.subpatterns import Workload, number_workload
-from cerise.plan.multi.walks import anneal, tabu
 
 
 def plan_workload(
@@ -86,6 +85,20 @@ def _shareable(work: Workload) -> IntArray:
     rows = t.made[t.holders[t.holder_first[several]]] if len(several) else np.zeros(0)
     savings: FloatArray = (holders[several] - 1) * rows
     return several[np.argsort(-savings, kind="stable")]
+
+
+def anneal(work: Workload, plan: JoinPlan, search: PlanSearch) -> None:
+    """Walk by simulated annealing [002 App. B.1]."""
+    from cerise.plan.multi import walks  # compiles kernels that `descend` does not need
+
+    walks.anneal(work, plan, search)
+
+
+def tabu(work: Workload, plan: JoinPlan, search: PlanSearch) -> None:
+    """Walk by tabu search [002 App. B.2]."""
+    from cerise.plan.multi import walks
+
+    walks.tabu(work, plan, search)
 
 
 Searcher = Callable[[Workload, JoinPlan, PlanSearch], None]
