@@ -155,7 +155,7 @@ class JoinTeam:
         stats = sample(self.catalog, patterns, found, events)
         stats = replace(stats, rates={leaf: rate * density for leaf, rate in stats.rates.items()})
         begun = time.perf_counter()
-        trees = plan_trees(patterns, stats, self.options)
+        trees = plan_trees(patterns, stats, self.options, alone=len(self.bounds) == 1)
         self.report.planning_seconds += time.perf_counter() - begun
         return TeamPlan(trees, stats)
 
@@ -313,7 +313,7 @@ class JoinTeam:
         if all(scope.in_order for scope in self._scopes):
             self.events.prune(self.memory.find_alive())
         else:
-            self._drop_expired()
+            self._drop_old_events()
             self._rebuild()
 
     def census(self) -> Census:
@@ -365,7 +365,7 @@ class JoinTeam:
         if len(self._reader.texts.known) + len(self.numbers) > 4 * len(self.events) + small:
             self._rebuild()
 
-    def _drop_expired(self) -> None:
+    def _drop_old_events(self) -> None:
         """Drop the kept events that are behind the windows of all scopes, partition by partition."""
         piece = self.events.kept
         if piece is None:
