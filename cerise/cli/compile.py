@@ -21,6 +21,7 @@ PARTS = {
     "automata": ("cerise.engines.nfa.backtrack",),
     "recomputation": ("cerise.engines.rcep.matcher",),
     "index": ("cerise.filters.event_reader", "cerise.kernels.pages", "cerise.store.index.block"),
+    "joins": ("cerise.engines.tree.matcher", "cerise.plan.multi.walks"),
     "routing": ("cerise.plan.routes.route_index", "cerise.kernels.ranks"),
     "rows": ("cerise.engines.rows.search", "cerise.engines.rows.passes", "cerise.engines.results.computing"),
 }

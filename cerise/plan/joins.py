@@ -88,10 +88,10 @@ def slots_of(tree: Tree) -> int:
     return 1 << tree if isinstance(tree, int) else slots_of(tree[0]) | slots_of(tree[1])
 
 
-def left_deep(order: Sequence[int]) -> Tree:
+def chain_slots(order: Sequence[int]) -> Tree:
     """Return the tree that joins slots one after another.
 
-    >>> left_deep([2, 0, 1])
+    >>> chain_slots([2, 0, 1])
     ((2, 0), 1)
     """
     tree: Tree = order[0]

@@ -101,7 +101,7 @@ def _explain_one(
         known = {**others, **explain_rows(question.bound, options, None if here else facts.get("exchange"))}
         return "\n".join(f"{name:<10} {text}" for name, text in known.items())
     assert isinstance(question, Sase)
-    engine = _engine(question.bound, options) if drawn is None else _shared_engine(options, drawn)
+    engine = _engine(question.bound, options) if drawn is None else _engine_of_joins(options, drawn)
     return describe(question.bound, {**facts, **engine})
 
 
@@ -115,7 +115,7 @@ def _engine(bound: Bound, options: Options) -> dict[str, str]:
     }
 
 
-def _shared_engine(options: Options, drawn: str) -> dict[str, str]:
+def _engine_of_joins(options: Options, drawn: str) -> dict[str, str]:
     return {
         "engine": "tree (one plan for several queries)",
         "joins": drawn,

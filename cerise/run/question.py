@@ -331,8 +331,7 @@ class Questions:
 
     def start(self, number: int, work: Work, *, chained: bool = False) -> CandidateSearch:
         """Start the search for one question, or for its candidates; errors name one of several questions."""
-        question = self.each[number]
-        begin = question.start_candidates if chained else question.start
+        begin = self.each[number].start_candidates if chained else self.each[number].start
         shown = self.show_name(number)
         return begin(work) if shown is None else NamedSearch(shown, lambda: begin(work))
 
@@ -375,11 +374,10 @@ class Questions:
             return self.each[0].finish(tables[0])
         found: list[Part] = []
         for number, (question, some) in enumerate(zip(self.each, tables, strict=True)):
-            whole = [question.finish(some)] if has_totals(question) else some
-            found += [(number, table) for table in whole]
+            found += [(number, each) for each in ([question.finish(some)] if has_totals(question) else some)]
         return unite(found, self.tags, self.result)
 
-    def finish_tagged(self, table: pa.Table) -> pa.Table:
+    def finish_table(self, table: pa.Table) -> pa.Table:
         """Combine what the tasks of all searches gave, in one table, into the answer."""
         if self.tags is None:
             return self.finish([(0, table)])

@@ -174,7 +174,7 @@ class OnSpark:
         records = self._records(plan, noted=False)
         rows = self._rows(plan, records)
         with progress(self.spark, "counting"), translate_errors():
-            table = plan.questions.finish_tagged(rows.toArrow())
+            table = plan.questions.finish_table(rows.toArrow())
         warn_of_ties(records)
         return table
 

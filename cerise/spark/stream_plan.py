@@ -48,7 +48,7 @@ from cerise.streaming.generic_matches import generic_schema
 from cerise.streaming.history import History
 from cerise.streaming.limits.state_limits import UNLIMITED, StateLimits
 from cerise.streaming.live_query import StreamQuery, check_query, hash_text
-from cerise.streaming.query_groups import BLOBS, QueryGroup, StreamCutter, group_queries, needs_of
+from cerise.streaming.query_groups import BLOBS, StreamCutter, StreamGroup, group_queries, needs_of
 from cerise.streaming.state.bucket_task import MATCH, OUTPUT, PAYLOAD, BucketTask, decode
 from cerise.streaming.watermark import TimeRules
 
@@ -253,15 +253,15 @@ def _observe(stepped: DataFrame) -> DataFrame:
     return stepped.observe(OBSERVED, *_metrics()).where(f.col("kind") == MATCH)
 
 
-def _groups(plan: StreamPlan) -> tuple[QueryGroup, ...]:
+def _groups(plan: StreamPlan) -> tuple[StreamGroup, ...]:
     """Return the groups of queries; queries that come and go share one, by the key of the stream."""
     if plan.shape is None:
         return group_queries(plan.queries, plan.buckets)
     partition = tuple((name,) for name in plan.shape.key)
-    return (QueryGroup((), partition, plan.buckets if partition else 1, 0, tuple(plan.columns.names)),)
+    return (StreamGroup((), partition, plan.buckets if partition else 1, 0, tuple(plan.columns.names)),)
 
 
-def _bucket_plan(plan: StreamPlan, group: QueryGroup) -> BucketPlan:
+def _bucket_plan(plan: StreamPlan, group: StreamGroup) -> BucketPlan:
     columns = pa.schema([each for each in _all_columns(plan) if each.name in {*group.names, plan.time}])
     return BucketPlan(
         group.queries, Schema(columns, plan.time), plan.rules, plan.options, plan.limits,
@@ -283,7 +283,7 @@ def _all_columns(plan: StreamPlan) -> pa.Schema:
     )
 
 
-def _blobs(plan: StreamPlan, groups: Sequence[QueryGroup], keys: tuple[int, ...]) -> DataFrame:
+def _blobs(plan: StreamPlan, groups: Sequence[StreamGroup], keys: tuple[int, ...]) -> DataFrame:
     """Return the blobs of all sources."""
     needed = {name for each in groups for name in each.names} | {plan.time}
     columns = pa.schema([each for each in _all_columns(plan) if plan.late or each.name in needed])

@@ -208,7 +208,7 @@ class CombineTask:
         rows = (batch.column(0).flatten() if self.nested else batch.to_struct_array() for batch in batches)
         tables = [pa.Table.from_struct_array(each) for each in rows]
         if tables:
-            whole = self.questions.finish_tagged(pa.concat_tables(tables))
+            whole = self.questions.finish_table(pa.concat_tables(tables))
             yield from whole.to_batches(max_chunksize=self.options.limits.output_rows)
 
 

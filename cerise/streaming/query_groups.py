@@ -52,7 +52,7 @@ UNDIVIDED = Division()
 
 
 @dataclass(frozen=True)
-class QueryGroup:
+class StreamGroup:
     """Queries that partition the events alike.
 
     Attributes:
@@ -97,15 +97,15 @@ class QueryGroup:
         return (keys % np.uint64(self.buckets)).astype(np.int64) + self.first
 
 
-def group_queries(queries: Sequence[StreamQuery], buckets: int) -> tuple[QueryGroup, ...]:
-    """QueryGroup queries by their partition; a group with keys gets as many buckets as asked for."""
+def group_queries(queries: Sequence[StreamQuery], buckets: int) -> tuple[StreamGroup, ...]:
+    """Group queries by their partition; a group with keys gets as many buckets as asked for."""
     by_key: dict[tuple[Path, ...], list[StreamQuery]] = {}
     for each in queries:
         by_key.setdefault(_partition_of(each), []).append(each)
-    groups: list[QueryGroup] = []
+    groups: list[StreamGroup] = []
     for partition, members in sorted(by_key.items()):  # a state outlives the order of queries
         first = groups[-1].first + groups[-1].buckets if groups else 0
-        groups.append(QueryGroup(tuple(members), partition, buckets if partition else 1, first))
+        groups.append(StreamGroup(tuple(members), partition, buckets if partition else 1, first))
     return tuple(groups)
 
 
@@ -137,7 +137,7 @@ class StreamCutter:
     """
 
     source: str
-    groups: tuple[QueryGroup, ...]
+    groups: tuple[StreamGroup, ...]
     roles: Schema
     rules: TimeRules
     keys: tuple[int, ...]

@@ -8,7 +8,7 @@ from itertools import permutations
 
 import pytest
 
-from cerise.plan.joins import JoinPattern, JoinTest, key_of, left_deep, slots_of
+from cerise.plan.joins import JoinPattern, JoinTest, chain_slots, key_of, slots_of
 from tests.support.join_patterns import conjunction, draw_pattern, seq, slots_in
 
 
@@ -76,4 +76,4 @@ def test_three_trees_of_a_sequence_are_one_sub_pattern() -> None:
     trees = [((0, 1), 2), (0, (1, 2)), ((0, 2), 1)]
     assert {key_of(abc, slots_of(tree))[0] for tree in trees} == {key(abc, "ABC")}
     assert len({key_of(abc, mask)[0] for mask in (0b011, 0b110, 0b101)}) == 3
-    assert left_deep([0, 2, 1]) == trees[2]
+    assert chain_slots([0, 2, 1]) == trees[2]

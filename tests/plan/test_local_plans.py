@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from cerise.plan.cost import cost_ord, cost_tree
-from cerise.plan.joins import Tree, bits, key_of, left_deep, slots_of
+from cerise.plan.joins import Tree, bits, chain_slots, key_of, slots_of
 from cerise.plan.multi.local_plans import best_order, best_tree, greedy
 from tests.support.join_patterns import all_trees, conjunction, draw_pattern, draw_statistics, rates, seq
 
@@ -41,7 +41,7 @@ def test_the_best_order_is_the_cheapest_of_all(seed: int, cost: str) -> None:
     def price(order: tuple[int, ...]) -> float:
         if cost == "paper":
             return cost_ord(order, pattern, stats)
-        return cost_tree(left_deep(order), pattern, stats, cost)
+        return cost_tree(chain_slots(order), pattern, stats, cost)
 
     for prefix in ((), (2,), (1, 0)):
         orders = [each for each in permutations(range(len(pattern))) if each[: len(prefix)] == prefix]
@@ -98,5 +98,5 @@ def test_small_and_large_patterns(cost: str) -> None:
     assert slots_of(tree) == large.all
     assert len(nodes(tree)) == 23
     assert sorted(order) == bits(large.all)
-    quick = left_deep(greedy(large, stats, cost=cost))
+    quick = chain_slots(greedy(large, stats, cost=cost))
     assert cost_tree(tree, large, stats, cost) <= cost_tree(quick, large, stats, cost) * (1 + 1e-9)

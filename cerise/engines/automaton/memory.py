@@ -222,7 +222,7 @@ class Piece:
         return len(self.numbers)
 
     def keep(self, used: Ints) -> Piece:
-        rows = np.flatnonzero(find_used(self.numbers, used))
+        rows = np.flatnonzero(mark_members(self.numbers, used))
         return self if len(rows) == len(self) else Piece(self.numbers[rows], self.events.take(rows))
 
 
@@ -325,24 +325,19 @@ def _concat(pieces: list[Piece]) -> Piece:
     return Piece(numbers, replace(events, table=events.table.combine_chunks()))
 
 
-def find_used(numbers: Ints, used: Ints) -> npt.NDArray[np.bool_]:
-    """Return which of some ascending numbers are used; those used from the first to the last are of them."""
+def mark_members(numbers: Ints, used: Ints) -> npt.NDArray[np.bool_]:
+    """Return which of some ascending numbers are used; no other number between them is."""
     low, span = int(numbers[0]), int(numbers[-1] - numbers[0]) + 1
     inside = used[(used >= low) & (used < low + span)]
-    if span <= 64 * len(inside) + 1024:
-        marks = np.zeros(span, np.bool_)
-        marks[inside - low] = True
-        return marks[numbers - low]
-    marks = np.zeros(len(numbers), np.bool_)
-    marks[np.searchsorted(numbers, inside)] = True
-    return marks
+    dense = span <= 64 * len(inside) + 1024
+    marks = np.zeros(span if dense else len(numbers), np.bool_)
+    marks[inside - low if dense else np.searchsorted(numbers, inside)] = True
+    return marks[numbers - low] if dense else marks
 
 
 def list_events(bound: Bound, lengths: Ints, events: Ints, fill: Ints) -> dict[str, pa.ListArray]:
     """Return the events of matches as a list column for each variable; see `Retained.matches`."""
-    return {
-        var.name: _lists(lengths[:, i], events[i, : fill[i]]) for i, var in enumerate(bound.variables)
-    }
+    return {var.name: _lists(lengths[:, i], events[i, : fill[i]]) for i, var in enumerate(bound.variables)}
 
 
 def number_events(events: Ints, fill: Ints) -> Ints:

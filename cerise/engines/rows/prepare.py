@@ -35,12 +35,12 @@ def prepare(bound: BoundRows, table: pa.Table, told: Callable[[Ints], None] | No
     Raises:
         UnsupportedError: a derived column that only Spark can compute is missing.
     """
-    table = _coded(bound, input_of(bound, table))
+    table = _encode_partition(bound, input_of(bound, table))
     with start_threads((os.cpu_count() or 1) if len(table) >= WORTH_THREADS else 1) as threads:
         found = sort_rows(bound, table, threads, ties=tie_columns(bound))
         if told is not None:
             told(found.undecided)
-        return table if found.order is None else _taken(table, found.order, threads)
+        return table if found.order is None else _take_rows(table, found.order, threads)
 
 
 def input_of(bound: BoundRows, table: pa.Table) -> pa.Table:
@@ -68,7 +68,7 @@ def _in_one_piece(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column
 
 
-def _taken(table: pa.Table, order: Ints, threads: Threads) -> pa.Table:
+def _take_rows(table: pa.Table, order: Ints, threads: Threads) -> pa.Table:
     """Return the rows in an order; threads share the columns."""
     index = pa.array(order)
     columns = threads.each(lambda column: column.combine_chunks().take(index), table.columns)
@@ -127,7 +127,7 @@ def _needed_of(bound: BoundRows, table: pa.Table) -> list[str]:
     return [name for name in table.column_names if name in used]
 
 
-def _coded(bound: BoundRows, table: pa.Table) -> pa.Table:
+def _encode_partition(bound: BoundRows, table: pa.Table) -> pa.Table:
     """Return a table whose partition columns of strings are codes, which are quick to sort and to move."""
     for name in bound.partition:
         column = table.column(name)
@@ -172,13 +172,13 @@ def compute_column(column: Derived, table: pa.Table, *, compiled_rows: int = 2_0
             return compute(expr, raw, table.num_rows).values.cast(column.type)
     arrays = [_read(table, path) for path in paths]
     if len(arrays) != 1:
-        return _evaluated(expr, dict(zip(paths, arrays, strict=True)), table.num_rows).cast(column.type)
+        return _evaluate(expr, dict(zip(paths, arrays, strict=True)), table.num_rows).cast(column.type)
     encoded = arrays[0].dictionary_encode(null_encoding="encode")  # compute each distinct value once
-    values = _evaluated(expr, {paths[0]: encoded.dictionary}, len(encoded.dictionary))
+    values = _evaluate(expr, {paths[0]: encoded.dictionary}, len(encoded.dictionary))
     return values.take(encoded.indices).cast(column.type)
 
 
-def _evaluated(expr: Expr, arrays: dict[Path, pa.Array], rows: int) -> pa.Array:
+def _evaluate(expr: Expr, arrays: dict[Path, pa.Array], rows: int) -> pa.Array:
     function = compile_expr(expr, lambda fault: None)
     columns = {path: array.to_pylist() for path, array in arrays.items()}
     return restore([function(columns, {"": (i,)}, {}) for i in range(rows)], check.kind_of(expr))

@@ -64,8 +64,8 @@ def explain(bound: BoundRows, options: Options, slices: str | None = None) -> di
     engine, why = choose_engine(bound, options)
     facts = {
         "partition": ", ".join(bound.partition) or "none: all rows are one partition",
-        **({} if bound.partition else {"slices": slices or _shown_slices(bound, options)}),
-        "order": _shown_orders(bound),
+        **({} if bound.partition else {"slices": slices or _show_slices(bound, options)}),
+        "order": _show_orders(bound),
         "engine": f"{engine} ({why})",
     }
     if engine == "rows":
@@ -87,7 +87,7 @@ def halo_of(bound: BoundRows, options: Options) -> Halo | str:
     return row_halo(bound) if engine == "rows" else f"the engine {engine} searches a partition as a whole"
 
 
-def _shown_slices(bound: BoundRows, options: Options) -> str:
+def _show_slices(bound: BoundRows, options: Options) -> str:
     needs = halo_of(bound, options)
     if starts_are_free(bound) and choose_engine(bound, options)[0] == "rows":
         return "some for each thread, where rows are many"
@@ -96,8 +96,8 @@ def _shown_slices(bound: BoundRows, options: Options) -> str:
     return "one for each thread, where rows are many; then their matches are put in order"
 
 
-def _shown_orders(bound: BoundRows) -> str:
-    order = ", ".join(_shown_order(each) for each in bound.order)
+def _show_orders(bound: BoundRows) -> str:
+    order = ", ".join(_show_order(each) for each in bound.order)
     if bound.arrival:
         return order or "as the rows come"
     names = [name for tier in tie_columns(bound) for name in tier]
@@ -105,7 +105,7 @@ def _shown_orders(bound: BoundRows) -> str:
     return f"{order}, then {hashed}" if order else hashed
 
 
-def _shown_order(order: Order) -> str:
+def _show_order(order: Order) -> str:
     return order.column + (" descending" if order.descending else "")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cerise.plan.join_statistics import Statistics
-from cerise.plan.joins import JoinPattern, Key, Tree, key_of, left_deep
+from cerise.plan.joins import JoinPattern, Key, Tree, chain_slots, key_of
 from cerise.plan.multi.local_plans import greedy
 
 
@@ -17,12 +17,12 @@ def keep_order(patterns: Sequence[JoinPattern]) -> tuple[Tree, ...]:
     >>> keep_order([JoinPattern((7, 3, 5), (0, 0b001, 0b011))])
     (((0, 1), 2),)
     """
-    return tuple(left_deep(range(len(each))) for each in patterns)
+    return tuple(chain_slots(range(len(each))) for each in patterns)
 
 
 def reorder_each(patterns: Sequence[JoinPattern], stats: Statistics, cost: str = "ours") -> tuple[Tree, ...]:
     """Return RE: each pattern left-deep in its greedy order, without regard to the others."""
-    return tuple(left_deep(greedy(each, stats, (), cost)) for each in patterns)
+    return tuple(chain_slots(greedy(each, stats, (), cost)) for each in patterns)
 
 
 def share_most(patterns: Sequence[JoinPattern]) -> tuple[Tree, ...]:

@@ -39,12 +39,12 @@ TABU = 10_000  # plans that tabu search remembers
 COLD = 1e-9  # of the first threshold: there annealing ends, without a budget
 STILL = 100  # neighbours for each pattern without a better plan: there a search ends, without a budget
 PART = 1_024  # neighbours between two looks at the clock, at most
-HEAT, FACTOR, BEST = 0, 1, 2  # places in `Seen.floats`
-CHANGED, LOOKED, EPOCH, SINCE, OLDEST = 0, 1, 2, 3, 4  # places in `Seen.counts`
+HEAT, FACTOR, BEST = 0, 1, 2  # places in `Visited.floats`
+CHANGED, LOOKED, EPOCH, SINCE, OLDEST = 0, 1, 2, 3, 4  # places in `Visited.counts`
 
 
-class Seen(NamedTuple):
-    """What a walk has seen."""
+class Visited(NamedTuple):
+    """The plans that a walk has seen: the best one, and those that it may not see again."""
 
     floats: FloatArray  # the threshold, its factor after an epoch, the cost of the best plan
     counts: IntArray  # of changed patterns, of neighbours; of an epoch; since the best; the oldest tabu
@@ -54,14 +54,14 @@ class Seen(NamedTuple):
     tabu: IntArray  # hashes of plans
 
 
-SeenType = type_of(Seen, "floats")
+VisitedType = type_of(Visited, "floats")
 
 
 # ---- the best plan
 
 
 @kernel()
-def accept(t: JoinTables, plan: JoinPlan, w: MoveLog, seen: Seen) -> None:
+def accept(t: JoinTables, plan: JoinPlan, w: MoveLog, seen: Visited) -> None:
     """Go on from the plan that a move has made; keep it if it is the best: O(m) for each changed tree."""
     for i in range(w.counts[0]):
         p = w.patterns[i]
@@ -79,7 +79,7 @@ def accept(t: JoinTables, plan: JoinPlan, w: MoveLog, seen: Seen) -> None:
 
 
 @kernel()
-def copy_tree(t: JoinTables, plan: JoinPlan, seen: Seen, p: int) -> None:
+def copy_tree(t: JoinTables, plan: JoinPlan, seen: Visited, p: int) -> None:
     """Write down how the tree of a pattern is split."""
     plan.stack[0], depth = (1 << t.sizes[p]) - 1, 1
     while depth:
@@ -97,8 +97,8 @@ def copy_tree(t: JoinTables, plan: JoinPlan, seen: Seen, p: int) -> None:
 # ---- kernels
 
 
-@kernel(int64(Tables, Plan, Log, WalkType, SeenType, int64))
-def measure_some(t: JoinTables, plan: JoinPlan, log: MoveLog, w: Walk, seen: Seen, many: int) -> int:
+@kernel(int64(Tables, Plan, Log, WalkType, VisitedType, int64))
+def measure_some(t: JoinTables, plan: JoinPlan, log: MoveLog, w: Walk, seen: Visited, many: int) -> int:
     """Look at neighbours of one plan: the threshold becomes the largest difference of costs.
 
     Returns:
@@ -114,8 +114,8 @@ def measure_some(t: JoinTables, plan: JoinPlan, log: MoveLog, w: Walk, seen: See
     return many
 
 
-@kernel(int64(Tables, Plan, Log, WalkType, SeenType, int64))
-def anneal_some(t: JoinTables, plan: JoinPlan, log: MoveLog, w: Walk, seen: Seen, many: int) -> int:
+@kernel(int64(Tables, Plan, Log, WalkType, VisitedType, int64))
+def anneal_some(t: JoinTables, plan: JoinPlan, log: MoveLog, w: Walk, seen: Visited, many: int) -> int:
     """Walk on: a better neighbour is taken, a worse one the more rarely the worse it is and the colder."""
     for looked in range(many):
         if w.at[CURSOR] + NEED > len(w.randoms):
@@ -136,7 +136,7 @@ def anneal_some(t: JoinTables, plan: JoinPlan, log: MoveLog, w: Walk, seen: Seen
 
 
 @kernel()
-def is_tabu(seen: Seen, known: int) -> bool:
+def is_tabu(seen: Visited, known: int) -> bool:
     """Whether a plan is remembered. It is asked for the cheapest neighbours only, five in a step."""
     found = False
     for i in range(len(seen.tabu)):
@@ -145,14 +145,14 @@ def is_tabu(seen: Seen, known: int) -> bool:
 
 
 @kernel()
-def forbid(seen: Seen, known: int) -> None:
+def forbid(seen: Visited, known: int) -> None:
     """Remember a plan, and forget the oldest."""
     seen.tabu[seen.counts[OLDEST]] = known
     seen.counts[OLDEST] = (seen.counts[OLDEST] + 1) % len(seen.tabu)
 
 
-@kernel(boolean(Tables, Plan, Log, WalkType, SeenType, int64))
-def tabu_step(t: JoinTables, plan: JoinPlan, log: MoveLog, w: Walk, seen: Seen, many: int) -> bool:
+@kernel(boolean(Tables, Plan, Log, WalkType, VisitedType, int64))
+def tabu_step(t: JoinTables, plan: JoinPlan, log: MoveLog, w: Walk, seen: Visited, many: int) -> bool:
     """Go to the cheapest of some neighbours that was not visited; False if there is none."""
     total, cheapest, chosen = plan.total[0], np.inf, -1
     for _ in range(many):
@@ -183,7 +183,7 @@ class _Walker:
     work: Workload
     plan: JoinPlan
     walk: Walk
-    seen: Seen
+    seen: Visited
     log: MoveLog
     clock: SearchClock
     rng: np.random.Generator
@@ -196,7 +196,7 @@ class _Walker:
         floats = np.array([0.0, ALPHA, add_up(plan)])
         counts = np.array([0, 0, max(1, len(work.active)) if search.schedule == "epoch" else 1, 0, 0])
         marks, changed = np.zeros((2, many), np.int64)
-        seen = Seen(floats, counts, plan.split.copy(), changed, marks, np.full(TABU, -1))
+        seen = Visited(floats, counts, plan.split.copy(), changed, marks, np.full(TABU, -1))
         rng = np.random.default_rng(search.seed)
         walk.randoms[:] = rng.random(len(walk.randoms))
         clock = SearchClock(Budget(search.neighbours, search.seconds))
@@ -243,7 +243,7 @@ class _Walker:
         self.plan.split[:] = self.seen.split
 
 
-Looker = Callable[[JoinTables, JoinPlan, MoveLog, Walk, Seen, int], int]
+Looker = Callable[[JoinTables, JoinPlan, MoveLog, Walk, Visited, int], int]
 
 
 def anneal(work: Workload, plan: JoinPlan, search: PlanSearch) -> None:

@@ -35,7 +35,7 @@ from cerise.run.question import Questions
 from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
 from cerise.streaming.live_query import StreamQuery, check_query
-from cerise.streaming.query_groups import QueryGroup, group_queries, needs_of
+from cerise.streaming.query_groups import StreamGroup, group_queries, needs_of
 from cerise.streaming.reports.figures import fact_lines
 from cerise.streaming.stages import (
     StreamQuestion,
@@ -325,7 +325,7 @@ def _say_delays(setting: StreamSetting) -> str | list[str]:
     return [f"{name}: {text}" for name, text in shown.items()]
 
 
-def _say_group(group: QueryGroup, *, several: bool) -> str:
+def _say_group(group: StreamGroup, *, several: bool) -> str:
     names = f"{', '.join(each.name for each in group.queries)}: " if several else ""
     if not group.partition:
         return f"{names}one: the events have no key that all variables share"

@@ -22,7 +22,7 @@ from cerise.streaming.bucket_plan import BucketPlan
 from cerise.streaming.container import digest
 from cerise.streaming.entry import JournalEntry
 from cerise.streaming.held_events import check_columns
-from cerise.streaming.query_groups import Division, QueryGroup
+from cerise.streaming.query_groups import Division, StreamGroup
 from cerise.streaming.state.saved_state import BucketManifest, SavedState, StateHome, entry_name
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class BegunBucket:
 
 
 def begin_bucket(
-    plan: BucketPlan, former: Sequence[SavedState], group: QueryGroup, number: int
+    plan: BucketPlan, former: Sequence[SavedState], group: StreamGroup, number: int
 ) -> BegunBucket | SavedState:
     """Return a bucket that had no state, or the state of other queries, in the batch before.
 
@@ -104,7 +104,7 @@ def _begin_anew(
     return BegunBucket.of(bucket, plan.roles.columns.empty_table(), former, division, number)
 
 
-def _divide(plan: BucketPlan, former: Sequence[SavedState], group: QueryGroup, number: int) -> BegunBucket:
+def _divide(plan: BucketPlan, former: Sequence[SavedState], group: StreamGroup, number: int) -> BegunBucket:
     """Return a bucket with its share of the states of former buckets."""
     log.warning("the keys of %d buckets are divided among %d", len(former), group.buckets)
     saved, share = former[0].queries, group.share(number)

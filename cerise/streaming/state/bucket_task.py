@@ -20,7 +20,7 @@ from cerise.streaming.bucket_plan import BucketPlan, BucketStep, Found
 from cerise.streaming.entry import CONTROL, REASON, SOURCE, WATERMARK, Arrival, Control, MicroBatch
 from cerise.streaming.generic_matches import to_generic
 from cerise.streaming.history import History
-from cerise.streaming.query_groups import QueryGroup
+from cerise.streaming.query_groups import StreamGroup
 from cerise.streaming.state.journal import Journal
 from cerise.streaming.state.saved_state import StateHome
 
@@ -60,7 +60,7 @@ class BucketTask:
         listed: the columns of matches, if rows hold lists of them; None: rows hold blobs of them.
     """
 
-    groups: tuple[QueryGroup, ...]
+    groups: tuple[StreamGroup, ...]
     plans: tuple[BucketPlan, ...]
     questions: Questions
     keys: tuple[int, ...]
@@ -106,12 +106,12 @@ class BucketTask:
             else:
                 yield from map(self._list_matches, table.cast(self.listed).combine_chunks().to_batches())
 
-    def group_of(self, key: int) -> QueryGroup:
+    def group_of(self, key: int) -> StreamGroup:
         """Return the group of queries that a bucket belongs to, given the number that stands for it."""
         number = self.keys.index(key)
         return next(each for each in self.groups if number < each.first + each.buckets)
 
-    def _begin(self, bucket: Bucket, journal: Journal, group: QueryGroup) -> list[Found]:
+    def _begin(self, bucket: Bucket, journal: Journal, group: StreamGroup) -> list[Found]:
         """Let a new bucket begin with the history; return the matches in it, if they are asked for."""
         history = self.history
         if history is None or journal.manifest.version:

@@ -24,7 +24,7 @@ from cerise.streaming.bucket import Bucket
 from cerise.streaming.bucket_plan import BucketPlan
 from cerise.streaming.container import pack, pack_json
 from cerise.streaming.entry import JournalEntry
-from cerise.streaming.query_groups import UNDIVIDED, Division, QueryGroup
+from cerise.streaming.query_groups import UNDIVIDED, Division, StreamGroup
 from cerise.streaming.state.begun_bucket import BegunBucket, begin_bucket
 from cerise.streaming.state.saved_state import (
     MANIFEST,
@@ -82,7 +82,7 @@ class Journal:
     """One bucket and its home: opens the bucket at the saved state, and saves each step."""
 
     def __init__(
-        self, plan: BucketPlan, home: StateHome, number: int = 0, group: QueryGroup | None = None
+        self, plan: BucketPlan, home: StateHome, number: int = 0, group: StreamGroup | None = None
     ) -> None:
         self.plan, self.home, self.number = plan, home, number
         self.changed = False  # whether queries have come or gone since the saved state
@@ -95,7 +95,7 @@ class Journal:
             self._find_former(division, group)
         self.manifest = self._saved.manifest
 
-    def _find_former(self, division: Division, group: QueryGroup | None) -> None:
+    def _find_former(self, division: Division, group: StreamGroup | None) -> None:
         """Find the state of a bucket that had none, or was of other keys, in the batch before."""
         former = [SavedState.of(each, number) for number, each in enumerate(self.home.former())]
         known = [each for each in former if each is not None]

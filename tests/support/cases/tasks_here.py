@@ -56,7 +56,7 @@ class TasksHere:
 
     def run(self, plan: Plan, *, noted: bool = True) -> tuple[pa.Table, Report]:
         parts = [pa.Table.from_batches([each]) for each in _tasks(_sent(plan))]
-        return plan.questions.finish_tagged(
+        return plan.questions.finish_table(
             pa.concat_tables([plan.questions.partial.empty_table(), *parts])
         ), Report()
 

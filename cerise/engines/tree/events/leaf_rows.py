@@ -1,7 +1,7 @@
 """Takes the events of a piece to the leaves of a team, with the columns that its tests read.
 
-Types and predicates on one event are judged once for all queries, by the router; what it cannot decide
-exactly, and the sides of comparisons, are computed for the events of a leaf alone, by NumPy.
+Types and predicates on one event are judged once for all queries, by the router; tests that it cannot
+decide exactly, and the sides of comparisons, are computed for the events of a leaf alone, by NumPy.
 """
 
 from __future__ import annotations

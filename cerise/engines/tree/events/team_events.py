@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cerise.engines.automaton.columns import Partitions
-from cerise.engines.automaton.memory import find_used
+from cerise.engines.automaton.memory import mark_members
 from cerise.engines.census import EMPTY, Census, weigh
 from cerise.engines.match_ids import Ties
 from cerise.events import EventBatch, concat_events
@@ -145,7 +145,7 @@ class TeamEvents:
         """Drop the kept events, except those whose numbers are given, in any order."""
         left = []
         for piece in self._pieces:
-            rows = np.flatnonzero(find_used(piece.numbers, used))
+            rows = np.flatnonzero(mark_members(piece.numbers, used))
             if len(rows):
                 left.append(piece if len(rows) == len(piece) else piece.take(rows))
         self._pieces = left
