@@ -86,7 +86,8 @@ def together(work: Work) -> Callable[[], Timed]:
     patterns = draw(wanted)
     facts = describe(patterns, facts_of(wanted.kind))
     given = {name: value for name, value in work["options"].items() if name in SEARCH}
-    options = Options(engine="tree", threads=1, plan=PlanSearch(**given, seed=wanted.seed))
+    plan, rows = PlanSearch(**given, seed=wanted.seed), work["options"].get("max_runs", 1_000_000)
+    options = Options(engine="tree", threads=1, plan=plan, max_runs=rows)
     texts = [each.text for each in patterns]
     _load_kernels(table, texts, work)
 
