@@ -34,6 +34,13 @@ class Limits:
         shown_places: positions of lanes whose counts are held at a time.
         window_pairs: pairs of a match and a window, or weights, that totals look at together.
         spare_groups: rows of totals that may repeat a group before they are joined.
+        few_searches: queries of a list that all take each batch of events; more run one after another.
+        held_events: events of a slice up to which they do.
+        routed_rows: events of all queries together that one pass of their router gives, about.
+        routed_sample: events that tell how many events each query has.
+        small_pairs: pairs of events of one window in which the reference searches for a sequence under
+            skip_till_next_match, because that takes less time than to make machine code for it.
+        small_forked: events in which it searches for any other query.
         thread_events: events that are worth a thread.
         filtered_events: events from which on an event that fits no variable is dropped before sorting.
         scanned_events: events that are read from files and matched together, where row groups are smaller.
@@ -95,6 +102,12 @@ class Limits:
     shown_places: int = 1 << 20
     window_pairs: int = 1 << 18
     spare_groups: int = 1 << 16
+    few_searches: int = 16
+    held_events: int = 1 << 20
+    routed_rows: int = 1 << 23
+    routed_sample: int = 1 << 14
+    small_pairs: int = 1 << 12
+    small_forked: int = 8
     thread_events: int = 500_000
     filtered_events: int = 100_000
     scanned_events: int = 1 << 18

@@ -23,6 +23,7 @@ from cerise.run.many.query_groups import QueryGroup, group_by_columns, group_by_
 from cerise.run.many.united_answers import Part
 from cerise.run.question import Batch, Note, Questions, SingleSearch, TeamSearch, Work, add, has_totals
 from cerise.run.report import Report, unite_reports
+from cerise.run.routed_search import RoutedSearch, find_routed
 from cerise.run.team_plan import plan_joins
 from cerise.run.team_search import LEAST_TEAM, TeamJoin, find_team, prepare
 
@@ -304,7 +305,11 @@ def start_searches(
     wanted = list(range(len(questions.each)) if numbers is None else numbers)
     team = [] if chained or len(wanted) < LEAST_TEAM else find_team(questions, wanted, work.options)
     shared: list[TeamSearch] = [TeamJoin(questions, team, work)] if team else []
-    alone = [number for number in wanted if number not in {*team}]
+    alone = sorted({*wanted}.difference(team))
+    routed = [] if chained else find_routed(questions, alone)
+    if routed:
+        shared.append(RoutedSearch(questions, routed, work))
+        alone = sorted({*alone}.difference(routed))
     return shared + [SingleSearch(number, questions.start(number, work, chained=chained)) for number in alone]
 
 

@@ -16,6 +16,7 @@ from cerise.pattern.bound import Bound
 from cerise.run.many.query_names import name_errors
 from cerise.run.many.united_answers import Part
 from cerise.run.question import JOIN, Questions, Work, add
+from cerise.run.routed_search import find_routed
 from cerise.run.sase_search import Sase, SaseSearch
 
 if TYPE_CHECKING:
@@ -41,9 +42,15 @@ def find_team(questions: Questions, numbers: Iterable[int], options: Options) ->
 
 
 def prepare(questions: Questions, options: Options) -> None:
-    """Choose the engine of each question that runs by itself, before the questions travel to tasks."""
+    """Choose the engine of each question that runs by itself, before the questions travel to tasks.
+
+    A question that gets its events by a router chooses its engine with the first of them, unless the options
+    name an engine: then it may be one that cannot run the query, which is an error even without an event.
+    """
     team = {*find_team(questions, range(len(questions.each)), options)}
-    questions.prepare([number for number in range(len(questions.each)) if number not in team], options)
+    alone = [number for number in range(len(questions.each)) if number not in team]
+    later = {*find_routed(questions, alone)} if options.engine is None else set[int]()
+    questions.prepare([number for number in alone if number not in later], options)
 
 
 def can_share(question: Any, options: Options) -> bool:
