@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from cerise.engines import nfa
 from cerise.engines.base import Options
-from cerise.engines.misses.report import Misses
+from cerise.engines.misses.miss_report import Misses
 from cerise.engines.nfa.compressed import Compressed
 from cerise.errors import UnsupportedError, did_you_mean, out_of_memory, warn
 from cerise.events import EventBatch

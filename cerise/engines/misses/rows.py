@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cerise.engines.base import Bools, Ints, Options, RowMatches, concat_matches, find_rows_outside
 from cerise.engines.misses.chosen import CHOSEN
-from cerise.engines.misses.report import (
+from cerise.engines.misses.miss_report import (
     Miss,
     Reason,
     StepBudget,

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from cerise.engines.base import Options
 from cerise.engines.misses.chosen import CHOSEN
-from cerise.engines.misses.report import (
+from cerise.engines.misses.miss_report import (
     Miss,
     Reason,
     StepBudget,
