@@ -17,11 +17,12 @@ from cerise.kernels import cache
 
 # the modules whose import compiles a part; the slowest first, so that processes end together
 PARTS = {
+    "plans": ("cerise.plan.multi.walks",),
     "counting": ("cerise.engines.rcep.counting",),
     "automata": ("cerise.engines.nfa.backtrack",),
     "recomputation": ("cerise.engines.rcep.matcher",),
     "index": ("cerise.filters.event_reader", "cerise.kernels.pages", "cerise.store.index.block"),
-    "joins": ("cerise.engines.tree.matcher", "cerise.plan.multi.walks"),
+    "joins": ("cerise.engines.tree.matcher",),
     "routing": ("cerise.plan.routes.route_index", "cerise.kernels.ranks"),
     "rows": ("cerise.engines.rows.search", "cerise.engines.rows.passes", "cerise.engines.results.computing"),
 }

@@ -298,7 +298,9 @@ def demo(
 def compile_engines(
     parts: Annotated[
         list[str] | None,
-        typer.Argument(help="automata, recomputation, counting, routing, rows or index; all by default."),
+        typer.Argument(
+            help="automata, recomputation, counting, joins, plans, routing, rows or index; all by default."
+        ),
     ] = None,
 ) -> None:
     """Compile the engines now, once on this machine, so that the first query does not wait for it.
