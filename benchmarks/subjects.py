@@ -219,7 +219,7 @@ RUN = ("engine", "max_runs", "partitions", "strict")  # of cerise.Options
 SESSION = on_spark.OPTIONS
 WATCH = ("engine", "home", "buckets", "source", *SESSION)  # of a stream on Spark
 PACE = ("rate", "window", "sample")
-PLAN = ("method", "moves", "prefix_only", "seconds", "neighbours", "cost", "max_runs")  # of a plan for many queries
+PLAN = ("method", "moves", "prefix_only", "seconds", "neighbours", "cost", "max_runs")  # of many queries
 
 SUBJECTS = {
     "process": Subject(process, "events", RUN, matches),

@@ -92,11 +92,10 @@ def together(work: Work) -> Callable[[], Timed]:
     _load_kernels(table, texts, work)
 
     def call() -> Timed:
-        started, before = perf_counter(), process_time()
+        started = perf_counter()
         counts, figures = _count(table, texts, work, options)
-        planning = figures.get(PLANNING, 0.0)
-        took, busy = perf_counter() - started - planning, process_time() - before - planning
-        return took, busy, Answered(dict(enumerate(counts)), len(texts), figures, facts)
+        took = perf_counter() - started - figures.get(PLANNING, 0.0)
+        return took, None, Answered(dict(enumerate(counts)), len(texts), figures, facts)
 
     return call
 
@@ -111,6 +110,7 @@ def apart(work: Work) -> Callable[[], Timed]:
     facts = facts_of(wanted.kind)
     chosen = _sample(patterns, facts, work["options"].get("sample"))
     ask = ALONE[work["options"]["engine"]]
+    _load_kernels(table, [each.text for each in patterns], work)
 
     def call() -> Timed:
         answers = {number: ask(table, patterns[number].text, work) for number in sorted(chosen)}
