@@ -234,6 +234,31 @@ def of_types(*types: str) -> dict[str, str]:
     return {each: FORMS["plain"].format(*each) for each in types}
 
 
+def test_a_query_that_counts_every_event_takes_all_once_one_fits(started: list[str]) -> None:
+    forms = {"s": FORMS["strict"], "k": FORMS["keyed contiguity"], "f": FORMS["few"]}
+    queries = {
+        f"{pair} {name}": forms[name].format(*pair) for name in forms for pair in ("AB", "CD", "VW", "WX")
+    }
+    expected = expect(queries)
+    assert len(expected) > 6
+    started.clear()
+    first = EVENTS.slice(0, 200).filter(pa.compute.is_in(EVENTS["type"].slice(0, 200), pa.array([*"DEYZ"])))
+    later = EVENTS.slice(200)
+    events = pa.concat_tables([first, later])
+    batches = [EventBatch.in_order(events, Schema(EVENTS.schema, "t", "type"))]
+    batches = [batches[0].slice(start, min(start + 20, len(events))) for start in range(0, len(events), 20)]
+    for limits in (
+        Limits(few_searches=1),
+        Limits(few_searches=1, held_events=1),
+        Limits(few_searches=1, small_pairs=1),
+    ):
+        questions = questions_of(queries)
+        searches = start_searches(questions, Work(RunOptions(limits=limits)))
+        assert len(searches) == 1
+        found = questions.finish(list(search_events(searches, batches)))
+        assert ids_by_query(found) == expect(queries, events)
+
+
 @pytest.mark.filterwarnings("ignore::cerise.errors.CeriseWarning")
 @pytest.mark.parametrize("few", [1, 16])
 def test_a_query_without_events_compiles_nothing(few: int, started: list[str]) -> None:
@@ -318,8 +343,10 @@ def test_which_queries_are_routed() -> None:
     names = ["plain", "strict", "few", "tested", "last absent"]
     queries = {name: FORMS[name].format("A", "B", "C") for name in names} | {"all": "PATTERN SEQ(A a, b)"}
     questions = questions_of(queries)
-    assert find_routed(questions, range(6)) == [0, 3, 4]
-    assert find_routed(questions, [0, 1][:LEAST_ROUTED]) == []
+    assert find_routed(questions, range(6), RunOptions()) == [0, 3, 4]
+    assert find_routed(questions, [0, 1][:LEAST_ROUTED], RunOptions()) == []
+    many = RunOptions(limits=Limits(few_searches=1))  # so many that it pays to see which have no event
+    assert find_routed(questions, range(6), many) == [0, 1, 2, 3, 4]
     searches = start_searches(questions, Work(RunOptions()))
     assert sum(isinstance(each, RoutedSearch) for each in searches) == 1
 

@@ -306,7 +306,7 @@ def start_searches(
     team = [] if chained or len(wanted) < LEAST_TEAM else find_team(questions, wanted, work.options)
     shared: list[TeamSearch] = [TeamJoin(questions, team, work)] if team else []
     alone = sorted({*wanted}.difference(team))
-    routed = [] if chained else find_routed(questions, alone)
+    routed = [] if chained else find_routed(questions, alone, work.options)
     if routed:
         shared.append(RoutedSearch(questions, routed, work))
         alone = sorted({*alone}.difference(routed))

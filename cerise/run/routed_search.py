@@ -1,10 +1,10 @@
 """Feeds the events of a slice to many queries: to each only the events that fit one of its variables.
 
 An event that fits no variable of a query cannot touch its runs (semantics.md §9, row 1), unless contiguity or
-a window in events counts it: such queries are not routed. All queries share one router, so that an event
-costs a hash and a search among few bounds, however many queries there are. A search starts with the first
-event of its query; many queries run one after another over events that memory holds, and one that has few
-events runs in the reference, which needs no machine code.
+a window in events counts it: then the query takes all events, once one of them fits. All queries share one
+router, so that an event costs a hash and a search among few bounds, however many queries there are. A search
+starts with the first event of its query; many queries run one after another over events that memory holds,
+and one that has few events runs in the reference, which needs no machine code.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from functools import cached_property
 
 import numpy as np
 
+from cerise.engines.base import Options
 from cerise.engines.choose import ENGINES
 from cerise.engines.limits import Limits
+from cerise.engines.totals import Positions
 from cerise.events import EventBatch, Ints, Path
 from cerise.kinds import INT64_MAX
 from cerise.pattern.bound import Bound
-from cerise.pattern.query import Not, Seq, Strategy, Var, Window
-from cerise.plan.pushdown import Comparison
+from cerise.pattern.query import Not, Seq, Strategy, Unit, Var, Window
+from cerise.plan.pushdown import Comparison, Needed, tests_of
 from cerise.plan.router import Router, router_of
 from cerise.run.many.query_names import name_errors
 from cerise.run.many.united_answers import Part
@@ -29,26 +31,38 @@ from cerise.run.question import Questions, Work, add
 from cerise.run.sase_search import Sase, SaseSearch
 
 LEAST_ROUTED = 2  # queries that are worth a router
+MANY = 4  # times as many as few are worth one only to see which have no event
 WORTH_ALL = 8  # a query that an event in so many fits, takes all events
 LASTING = 256  # queries whose machine code the next slice finds again: `kernels.formulas.KEPT`
 GONE = 4  # times as many pairs as the reference searches for more queries than these
 SPARSE = 64  # rows that are at most one in so many are sorted, not marked
 
 
-def find_routed(questions: Questions, numbers: Iterable[int]) -> list[int]:
+def find_routed(questions: Questions, numbers: Iterable[int], options: Options) -> list[int]:
     """Return the numbers of the questions that get events by a router; none, if they are too few.
 
     Args:
         questions: the questions.
         numbers: the questions that are asked over the same events in the same order, each by itself.
+        options: how to run.
     """
-    found = [number for number in numbers if can_route(questions.each[number])]
+    tests = {number: tests_of_events(questions.each[number]) for number in numbers}
+    known = [number for number, each in tests.items() if each is not None]
+    if len(known) > MANY * options.limits.few_searches:
+        return known
+    found = [number for number in known if questions.each[number].needs.filter is not None]
     return found if len(found) >= LEAST_ROUTED else []
 
 
-def can_route(question: object) -> bool:
-    """Whether a question may leave out the events that fit none of its variables."""
-    return isinstance(question, Sase) and question.inner is None and question.needs.filter is not None
+def tests_of_events(question: object) -> Needed | None:
+    """Return the tests of events that fit a variable; None: every event may fit one."""
+    if not isinstance(question, Sase) or question.inner is not None:
+        return None
+    if question.needs.filter is not None:
+        return question.needs.filter
+    filters = [exprs for branch in question.bound.branches for exprs in branch.filters.values()]
+    tests = tuple(dict.fromkeys(map(tests_of, filters)))
+    return tests if all(tests) and not Positions.wanted(question.bound) else None
 
 
 def pick_events(events: EventBatch, rows: Ints) -> EventBatch:
@@ -78,8 +92,8 @@ class RoutedQuery:
     def __init__(self, questions: Questions, number: int, work: Work, pairs: int = 0) -> None:
         question = questions.each[number]
         assert isinstance(question, Sase)
-        assert question.needs.filter is not None
-        self.number, self.question, self.tests = number, question, question.needs.filter
+        self.number, self.question, self.tests = number, question, tests_of_events(question) or ()
+        self._takes_all = question.needs.filter is None  # as soon as one event fits a variable
         self.shown, self._work, self._pairs = questions.show_name(number) or "", work, pairs
         self._search: SaseSearch | None = None
 
@@ -90,12 +104,13 @@ class RoutedQuery:
             events: the events of all queries.
             rows: the rows of those that fit a variable of this query.
         """
-        if not len(rows):
+        if not len(rows) and (self._search is None or not self._takes_all):
             return
         with name_errors(self.shown):
             if self._search is None:
                 self._search = self.question.start(self._work)
-            some = events if is_worth_all(len(rows), len(events)) else pick_events(events, rows)
+            every = self._takes_all or is_worth_all(len(rows), len(events))
+            some = events if every else pick_events(events, rows)
             for table in self._search.feed(some):
                 yield self.number, table
 
@@ -111,6 +126,8 @@ class RoutedQuery:
 
     def answer(self, batches: Sequence[EventBatch], rows: Sequence[Ints]) -> Iterator[Part]:
         """Yield the answer over all events of the query."""
+        if self._takes_all and any(map(len, rows)):
+            rows = [np.arange(len(events)) for events in batches]
         if self._search is None and self._is_small(batches, rows):
             batches = [pick_events(events, some) for events, some in zip(batches, rows, strict=True)]
             rows = [np.arange(len(some)) for some in rows]
@@ -132,8 +149,8 @@ class RoutedQuery:
             return False
         if not starts_one_run(bound):
             return count <= options.limits.small_forked
-        if count > self._pairs:
-            return False
+        if count > self._pairs or bound.query.strategy.contiguous:  # then runs end at once
+            return count <= self._pairs
         times = np.concatenate([events.times[some] for events, some in zip(batches, rows, strict=True)])
         return count_pairs(times, bound.within) <= self._pairs
 
@@ -143,13 +160,13 @@ def count_pairs(times: Ints, within: Window | None) -> int:
 
     Args:
         times: the times of the events, ascending.
-        within: the window, which does not count events; None: it holds all.
+        within: the window; one that counts events, or None, may hold all.
 
     >>> count_pairs(np.array([1, 2, 3]), None)
     6
     """
     span = int(times[-1]) - int(times[0])
-    if within is None or int(str(within.size)) >= span or span > INT64_MAX // 2:
+    if within is None or within.unit is Unit.EVENTS or int(str(within.size)) >= span or span > INT64_MAX // 2:
         return len(times) * (len(times) + 1) // 2
     first = np.searchsorted(times - times[0], times - times[0] - int(str(within.size)))
     return int((np.arange(1, len(times) + 1) - first).sum())
@@ -157,7 +174,7 @@ def count_pairs(times: Ints, within: Window | None) -> int:
 
 def starts_one_run(bound: Bound) -> bool:
     """Whether each event that starts a run leads to at most one run at a time."""
-    if bound.query.strategy is not Strategy.NEXT or bound.kleene or len(bound.branches) != 1:
+    if bound.query.strategy is Strategy.ANY or bound.kleene or len(bound.branches) != 1:
         return False
     pattern = bound.branches[0].pattern
     items = pattern.items if isinstance(pattern, Seq) else (pattern,)

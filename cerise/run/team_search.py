@@ -49,7 +49,7 @@ def prepare(questions: Questions, options: Options) -> None:
     """
     team = {*find_team(questions, range(len(questions.each)), options)}
     alone = [number for number in range(len(questions.each)) if number not in team]
-    later = {*find_routed(questions, alone)} if options.engine is None else set[int]()
+    later = {*find_routed(questions, alone, options)} if options.engine is None else set[int]()
     questions.prepare([number for number in alone if number not in later], options)
 
 
