@@ -126,7 +126,9 @@ def _cheapest(bound: Bound) -> tuple[tuple[str, ...], str]:
         return (only,), "the only one that can run the query"
     counts = totals and (bound.kleene or not bound.query.counts_only)
     if able and counts and rcep.why_enumerate(bound) is None:
-        return ("rcep",), "matches are counted without making them"
+        merges = bound.query.counts_only and nfa.why_merge(bound) is not None
+        names = ("nfa-merge", "rcep") if merges else ("rcep",)
+        return names, "matches are counted without making them"
     if able and bound.kleene:
         tried = ("tree", *TRIED) if joins else TRIED
         return tried, "every subset of a window's events may be a run: they are tried on the first events"

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from cerise.engines.base import Engine, Matcher, Options
 from cerise.engines.race import Trial, TrialMatcher
@@ -19,7 +18,8 @@ from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
 from cerise.plan.cost import TimedCosts, cost_tree
 from cerise.plan.join_statistics import Statistics
-from cerise.plan.joins import JoinPattern
+from cerise.plan.joins import JoinPattern, chain_slots
+from cerise.plan.multi.local_plans import greedy
 
 log = logging.getLogger(__name__)
 
@@ -39,30 +39,18 @@ class Estimate(Trial):
 class EstimateMatcher(TrialMatcher):
     """The matcher of a query whose first events choose between an automaton and joins."""
 
-    _plan: Any = None  # of the joins, once they are estimated
-
     def _find_fastest(self, events: EventBatch) -> str:
         """Return the engine that should be fastest; the automaton, if events are few."""
         automaton, joins = self.engines
-        if len(events) < self.options.limits.raced_events:
+        if len(events) < self.options.limits.estimated_events:
             return automaton
-        costs, plan = estimate(self.bound, events, merges=automaton == "nfa-merge")
+        costs = estimate(self.bound, events, merges=automaton == "nfa-merge")
         log.info("%s ns for the first events", costs)
-        if costs["tree"] >= costs["automaton"]:
-            return automaton
-        self._plan = plan
-        return joins
-
-    def _start_engine(self, name: str) -> Matcher:
-        if name != "tree" or self._plan is None:
-            return super()._start_engine(name)
-        from cerise.engines.tree.matcher import TreeMatcher  # imports numba
-
-        return TreeMatcher(self.bound, self.options, self._plan)
+        return joins if costs["tree"] < costs["automaton"] else automaton
 
 
-def estimate(bound: Bound, events: EventBatch, *, merges: bool) -> tuple[Mapping[str, float], Any]:
-    """Return the nanoseconds of an automaton and of joins over a sample of events, and the plan of the joins.
+def estimate(bound: Bound, events: EventBatch, *, merges: bool) -> Mapping[str, float]:
+    """Return the nanoseconds of an automaton and of joins over a sample of events; it takes about 1 ms.
 
     Args:
         bound: an any-match query that both can run.
@@ -73,17 +61,17 @@ def estimate(bound: Bound, events: EventBatch, *, merges: bool) -> tuple[Mapping
 
     some = events.slice(0, SAMPLED)
     team = JoinTeam([bound], Options())
-    plan = team.make_plan(some)
-    stats = plan.stats
+    stats = team.sample(some)
     automaton, joins = EVENT * len(some), TREE_EVENT * len(some)
-    for pattern, tree in zip((each.branch.pattern for each in team.branches), plan.trees, strict=True):
+    for pattern in (each.branch.pattern for each in team.branches):
         windows = stats.longest / max(stats.window(pattern), 1e-9)
         if _by_position(pattern):
             windows = len(some) / max(stats.window(pattern), 1.0)
         visits, runs = count_visits(pattern, stats, merges=merges)
         automaton += windows * (VISIT * visits + RUN * runs)
+        tree = chain_slots(greedy(pattern, stats))
         joins += windows * TREE_SHARE * cost_tree(tree, pattern, stats, "ours")
-    return {"automaton": automaton, "tree": joins}, plan
+    return {"automaton": automaton, "tree": joins}
 
 
 def _by_position(pattern: JoinPattern) -> bool:

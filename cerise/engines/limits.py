@@ -79,6 +79,7 @@ class Limits:
         entry_bytes: bytes that an entry of that journal counts as at least: to repeat it takes time.
         replayed_events: events of that journal that are matched together when they are repeated.
         raced_events: events from which on engines race for a query.
+        estimated_events: events from which on an estimate chooses between an automaton and joins.
         first_race: events of the first lap of a race.
         raced_runs: runs that an engine may keep at a time before it loses a race.
     """
@@ -143,6 +144,7 @@ class Limits:
     entry_bytes: int = 10_000
     replayed_events: int = 1 << 20
     raced_events: int = 10_000
+    estimated_events: int = 50_000
     first_race: int = 1 << 8
     raced_runs: int = 20_000
 

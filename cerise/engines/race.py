@@ -136,15 +136,12 @@ class TrialMatcher:
 
     def _start(self, name: str) -> None:
         self.chosen = name
-        self._matcher = self._start_engine(name)
+        self._matcher = self.engines[name].start(self.bound, self.options)
         if self._advanced is not None:
             for _ in self._matcher.advance(self._advanced):  # without events, nothing can match
                 pass
             self._advanced = None
         self.report = self._matcher.report
-
-    def _start_engine(self, name: str) -> Matcher:
-        return self.engines[name].start(self.bound, self.options)
 
     def _find_fastest(self, events: EventBatch) -> str:
         """Return the engine that is fastest over the first events; the last one is safe and wins ties."""

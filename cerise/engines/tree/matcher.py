@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from cerise.engines.base import EngineReport, Finding, Options
 from cerise.engines.census import Census, Load
-from cerise.engines.tree.planning import TeamPlan
 from cerise.engines.tree.team import JoinTeam
 from cerise.engines.tree.team_state import load_team, save_team
 from cerise.events import EventBatch
@@ -21,8 +20,8 @@ Ints = npt.NDArray[np.int64]
 class TreeMatcher:
     """The state of one query that runs as a tree of joins."""
 
-    def __init__(self, bound: Bound, options: Options, plan: TeamPlan | None = None) -> None:
-        self.team = JoinTeam([bound], options, plan)
+    def __init__(self, bound: Bound, options: Options) -> None:
+        self.team = JoinTeam([bound], options)
         self.report: EngineReport = self.team.report.team
 
     def feed(self, events: EventBatch) -> Iterator[Finding]:

@@ -35,6 +35,7 @@ from cerise.engines.tree.program.team_memory import TeamMemory
 from cerise.engines.tree.program.team_report import TeamReport
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
+from cerise.plan.join_statistics import Statistics
 
 __all__ = ["JoinTeam", "TeamPlan", "TeamReport"]
 Ints = npt.NDArray[np.int64]
@@ -143,6 +144,13 @@ class JoinTeam:
         self._planned = self._seen + len(piece)
         self.change_plan(self.make_plan(piece.events.slice(0, self.options.limits.sampled_events)))
 
+    def sample(self, events: EventBatch, density: float = 1.0) -> Statistics:
+        """Return the statistics of some events; see `make_plan`."""
+        found = self._reader.read(events, self._number(events))
+        patterns = [each.branch.pattern for each in self.branches]
+        stats = sample(self.catalog, patterns, found, events)
+        return replace(stats, rates={leaf: rate * density for leaf, rate in stats.rates.items()})
+
     def make_plan(self, events: EventBatch, density: float = 1.0) -> TeamPlan:
         """Return a plan by a sample of the events.
 
@@ -150,10 +158,8 @@ class JoinTeam:
             events: some events that lie together in time, one or more.
             density: how many times as many events there are in their time.
         """
-        found = self._reader.read(events, self._number(events))
+        stats = self.sample(events, density)
         patterns = [each.branch.pattern for each in self.branches]
-        stats = sample(self.catalog, patterns, found, events)
-        stats = replace(stats, rates={leaf: rate * density for leaf, rate in stats.rates.items()})
         begun = time.perf_counter()
         trees = plan_trees(patterns, stats, self.options, alone=len(self.bounds) == 1)
         self.report.planning_seconds += time.perf_counter() - begun
