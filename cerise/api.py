@@ -18,15 +18,15 @@ from cerise.engines.nfa.compressed import Compressed
 from cerise.errors import UnsupportedError, did_you_mean, out_of_memory, warn
 from cerise.events import EventBatch
 from cerise.pattern.query import Query, Total, Totals
-from cerise.run import explain as plans
 from cerise.run import find as flow
 from cerise.run.access import TableSource
+from cerise.run.explained import explain as plans
+from cerise.run.explained.why_not import WhyNot
 from cerise.run.find import HERE, Found
 from cerise.run.many.united_answers import list_counts
 from cerise.run.question import Questions
 from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
-from cerise.run.why_not import WhyNot
 from cerise.sources import (
     AnyQuery,
     Columns,

@@ -16,11 +16,11 @@ from cerise.filters.two_phase import Filtering
 from cerise.plan.needs import Needs
 from cerise.plan.slicing import Halo
 from cerise.run import find as flow
-from cerise.run.kept_events import KeptEvents
 from cerise.run.question import Questions
 from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
-from cerise.run.store_access import StoreAccess, stream_roles
+from cerise.run.stores.kept_events import KeptEvents
+from cerise.run.stores.store_access import StoreAccess, stream_roles
 from cerise.sources import AnyQuery, Columns, How, Params, Queries, Roles, ask, is_spark, only
 from cerise.store.index.layout import SEQUENCE
 from cerise.store.table.append_sources import Progress as Reading

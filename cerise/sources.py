@@ -358,7 +358,7 @@ class StoreSource:
         return schema
 
     def access(self, questions: Questions, options: Options) -> Any:
-        from cerise.run.store_access import StoreAccess
+        from cerise.run.stores.store_access import StoreAccess
 
         return StoreAccess.of(self.view, questions, self.filtering, options.limits)
 

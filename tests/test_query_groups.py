@@ -25,22 +25,12 @@ from cerise.pattern.bind import bind
 from cerise.plan.needs import Needs
 from cerise.plan.slicing import Halo
 from cerise.run.access import TableSource
-from cerise.run.find import (
-    FEW_SEARCHES,
-    HELD_EVENTS,
-    HERE,
-    Exchanged,
-    GroupPlan,
-    Plan,
-    Sliced,
-    decide_all,
-    find,
-    search_events,
-)
+from cerise.run.find import HERE, Exchanged, GroupPlan, Plan, Sliced, decide_all, find
 from cerise.run.many.query_groups import MOST_CHAINS, group_by_slices, group_questions
 from cerise.run.many.query_names import NamedSearch
 from cerise.run.question import Questions
 from cerise.run.sase_search import Sase
+from cerise.run.searching import FEW_SEARCHES, HELD_EVENTS, search_events
 from cerise.sources import FilesSource
 from tests.support.cases.tasks_here import HandedOver, TasksHere
 from tests.support.strategies.pairs import most_events

@@ -21,7 +21,7 @@ from cerise.files.lake import open_lake
 from cerise.files.scan import ROW
 from cerise.kernels import formulas
 from cerise.pattern.bind import bind
-from cerise.run.find import find, search_events, start_searches
+from cerise.run.find import find
 from cerise.run.question import Questions, Work
 from cerise.run.report import TIES
 from cerise.run.routed_search import (
@@ -36,6 +36,7 @@ from cerise.run.routed_search import (
     unite_rows,
 )
 from cerise.run.sase_search import Sase
+from cerise.run.searching import search_events, start_searches
 from cerise.sources import FilesSource
 from tests.support.cases.tasks_here import HandedOver, TasksHere
 from tests.support.strategies.streams import Dice, table_of

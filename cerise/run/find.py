@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -21,11 +20,11 @@ from cerise.plan.slicing import Halo, Slice, Targets
 from cerise.run.access import Access, TableAccess, TableSource, amplification
 from cerise.run.many.query_groups import QueryGroup, group_by_columns, group_by_slices, group_questions
 from cerise.run.many.united_answers import Part
-from cerise.run.question import Batch, Note, Questions, SingleSearch, TeamSearch, Work, add, has_totals
+from cerise.run.question import Batch, Note, Questions, Work, add, has_totals
 from cerise.run.report import Report, unite_reports
-from cerise.run.routed_search import RoutedSearch, find_routed
+from cerise.run.searching import search_events, start_searches
 from cerise.run.team_plan import plan_joins
-from cerise.run.team_search import LEAST_TEAM, TeamJoin, find_team, prepare
+from cerise.run.team_search import prepare
 
 
 class Source(Protocol):
@@ -129,8 +128,6 @@ class GroupPlan:
 
 
 ONE_TASK = Targets(1, None, Halo())
-FEW_SEARCHES = 16  # that take events batch by batch, whatever the size of a slice
-HELD_EVENTS = 1 << 20  # of a slice that more searches read one after another
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +220,10 @@ def decide(
         access: the access path for these questions, or why events must be exchanged; None: ask the source.
     """
     needs = questions.needs
-    prepare(questions, options)
+    if questions.tags is None:
+        questions.prepare([0], options)
+    else:
+        prepare(questions, options)
     if access is None:
         access = source.access(questions, options)
     if isinstance(access, str):
@@ -289,59 +289,6 @@ def answer(plan: Sliced, number: int, note: Note, threads: Threads = ALONE) -> I
 
     yield from search_events(searches, count_events())
     reader.close(note)
-
-
-def start_searches(
-    questions: Questions, work: Work, numbers: Iterable[int] | None = None, *, chained: bool = False
-) -> list[TeamSearch]:
-    """Start searches over the events of one slice; together they answer each question once.
-
-    Args:
-        questions: the questions.
-        work: the environment of the searches.
-        numbers: the numbers of the questions to answer; None: all.
-        chained: whether to search for candidates instead of matches.
-    """
-    wanted = list(range(len(questions.each)) if numbers is None else numbers)
-    team = [] if chained or len(wanted) < LEAST_TEAM else find_team(questions, wanted, work.options)
-    shared: list[TeamSearch] = [TeamJoin(questions, team, work)] if team else []
-    alone = sorted({*wanted}.difference(team))
-    routed = [] if chained else find_routed(questions, alone, work.options)
-    if routed:
-        shared.append(RoutedSearch(questions, routed, work))
-        alone = sorted({*alone}.difference(routed))
-    return shared + [SingleSearch(number, questions.start(number, work, chained=chained)) for number in alone]
-
-
-def search_events(searches: Sequence[TeamSearch], batches: Iterable[Batch]) -> Iterator[Part]:
-    """Feed all events to all searches; yield the rows that they find, by question.
-
-    Many searches run one after another over events that memory can hold, so that one at a time needs code,
-    runs and buffers; else each batch goes to all of them.
-    """
-    stream, held, rows = iter(batches), [], 0
-    if len(searches) > FEW_SEARCHES:
-        for events in stream:
-            held.append(events)
-            rows += len(events)
-            if rows > HELD_EVENTS:
-                break
-        else:
-            for search in searches:
-                yield from search_alone(search, held)
-            return
-    for events in chain(held, stream):
-        for search in searches:
-            yield from search.feed(events)
-    for search in searches:
-        yield from search.flush()
-
-
-def search_alone(search: TeamSearch, batches: Iterable[Batch]) -> Iterator[Part]:
-    """Feed all events to a search; yield the rows that it finds."""
-    for events in batches:
-        yield from search.feed(events)
-    yield from search.flush()
 
 
 def reread(plan: Sliced, number: int) -> tuple[Work, Iterator[Batch]]:

@@ -19,7 +19,7 @@ from cerise.engines.misses.chosen import refuse
 from cerise.errors import BindError, Span, UnsupportedError
 from cerise.kinds import plain
 from cerise.lang.match_recognize import Clause, Cut, Statement, bind_rows, parse_statement
-from cerise.run.explain import explain as explain_plan
+from cerise.run.explained.explain import explain as explain_plan
 from cerise.run.find import decide, find
 from cerise.run.question import Questions
 from cerise.run.row_search import RowClause

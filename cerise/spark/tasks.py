@@ -28,10 +28,11 @@ from cerise.errors import CeriseWarning, DataError, StoreError
 from cerise.events import raw_column
 from cerise.kinds import plain_table
 from cerise.run.access import Access
-from cerise.run.find import Sliced, answer, reread, search_events, start_searches
+from cerise.run.find import Sliced, answer, reread
 from cerise.run.many.united_answers import Part
 from cerise.run.question import Note, Questions, Work, add
 from cerise.run.report import ORDER_HINT, TIES, Report, say_ties
+from cerise.run.searching import search_events, start_searches
 from cerise.spark.exchange import Cutter, arrange, gather
 from cerise.spark.frames import quote_path
 

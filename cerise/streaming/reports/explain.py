@@ -30,7 +30,7 @@ from cerise.pattern.row_pattern import (
 from cerise.pattern.show import show_duration, show_path, show_window
 from cerise.plan.needs import any_filter
 from cerise.plan.pushdown import as_sql
-from cerise.run import explain as plans
+from cerise.run.explained import explain as plans
 from cerise.run.question import Questions
 from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase

@@ -23,11 +23,11 @@ from cerise.plan.needs import Needs
 from cerise.plan.slicing import MAX_TIME, MIN_TIME, Halo, Slice, slices
 from cerise.run.access import ARRIVED
 from cerise.run.files_access import FilesAccess
-from cerise.run.kept_events import KeptEvents
 from cerise.run.question import Batch, Note, Questions, add
 from cerise.run.report import VARIABLE
 from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
+from cerise.run.stores.kept_events import KeptEvents
 from cerise.store.index.layout import SEQUENCE, SEQUENCE_FIELDS
 from cerise.store.view import View
 

@@ -11,7 +11,7 @@ from cerise.pattern.bound import Bound
 from cerise.pattern.show import show_path
 from cerise.plan.explain import describe
 from cerise.plan.pushdown import Needed, as_sql
-from cerise.run.explain_list import MOST_EXPLAINED, SharedText, name_only, show_group
+from cerise.run.explained.explain_list import MOST_EXPLAINED, SharedText, name_only, show_group
 from cerise.run.files_access import FilesAccess
 from cerise.run.find import Exchanged, GroupPlan, Plan
 from cerise.run.question import Question, Questions
