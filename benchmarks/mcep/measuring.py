@@ -141,7 +141,8 @@ def _alone_by_tree(table: Any, text: str, work: Work) -> tuple[int, Mapping[str,
     from cerise import Options
     from cerise.plan.multi.plan_search import PlanSearch
 
-    options = Options(engine="tree", threads=1, plan=PlanSearch(method="trivial"))
+    rows = work["options"].get("max_runs", 1_000_000)
+    options = Options(engine="tree", threads=1, plan=PlanSearch(method="trivial"), max_runs=rows)
     started, before = perf_counter(), process_time()
     counts, figures = _count(table, [text], work, options)
     return counts[0], figures, perf_counter() - started, process_time() - before
