@@ -72,7 +72,7 @@ class Routed:
 
 
 def route(work: Work) -> Callable[[], Timed]:
-    """Route events to leaves of which each event fits one: ten ranges of `diff` for each ticker."""
+    """Route events to ten leaves for each ticker, ranges of `diff`: each event fits one of them."""
     from cerise.data.ticks import describe_tickers
     from cerise.kinds import Kind
     from cerise.plan.pushdown import Comparison
