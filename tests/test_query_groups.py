@@ -210,7 +210,7 @@ def test_one_group_is_one_pass(lake: str) -> None:
 
 
 class Recorder:
-    """Writes down what it is asked to do."""
+    """Records the calls of its methods."""
 
     def __init__(self, number: int, told: list[tuple[int, int]]) -> None:
         self.number, self.told = number, told

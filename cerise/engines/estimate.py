@@ -23,7 +23,7 @@ from cerise.plan.multi.local_plans import greedy
 
 log = logging.getLogger(__name__)
 
-SAMPLED, LEAST_SAMPLED = 64, 1 << 13  # the first 64th of the events; no fewer than 8,192
+SAMPLED, LEAST_SAMPLED = 64, 1 << 13  # the first 64th of the events, and at least 8,192
 EVENT, VISIT, RUN = 19.0, 4.5, 54.0  # nanoseconds of an automaton: an event, a visit to a run, a new run
 TREE_EVENT, TREE_SHARE = 35.0, 0.58  # of the joins: an event, and the share of `TimedCosts` that was measured
 

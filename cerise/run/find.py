@@ -20,7 +20,7 @@ from cerise.plan.slicing import Halo, Slice, Targets
 from cerise.run.access import Access, TableAccess, TableSource, amplification
 from cerise.run.many.query_groups import QueryGroup, group_by_columns, group_by_slices, group_questions
 from cerise.run.many.united_answers import Part
-from cerise.run.question import Batch, Note, Questions, Work, add, has_totals
+from cerise.run.question import Batch, Note, Questions, SingleSearch, Work, add, has_totals
 from cerise.run.report import Report, unite_reports
 from cerise.run.searching import search_events, start_searches
 from cerise.run.team_plan import plan_joins
@@ -280,14 +280,20 @@ def answer(plan: Sliced, number: int, note: Note, threads: Threads = ALONE) -> I
     part = plan.slices[number]
     reader = plan.access.open(part, plan.halo)
     work = Work(plan.options, note, number, part, plan.halo, reader.complete, threads)
-    searches = start_searches(plan.questions, work, chained=plan.chained)
 
     def count_events() -> Iterator[Batch]:
         for events in reader.read():
             add(note, {"events matched over": len(events)})
             yield events
 
-    yield from search_events(searches, count_events())
+    if plan.questions.tags is None:
+        alone = SingleSearch(0, plan.questions.start(0, work, chained=plan.chained))
+        for events in count_events():
+            yield from alone.feed(events)
+        yield from alone.flush()
+    else:
+        searches = start_searches(plan.questions, work, chained=plan.chained)
+        yield from search_events(searches, count_events())
     reader.close(note)
 
 

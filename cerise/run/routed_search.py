@@ -32,10 +32,10 @@ from cerise.run.sase_search import Sase, SaseSearch
 
 LEAST_ROUTED = 2  # queries that are worth a router
 MANY = 4  # times as many as few are worth one only to see which have no event
-WORTH_ALL = 8  # a query that an event in so many fits, takes all events
+WORTH_ALL = 8  # a query takes all events if more than one event in 8 fits it
 LASTING = 256  # queries whose machine code the next slice finds again: `kernels.formulas.KEPT`
 GONE = 4  # times as many pairs as the reference searches for more queries than these
-SPARSE = 64  # rows that are at most one in so many are sorted, not marked
+SPARSE = 64  # rows are sorted, not marked, if they are at most one in 64
 
 
 def find_routed(questions: Questions, numbers: Iterable[int], options: Options) -> list[int]:

@@ -114,7 +114,7 @@ def best_tree(
 
 
 def _items(pattern: JoinPattern, stats: Statistics, given: Sequence[Tree], cost: str) -> list[Tree]:
-    """Return the given trees and the other slots, those that are joined first at the front."""
+    """Return the given trees and the other slots, in the order in which `greedy` joins them."""
     held = {slot: tree for tree in given for slot in bits(slots_of(tree))}
     order = greedy(pattern, stats, (), cost)
     return list(dict.fromkeys(held.get(slot, slot) for slot in order))
