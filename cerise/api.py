@@ -25,6 +25,7 @@ from cerise.run.explained.why_not import WhyNot
 from cerise.run.find import HERE, Found
 from cerise.run.many.united_answers import list_counts
 from cerise.run.question import Questions
+from cerise.run.report import Report
 from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
 from cerise.sources import (
@@ -446,14 +447,15 @@ def explain(
     dialect: str = "standard",
     spark: Any = None,
     only: str | None = None,
+    report: Report | None = None,
 ) -> str:
     """Say how a query would run: its meaning, its engine, where it runs, which events it reads and exchanges.
 
     Takes the arguments of `find`, and runs nothing; it reads only the footers of files, and for a list of
     queries a row group. Of a list it says which queries share a plan of joins, and the sub-patterns whose
-    sharing saves most; `only` names the one query of the list to explain. Of a streaming
-    DataFrame, or several by name, it says how `watch` would run: when a match is final, how far the state
-    can grow, and what the stream waits for.
+    sharing saves most; `only` names the one query of the list to explain, and with the `report` of a run its
+    tree shows how many rows each join made. Of a streaming DataFrame, or several by name, it says how
+    `watch` would run: when a match is final, how far the state can grow, and what the stream waits for.
 
     Example:
         >>> events = pa.table({"t": [1, 2, 3], "kind": ["A", "B", "B"]})
@@ -465,14 +467,20 @@ def explain(
     if is_stream(events):
         if version is not None:
             raise UnsupportedError("a stream has no versions", hint="leave version= out")
-        if only is not None:
-            raise UnsupportedError("only= names one query of a list in batch", hint="leave only= out")
+        if only is not None or report is not None:
+            raise UnsupportedError(
+                "only= and report= explain lists of queries in batch", hint="leave them out"
+            )
         return explain_stream(events, query, roles, how.options, dialect)
     request = ask(events, query, roles, how)
-    return "\n\n".join(_explain(request, request.questions, only))
+    if report is not None and request.questions.tags is None:
+        raise UnsupportedError("report= shows the rows of joins of a list of queries", hint="leave it out")
+    return "\n\n".join(_explain(request, request.questions, only, report))
 
 
-def _explain(request: Request, questions: Questions, only: str | None = None) -> Iterator[str]:
+def _explain(
+    request: Request, questions: Questions, only: str | None = None, report: Report | None = None
+) -> Iterator[str]:
     """Explain questions over a source; of FROM the query that reads the source comes first."""
     inner, here = questions.each[0].inner, request.runner is HERE
     if inner is not None:
@@ -485,7 +493,7 @@ def _explain(request: Request, questions: Questions, only: str | None = None) ->
     if questions.tags is None and only is None:
         yield plans.explain(questions, request.options, found[0].plan, here=here)
     else:
-        yield plans.explain_list(questions, request.options, found, here=here, only=only)
+        yield plans.explain_list(questions, request.options, found, here=here, only=only, report=report)
 
 
 def explain_misses(

@@ -195,6 +195,17 @@ def test_explain_shows_groups(lake: str) -> None:
     assert few.count("query ") >= 3
 
 
+def test_explain_draws_the_rows_of_a_run(lake: str) -> None:
+    queries = {"any": QUERIES["any"], "low": QUERIES["any"].replace("b.x > a.x", "b.x < a.x")}
+    report = cerise.profile(lake, queries, **ROLES).report
+    made = report.joins["A a ⋈ B b, of query 'low'"]
+    assert made > 0
+    drawn = cerise.explain(lake, queries, **ROLES, only="low", report=report)
+    assert f" rows a window, {made:,} in the run" in drawn
+    with pytest.raises(UnsupportedError, match="report= shows the rows"):
+        cerise.explain(lake, queries["low"], **ROLES, report=report)
+
+
 def test_one_group_is_one_pass(lake: str) -> None:
     queries = list(QUERIES.values())
     together = cerise.profile(lake, queries[:3], **ROLES, options=Options(threads=2)).report.figures

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import pyarrow as pa
 
@@ -26,6 +27,7 @@ COUNTED = (
     "events kept", "events matched over", TIES, "matches", RESULT, UNCOMPUTABLE, MOST_RUNS,
     "candidates", "joined rows",
 )  # fmt: skip
+MOST_JOINS = 10  # joins among the figures: those that made most rows
 VARIABLE = "variable "  # how the figures of one variable begin
 TIMED = ("seconds filtering", "seconds reading", "seconds planning")
 
@@ -70,7 +72,9 @@ class Report:
         for note in notes.values():
             add(total, note)
         found = dict(self.known) | {name: total[name] for name in COUNTED if name in total}
-        found |= {name: value for name, value in total.items() if name.startswith((VARIABLE, JOIN))}
+        found |= {name: value for name, value in total.items() if name.startswith(VARIABLE)}
+        largest = islice(_count_joins(total).items(), MOST_JOINS)
+        found |= {f"{JOIN}{name}": rows for name, rows in largest}
         found |= {name: round(total[name], 6) for name in TIMED if name in total}
         for step, title in STEPS.items():
             seconds = [note["seconds"] for (each, _), note in notes.items() if each == step]
@@ -78,6 +82,14 @@ class Report:
                 found[f"tasks {title}"] = len(seconds)
                 found[f"seconds {title}"] = round(sum(seconds), 6)
         return found
+
+    @property
+    def joins(self) -> dict[str, int]:
+        """How many rows each join of a shared plan made, most first, by the variables that it joins."""
+        total: Note = {}
+        for note in self.notes().values():
+            add(total, note)
+        return _count_joins(total)
 
     def __str__(self) -> str:
         lines = [f"{name}: {text}" for name, text in self.access.items()]
@@ -96,6 +108,11 @@ class Report:
         if TIES in figures:
             lines.append(f"no order column decides the order of {figures[TIES]:,} events: {ORDER_HINT}")
         return "\n".join(lines)
+
+
+def _count_joins(total: Note) -> dict[str, int]:
+    rows = {name.removeprefix(JOIN): int(made) for name, made in total.items() if name.startswith(JOIN)}
+    return dict(sorted(rows.items(), key=lambda each: -each[1]))
 
 
 def unite_reports(reports: Sequence[Report]) -> Report:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cerise.engines.tree.team import TeamReport
 
 PLANNING = "seconds planning"
-MOST_JOINS = 10  # joins that a report shows
+MOST_JOINS = 1_000  # joins whose rows are noted
 LEAST_TEAM = 2  # queries that are worth a shared plan
 
 

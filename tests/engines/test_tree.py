@@ -298,6 +298,18 @@ def test_a_drawing_names_what_is_shared() -> None:
     assert [line.strip().split(":")[0] for line in lines] == [
         "A one ⋈ B two ⋈ A c", "A one ⋈ B two", "A one", "B two", "A c",
     ]  # fmt: skip
+    ran = drawing.draw(1, {"A a ⋈ B b": 1_234}).splitlines()
+    assert [line.partition(" rows a window")[2] for line in ran] == [
+        "", ", 1,234 in the run, shared with 1 query", "", "", "",
+    ]  # fmt: skip
+
+
+def test_joins_that_differ_in_a_predicate_have_names_of_their_own() -> None:
+    texts = [f"PATTERN SEQ(A a, B b) USE skip_till_any_match WHERE a.x {sign} b.x WITHIN 9" for sign in "<>"]
+    team = JoinTeam([bound_to(text) for text in texts], Options())
+    plan = team.make_plan(events_of(team.bounds[0], EVENTS))
+    drawing = PlanDrawing(team.bounds, team.branches, plan.trees, plan.stats, ["low", "high"])
+    assert [*drawing.name_joins().values()] == ["A a ⋈ B b, of low", "A a ⋈ B b, of high"]
 
 
 def test_rows_are_shown_with_two_digits() -> None:

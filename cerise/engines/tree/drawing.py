@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cerise.engines.tree.branches.team_branch import TeamBranch
@@ -39,6 +39,7 @@ class PlanDrawing:
         branches: the branches of all queries.
         trees: the join tree of each.
         stats: the statistics that the plan follows from.
+        names: the names of the queries; None: there is one query.
     """
 
     def __init__(
@@ -47,8 +48,9 @@ class PlanDrawing:
         branches: Sequence[TeamBranch],
         trees: Sequence[Tree],
         stats: Statistics,
+        names: Sequence[str] | None = None,
     ) -> None:
-        self._branches, self._trees, self._stats = branches, trees, stats
+        self._branches, self._trees, self._stats, self._names = branches, trees, stats, names
         self._types = [{var.name: var.type for var in bound.variables} for bound in bounds]
         self._users: dict[Key, list[int]] = defaultdict(list)
         self._first: dict[Key, tuple[int, tuple[Tree, Tree]]] = {}
@@ -87,29 +89,43 @@ class PlanDrawing:
         return sorted(found, key=lambda each: (-each.saved, each.shown))
 
     def name_joins(self) -> dict[Key, str]:
-        """Return the variables of each join, in the first query that needs it."""
-        return {key: self._name(number, node) for key, (number, node) in self._first.items()}
+        """Return the variables of each join, in the first query that needs it.
 
-    def draw(self, query: int) -> str:
+        Joins of the same variables that differ, by a predicate for example, are told apart by that query.
+        """
+        shown = {key: self._name(number, node) for key, (number, node) in self._first.items()}
+        uses = Counter(shown.values())
+        return {key: name if uses[name] == 1 else self._add_query(name, key) for key, name in shown.items()}
+
+    def _add_query(self, name: str, key: Key) -> str:
+        number = self._branches[self._first[key][0]].query
+        return f"{name}, of {number + 1 if self._names is None else self._names[number]}"
+
+    def draw(self, query: int, made: Mapping[str, int] | None = None) -> str:
         """Return the trees of a query, a line for each node: its variables, its rows, how many share it.
 
         Args:
             query: the number of the query.
+            made: how many rows joins made in a run, by their names.
         """
         numbers = [number for number, each in enumerate(self._branches) if each.query == query]
-        return "\n".join(line for number in numbers for line in self._lines(number, self._trees[number], ""))
+        names = self.name_joins() if made else {}
+        rows = {key: made[name] for key, name in names.items() if name in made} if made else {}
+        trees = ((number, self._trees[number]) for number in numbers)
+        return "\n".join(line for number, tree in trees for line in self._lines(number, tree, "", rows))
 
-    def _lines(self, number: int, tree: Tree, indent: str) -> Iterator[str]:
+    def _lines(self, number: int, tree: Tree, indent: str, made: Mapping[Key, int]) -> Iterator[str]:
         pattern = self._branches[number].branch.pattern
         rows = TimedCosts(pattern, self._stats).rows(slots_of(tree))
         text = f"{indent}{self._name(number, tree)}: {show_rows(rows)} rows a window"
         if not isinstance(tree, int):
             key = key_of(pattern, slots_of(tree))[0]
+            text += f", {made[key]:,} in the run" if key in made else ""
             others = len(self._users[key]) - 1
             text += f", shared with {others} {'query' if others == 1 else 'queries'}" if others else ""
         yield text
         for half in () if isinstance(tree, int) else tree:
-            yield from self._lines(number, half, indent + "  ")
+            yield from self._lines(number, half, indent + "  ", made)
 
     def _name(self, number: int, tree: Tree) -> str:
         team = self._branches[number]

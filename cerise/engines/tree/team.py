@@ -59,7 +59,7 @@ class JoinTeam:
         plan: TeamPlan | None = None,
         names: Sequence[str] | None = None,
     ) -> None:
-        self.bounds, self.options = bounds, options
+        self.bounds, self.names, self.options = bounds, names, options
         self.catalog = Catalog()
         self.branches = [
             make_branch(number, bound, branch)
@@ -388,7 +388,7 @@ class JoinTeam:
         memory, team = self.memory, self.report.team
         self.report.nodes.add(memory.tables, memory.nodes)
         if self.plan is not None:
-            drawing = PlanDrawing(self.bounds, self.branches, self.plan.trees, self.plan.stats)
+            drawing = PlanDrawing(self.bounds, self.branches, self.plan.trees, self.plan.stats, self.names)
             self.report.names |= drawing.name_joins()
         candidates, made = self.report.nodes.totals
         team.candidates, team.joined_rows = candidates, made

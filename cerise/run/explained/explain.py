@@ -15,6 +15,7 @@ from cerise.run.explained.explain_list import MOST_EXPLAINED, SharedText, name_o
 from cerise.run.files_access import FilesAccess
 from cerise.run.find import Exchanged, GroupPlan, Plan
 from cerise.run.question import Question, Questions
+from cerise.run.report import Report
 from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
 
@@ -45,6 +46,7 @@ def explain_list(
     *,
     here: bool,
     only: str | None = None,
+    report: Report | None = None,
 ) -> str:
     """Return how a list of questions would run: its groups, the plans they share, and each question.
 
@@ -54,6 +56,7 @@ def explain_list(
         plans: the plan of each group of questions.
         here: whether this process runs the plans.
         only: the name of the only question to explain; None: all, if they are few.
+        report: the report of a run of the questions; None: they have not run.
     """
     wanted = name_only(questions, only)
     heads, texts = [], dict[int, str]()
@@ -63,7 +66,7 @@ def explain_list(
         if len(plans) > 1:
             facts["group"] = f"{place} of {len(plans)}, {show_group(questions, each.group)}"
         some = questions if len(numbers) == len(questions.each) else questions.select(numbers)
-        shared = SharedText(some, each.plan.access, options)
+        shared = SharedText(some, each.plan.access, options, report)
         how = explain_plan(each.plan, here=here)
         if wanted is None:
             heads += [_indent("group", facts["group"])] if len(plans) > 1 else []

@@ -12,6 +12,7 @@ from cerise.errors import UnsupportedError, did_you_mean
 from cerise.run.access import Access
 from cerise.run.many.query_groups import QueryGroup
 from cerise.run.question import Questions
+from cerise.run.report import Report
 from cerise.run.team_plan import plan_joins
 from cerise.run.team_search import bound_of, find_team
 
@@ -60,11 +61,13 @@ class SharedText:
         questions: the queries of the group.
         access: how their events are read; None: no events are at hand.
         options: how to run.
+        report: the report of a run, whose rows are drawn beside the expected ones; None: of no run.
     """
 
     questions: Questions
     access: Access | None
     options: Options
+    report: Report | None = None
 
     @cached_property
     def numbers(self) -> list[int]:
@@ -82,8 +85,9 @@ class SharedText:
         from cerise.engines.tree.team import JoinTeam  # imports numba
 
         bounds = [bound_of(self.questions, number) for number in self.numbers]
+        names = [self.questions.show_name(number) or "" for number in self.numbers]
         team = JoinTeam(bounds, self.options)
-        return PlanDrawing(bounds, team.branches, shared.plan.trees, shared.plan.stats)
+        return PlanDrawing(bounds, team.branches, shared.plan.trees, shared.plan.stats, names)
 
     def describe(self) -> str:
         """Return how many joins the queries have, and the sub-patterns whose sharing saves most."""
@@ -103,4 +107,5 @@ class SharedText:
         """Return the tree of one query."""
         if self._drawing is None:
             return "as one plan with the other queries"
-        return self._drawing.draw(self.numbers.index(number))
+        made = None if self.report is None else self.report.joins
+        return self._drawing.draw(self.numbers.index(number), made)
