@@ -174,6 +174,19 @@ def test_every_plan_gives_the_same() -> None:
                 assert found == expected, f"{team.given.trees}\n{pair!r}"
 
 
+def test_a_join_that_a_branch_uses_twice_judges_no_negated_variable() -> None:
+    """The NOT stands between two of its four events only."""
+    table = pa.table({"id": range(6), "t": range(6), "kind": ["A", "B", "A", "C", "B", "B"]})
+    bound = bound_to("PATTERN SEQ(A a, NOT C n, B b, A c, B d) USE skip_till_any_match", table)
+    assert expected_of(bound, table).total() == 2
+    events = events_of(bound, table)
+    team = JoinTeam([bound], Options())
+    team.given = replace(team.make_plan(events), trees=(((0, 1), (2, 3)),))
+    team.reset()
+    found = found_in(each for _, each in chain(team.feed(events), team.flush()))
+    assert found == expected_of(bound, table)
+
+
 def test_a_plan_may_change_between_batches() -> None:
     """Nothing is lost or found twice, whatever waits at that time."""
     rng = random.Random(8)

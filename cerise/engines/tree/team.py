@@ -243,7 +243,7 @@ class JoinTeam:
         memory.make_room(np.diff(found.starts))
         self._append(piece, found)
         m.piece_first, m.piece_size = piece.numbers[0], int(piece.numbers[-1] - piece.numbers[0]) + 1
-        m.muted, m.opens_all = piece.again, self._all_open
+        m.muted, m.opens_all, m.now = piece.again, self._all_open, int(piece.events.times[-1])
         memory.begin()
         before, progress = memory.rows_in_nodes, Progress()
         while (status := join_inner(memory.address)) != at.DONE:

@@ -7,7 +7,7 @@ window and SLIDE, tests between Kleene variables, and absences.
 from __future__ import annotations
 
 from cerise.engines.tree.machine import join_records as at
-from cerise.engines.tree.machine.join import expire, join, row_at, sort_new
+from cerise.engines.tree.machine.join import join
 from cerise.engines.tree.machine.join_records import (
     ExpandFrame,
     JoinMachine,
@@ -26,6 +26,7 @@ from cerise.engines.tree.machine.match_events import (
     leaf_row,
     seq_of,
 )
+from cerise.engines.tree.machine.pool_rows import expire, row_at, sort_new
 from cerise.engines.tree.machine.vetoes import find_part, is_vetoed
 from cerise.kernels.jit import int64, kernel, void
 from cerise.kernels.records import Words
@@ -78,7 +79,10 @@ def finish(m: JoinMachine, output: OutputRecord, row: JoinRow) -> int:
     if output.vetoes < output.vetoes_end and is_vetoed(m, output, row, first, since, 0):
         return at.DONE
     if output.waits != 0:
-        return wait(m, output, row)
+        if is_vetoed(m, output, row, first, since, 1):
+            return at.DONE
+        if m.now <= later(since, output.window):
+            return wait(m, output, row)
     return at.DONE if m.muted != 0 else emit(m, output, row)
 
 

@@ -13,105 +13,14 @@ from cerise.engines.tree.machine.join_records import (
     JoinNode,
     JoinRow,
     Pool,
-    PoolIndex,
-    column_of,
     compare,
     earlier,
     later,
 )
+from cerise.engines.tree.machine.pool_rows import row_at, skip_to
+from cerise.engines.tree.machine.row_index import fill_index, find_columns, hash_row, is_null
+from cerise.engines.tree.machine.vetoes import is_vetoed
 from cerise.kernels.jit import kernel
-from cerise.kernels.records import Words
-
-HASHED = 0x1E3779B97F4A7C15  # an odd number whose bits spread the bits of a key
-FEW = 16  # rows that are sorted by insertion
-
-
-@kernel()
-def row_at(pool: Pool, number: int) -> JoinRow:
-    """Return a row by its number."""
-    return JoinRow(int(pool.rows) + 8 * pool.width * (number - pool.start))
-
-
-# ---- columns and keys
-
-
-@kernel()
-def flags_of(m: JoinMachine, leaf: int, flag: int) -> int:
-    """Return the address of a column of flags; 0: no event of the leaf has a null."""
-    if flag < 0 or m.leaves[leaf].nulls == 0:
-        return 0
-    return column_of(m, leaf, flag)
-
-
-@kernel()
-def find_columns(m: JoinMachine, node: JoinNode) -> None:
-    """Write the addresses of all columns that a node reads: leaves may have moved since the last piece."""
-    for t in range(node.tests, node.tests_end):
-        test = m.tests[t]
-        test.left = Words(column_of(m, test.left_leaf, test.left_column))
-        test.right = Words(column_of(m, test.right_leaf, test.right_column))
-        test.left_flags = Words(flags_of(m, test.left_leaf, test.left_flag))
-        test.right_flags = Words(flags_of(m, test.right_leaf, test.right_flag))
-    if node.left_index >= 0:
-        find_keys(m, m.indexes[node.left_index])
-        find_keys(m, m.indexes[node.right_index])
-
-
-@kernel()
-def find_keys(m: JoinMachine, index: PoolIndex) -> None:
-    """Write the addresses of the columns that an index reads."""
-    for k in range(index.keys, index.keys_end):
-        key = m.keys[k]
-        key.values = Words(column_of(m, key.leaf, key.column))
-        key.flags = Words(flags_of(m, key.leaf, key.flag))
-
-
-@kernel()
-def is_null(flags: Words, bit: int, row: int) -> bool:
-    """Whether a row has a null in a column; without flags no row has."""
-    return int(flags) != 0 and flags[row] & bit != 0
-
-
-@kernel()
-def mix(found: int, value: int) -> int:
-    """Return a hash with one more value in it."""
-    mixed = ((found ^ value) * HASHED) & at.MAX
-    return mixed ^ (mixed >> 29)
-
-
-@kernel()
-def hash_row(m: JoinMachine, index: PoolIndex, row: JoinRow) -> int:
-    """Return the hash of a row's key; -1: a part of the key is null, and equals nothing."""
-    found = 0
-    for k in range(index.keys, index.keys_end):
-        key = m.keys[k]
-        event = row[key.word]
-        if is_null(key.flags, key.bit, event):
-            return -1
-        found = mix(found, key.values[event])
-    return found
-
-
-@kernel()
-def fill_index(m: JoinMachine, number: int, end: int) -> int:
-    """Add the rows of a pool up to `end` to an index."""
-    index = m.indexes[number]
-    pool = m.pools[index.pool]
-    if index.room < pool.room:
-        m.needs = number
-        return at.INDEX_FULL
-    index.done = max(index.done, pool.base)
-    for r in range(index.done, end):
-        found = hash_row(m, index, row_at(pool, r))
-        if found >= 0:
-            place = found & index.mask
-            index.next[r - pool.start] = index.heads[place]
-            index.heads[place] = r + 1
-    index.done = max(index.done, end)
-    return at.DONE
-
-
-# ---- one node
 
 
 @kernel()
@@ -139,7 +48,7 @@ def is_near(order: int, window: int, outer: JoinRow, inner: JoinRow) -> bool:
 
 @kernel()
 def write_row(m: JoinMachine, node: JoinNode, left: JoinRow, right: JoinRow) -> None:
-    """Append the row that binds the events of two rows."""
+    """Append the row that binds the events of two rows, unless a negated event vetoes all its matches."""
     out = m.pools[node.out]
     row = row_at(out, out.count)
     row.first, row.last = min(left.first, right.first), max(left.last, right.last)
@@ -147,29 +56,11 @@ def write_row(m: JoinMachine, node: JoinNode, left: JoinRow, right: JoinRow) -> 
     for slot in range(node.slots):
         word = m.words[node.moves + slot]
         row[at.HEAD + slot] = left[word] if word >= 0 else right[-1 - word]
+    for g in range(node.guards, node.guards_end):
+        if is_vetoed(m, m.guards[g], row, row.first, row.since, 0):
+            return
     out.count += 1
     node.made += 1
-
-
-@kernel()
-def skip_to(pool: Pool, low: int, end: int, last: int, until: int) -> int:
-    """Return the first row from `low` on whose last event is after `last` and not before point `until`."""
-    step = 1
-    while low + step < end:
-        row = row_at(pool, low + step)
-        if row.last > last and row.until >= until:
-            break
-        low += step
-        step += step
-    high = min(low + step, end)
-    while low < high:
-        middle = (low + high) >> 1
-        row = row_at(pool, middle)
-        if row.last > last and row.until >= until:
-            high = middle
-        else:
-            low = middle + 1
-    return low
 
 
 @kernel()
@@ -286,113 +177,3 @@ def follow(m: JoinMachine, node: JoinNode, outer: Pool, inner: Pool, end: int) -
             return at.PAUSED
     node.candidates += tried
     return at.DONE
-
-
-# ---- the order of a pool
-
-
-@kernel()
-def sort_new(m: JoinMachine, pool: Pool) -> int:
-    """Put the new rows of a pool in the order of their last events, by two passes over half of the bits."""
-    count, width = pool.count - pool.old, pool.width
-    rows = Words(int(row_at(pool, pool.old)))
-    if is_sorted(rows, count, width):
-        return at.DONE
-    if count <= FEW:
-        insert_rows(rows, count, width)
-        return at.DONE
-    half = 1
-    while 1 << (2 * half) < m.piece_size:
-        half += 1
-    if m.scratch_room < count * width + (1 << half) + 1:
-        m.needs = count * width + (1 << half) + 1
-        return at.SCRATCH_FULL
-    counts, other = m.scratch, Words(int(m.scratch) + 8 * ((1 << half) + 1))
-    spread_rows(rows, other, counts, count, width, m.piece_first, 0, half)
-    spread_rows(other, rows, counts, count, width, m.piece_first, half, half)
-    return at.DONE
-
-
-@kernel()
-def is_sorted(rows: Words, count: int, width: int) -> bool:
-    """Whether rows are in the order of their last events."""
-    for i in range(1, count):
-        if rows[i * width + at.LAST_EVENT] < rows[(i - 1) * width + at.LAST_EVENT]:
-            return False
-    return True
-
-
-@kernel()
-def insert_rows(rows: Words, count: int, width: int) -> None:
-    """Sort few rows, each by exchanges with the rows before it."""
-    for i in range(1, count):
-        j = i
-        while j > 0 and rows[j * width + at.LAST_EVENT] < rows[(j - 1) * width + at.LAST_EVENT]:
-            for w in range(width):
-                kept = rows[j * width + w]
-                rows[j * width + w] = rows[(j - 1) * width + w]
-                rows[(j - 1) * width + w] = kept
-            j -= 1
-
-
-@kernel()
-def spread_rows(
-    rows: Words, to: Words, counts: Words, count: int, width: int, first: int, shift: int, half: int
-) -> None:
-    """Copy rows in the order of some bits of their last event's number."""
-    mask = (1 << half) - 1
-    for d in range(mask + 2):
-        counts[d] = 0
-    for i in range(count):
-        counts[((rows[i * width + at.LAST_EVENT] - first) >> shift & mask) + 1] += 1
-    for d in range(mask + 1):
-        counts[d + 1] += counts[d]
-    for i in range(count):
-        digit = (rows[i * width + at.LAST_EVENT] - first) >> shift & mask
-        place = counts[digit]
-        counts[digit] = place + 1
-        for w in range(width):
-            to[place * width + w] = rows[i * width + w]
-
-
-# ---- rows whose window has passed
-
-
-@kernel()
-def expire(m: JoinMachine, time: int, position: int) -> None:
-    """Let rows go that no event from a time and a position on can join."""
-    for p in range(m.pool_count):
-        pool = m.pools[p]
-        pool.old = pool.count
-        pool.shift = 0
-        if pool.window >= 0 and pool.in_order != 0:
-            least = earlier(position if pool.by_position != 0 else time, pool.window)
-            while pool.base < pool.count and row_at(pool, pool.base).until < least:
-                pool.base += 1
-        gone = pool.base - pool.start
-        if 2 * gone > pool.room:
-            move_rows(m, p, gone)
-    for i in range(m.index_count):
-        index = m.indexes[i]
-        pool = m.pools[index.pool]
-        if pool.shift > 0:
-            for number in range(pool.start, index.done):
-                index.next[number - pool.start] = index.next[number - pool.start + pool.shift]
-
-
-@kernel()
-def move_rows(m: JoinMachine, p: int, gone: int) -> None:
-    """Move the rows of a pool to the front of its memory."""
-    pool = m.pools[p]
-    kept, rows = pool.count - pool.base, pool.rows
-    for word in range(kept * pool.width):
-        rows[word] = rows[word + gone * pool.width]
-    if p < m.leaf_count:
-        leaf = m.leaves[p]
-        columns = leaf.columns
-        for column in range(leaf.width):
-            first = column * leaf.room
-            for number in range(kept):
-                columns[first + number] = columns[first + number + gone]
-    pool.start = pool.base
-    pool.shift = gone

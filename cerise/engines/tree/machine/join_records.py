@@ -110,6 +110,8 @@ class JoinNode(Record):
     right_index: int
     slots: int
     moves: int  # the first of `slots` words: a word of the left row, or -1 - a word of the right row
+    guards: int  # negated variables that veto its rows, each as an output of one branch
+    guards_end: int
     final: int  # whether no join reads its rows: they leave when they are written out
     candidates: int  # how many pairs of rows were tested
     made: int  # how many of them passed
@@ -177,6 +179,12 @@ class OutputTest(Record):
     right_column: int
     right_flag: int
     right_bit: int
+    values: (
+        Words  # set by `aim`, of a negated variable: its column, flags of nulls, the value to compare with
+    )
+    flags: Words
+    value: int
+    value_op: int
 
 
 class RepeatRecord(Record):
@@ -194,13 +202,15 @@ class RepeatRecord(Record):
 
 
 class VetoRecord(Record):
-    """A negated variable of an output: its leaf, and the stretch in which it may not occur."""
+    """A negated variable of an output, or of a row of a join: its leaf, and where it may not occur."""
 
     leaf: int
     after: int  # the slots before the stretch, as a bit mask; 0: the start of the window
     before: int
     anywhere: int
+    around: int  # whether the row lacks events of the match, whose reach holds all of the row and a window
     waits: int
+    shares: int  # whether an event of the match can be an event of its leaf
     tests: int
     tests_end: int
     index: int  # of its rows by partition, -1: none
@@ -235,6 +245,7 @@ class JoinMachine(Record):
     output_tests: Rows[OutputTest]
     repeats: Rows[RepeatRecord]
     vetoes: Rows[VetoRecord]
+    guards: Rows[OutputRecord]
     scratch: Words
     scratch_room: int
     frames: Rows[ExpandFrame]
@@ -270,6 +281,7 @@ class JoinMachine(Record):
     muted: int  # whether matches are not written: events are fed again
     most: int  # matches of one row before a kernel stops
     opens_all: int
+    now: int  # no event before this time will come
     piece_first: int  # the number of the first event of the piece
     piece_size: int
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cerise.engines.tree.machine import join_records as at
-from cerise.engines.tree.machine.join import flags_of, is_null
 from cerise.engines.tree.machine.join_records import (
     JoinMachine,
     JoinRow,
@@ -12,6 +11,7 @@ from cerise.engines.tree.machine.join_records import (
     column_of,
     compare,
 )
+from cerise.engines.tree.machine.row_index import flags_of, is_null
 from cerise.kernels.jit import kernel
 from cerise.kernels.records import Words
 

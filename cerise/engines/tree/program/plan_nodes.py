@@ -28,7 +28,8 @@ class PlanNode:
         left_slots: the same, of the pool on the left.
         right_slots: the same, of the pool on the right.
         window: the largest window of the branches that have it; -1: none.
-        users: the numbers of these branches; the slots are those of the first one.
+        users: the numbers of these branches, one as often as it has the sub-pattern; the slots are those of
+            the first one.
         read: whether another join reads its rows.
     """
 
@@ -96,8 +97,7 @@ class PlanNodes:
             return
         node = self.nodes[pool - len(self.leaves)]
         node.window = widest(node.window, window)
-        if user not in node.users:
-            node.users.append(user)
+        node.users.append(user)
         self._widen(node.left, window, user)
         self._widen(node.right, window, user)
 

@@ -38,7 +38,7 @@ class TeamTables:
         self.index_count = joins.index_count
         self.words = np.array(joins.words or [0], np.int64)
         self.outputs, self.output_tests = outputs.outputs, outputs.output_tests
-        self.repeats, self.vetoes = outputs.repeats, outputs.vetoes
+        self.repeats, self.vetoes, self.guards = outputs.repeats, outputs.vetoes, outputs.guards
         self.order, self.waiting, self.leaf_windows = outputs.order, outputs.waiting, outputs.leaf_windows
         self._lay_pools(outputs.roots)
 

@@ -70,7 +70,8 @@ class TeamMemory:
             (JoinMachine.keys, tables.keys), (JoinMachine.indexes, self.indexes),
             (JoinMachine.words, tables.words), (JoinMachine.outputs, self.outputs),
             (JoinMachine.output_tests, tables.output_tests), (JoinMachine.repeats, tables.repeats),
-            (JoinMachine.vetoes, tables.vetoes), (JoinMachine.bases, self.bases),
+            (JoinMachine.vetoes, tables.vetoes), (JoinMachine.guards, tables.guards),
+            (JoinMachine.bases, self.bases),
             (JoinMachine.sizes, self.sizes), (JoinMachine.shown, tables.shown),
         ):  # fmt: skip
             self.words[number(word)] = array.ctypes.data
