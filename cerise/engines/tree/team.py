@@ -179,7 +179,7 @@ class JoinTeam:
         """Lay out empty memory for a plan."""
         if self._memory is not None:
             self._note_nodes()
-        tables = TeamTables(self.catalog, self.branches, plan.trees)
+        tables = TeamTables(self.catalog, self.branches, plan.trees, plan.stats)
         self._memory = TeamMemory(tables, self.options)
         self.answers.follow(self._memory)
 

@@ -27,6 +27,7 @@ from cerise.engines.tree.machine.match_events import (
     seq_of,
 )
 from cerise.engines.tree.machine.pool_rows import expire, row_at, sort_new
+from cerise.engines.tree.machine.row_skips import move_skips
 from cerise.engines.tree.machine.vetoes import find_part, is_vetoed
 from cerise.kernels.jit import int64, kernel, void
 from cerise.kernels.records import Words
@@ -343,4 +344,6 @@ def release(machine: int, now: int, over: int) -> int:
 @kernel(void(int64, int64, int64))
 def end_piece(machine: int, time: int, position: int) -> None:
     """End a piece: its rows are old now, and rows whose window has passed leave."""
-    expire(JoinMachine(machine), time, position)
+    m = JoinMachine(machine)
+    expire(m, time, position)
+    move_skips(m)

@@ -19,6 +19,7 @@ from cerise.engines.tree.machine.join_records import (
 )
 from cerise.engines.tree.machine.pool_rows import row_at, skip_to
 from cerise.engines.tree.machine.row_index import fill_index, find_columns, hash_row, is_null
+from cerise.engines.tree.machine.row_skips import fill_skips, flip, skip_runs
 from cerise.engines.tree.machine.vetoes import is_vetoed
 from cerise.kernels.jit import kernel
 
@@ -80,6 +81,8 @@ def join(m: JoinMachine, n: int) -> int:
                 status = fill_index(m, index, end)
                 if status != at.DONE:
                     return status
+            elif node.skip_test >= 0 and outer.old < outer.count:
+                fill_skips(m, node.right_skip if m.phase == 0 else node.left_skip, end)
             m.outer, m.low, m.inner, m.begun = outer.old, inner.base, -1, 1
         status = at.DONE
         if inner.base < end:
@@ -105,9 +108,13 @@ def scan(m: JoinMachine, node: JoinNode, outer: Pool, inner: Pool, end: int) -> 
     """Join outer rows with the stretch of inner rows that their windows reach."""
     order, window, in_order, phase = order_in(m, node), node.window, inner.in_order, m.phase
     out = m.pools[node.out]
-    tried = 0
+    test = m.tests[max(node.skip_test, 0)]
+    tried, value, skips, op = 0, 0, node.skip_test >= 0, test.op if phase == 0 else flip(test.op)
+    index = m.skips[max(node.right_skip if phase == 0 else node.left_skip, 0)]
     while m.outer < outer.count:
         row = row_at(outer, m.outer)
+        if skips:
+            value = test.left[row[test.left_word]] if phase == 0 else test.right[row[test.right_word]]
         place = m.inner
         if place < 0:
             least = earlier(row.until, window) if in_order else at.MIN
@@ -116,6 +123,10 @@ def scan(m: JoinMachine, node: JoinNode, outer: Pool, inner: Pool, end: int) -> 
             place = m.low
         limit = later(row.since, window) if in_order else at.MAX
         while place < end:
+            if skips and place & 15 == 0:
+                place = skip_runs(index, inner.start, op, value, place, end)
+                if place >= end:
+                    break
             other = row_at(inner, place)
             if other.until > limit or (order == 2 and other.last >= row.first):
                 break

@@ -96,6 +96,21 @@ class KeyColumn(Record):
     flags: Words
 
 
+class SkipIndex(Record):
+    """The extremes of a column over runs of 16, 256 and 4096 rows of a pool, of as many rows or fewer."""
+
+    pool: int
+    word: int  # of a row that holds the event
+    leaf: int
+    column: int
+    greatest: int  # whether the extremes are maxima
+    values: Words  # set by `fill_skips`: the column at row 0
+    by_16: Words
+    by_256: Words
+    by_4096: Words
+    done: int  # the number of the first row that the extremes lack
+
+
 class JoinNode(Record):
     """A join of two pools into a third."""
 
@@ -108,6 +123,9 @@ class JoinNode(Record):
     tests_end: int
     left_index: int  # of the rows on the left, by the columns that equal columns on the right; -1: none
     right_index: int
+    skip_test: int  # the inequality by which runs of rows are skipped, -1: none
+    left_skip: int  # the extremes of its left column over the rows on the left
+    right_skip: int
     slots: int
     moves: int  # the first of `slots` words: a word of the left row, or -1 - a word of the right row
     guards: int  # negated variables that veto its rows, each as an output of one branch
@@ -239,6 +257,8 @@ class JoinMachine(Record):
     keys: Rows[KeyColumn]
     indexes: Rows[PoolIndex]
     index_count: int
+    skips: Rows[SkipIndex]
+    skip_count: int
     words: Words
     outputs: Rows[OutputRecord]
     output_count: int

@@ -18,8 +18,10 @@ from cerise.engines.tree.machine.join_records import (
     LeafRow,
     NodeTest,
     PoolIndex,
+    SkipIndex,
 )
 from cerise.engines.tree.program.plan_nodes import PlanNode, PlanNodes, is_partitioned
+from cerise.plan.join_statistics import Statistics
 from cerise.plan.joins import JoinPattern, JoinTest
 from cerise.plan.leaves import are_disjoint
 
@@ -28,6 +30,8 @@ RecordWords = dict[int, int]  # the words of a record, by their places in it
 LeafColumn = tuple[int, int, int]  # a column, the one with the flags of its nulls (-1: never null), its bit
 SEQ, PART = (at.SEQ, -1, 0), (at.PART, -1, 0)
 FLAGS = 62  # flags of nulls in one word
+SKIPPED = 0.3  # the share of pairs that pass an inequality, up to which runs of rows that fail are skipped
+GREATER = {"<": True, "<=": True, ">": False, ">=": False}  # whether the right side is the greater one
 
 
 class RowColumn(NamedTuple):
@@ -46,28 +50,36 @@ class NodeRecords:
     Args:
         catalog: the leaves and columns of the team.
         plan: the joins.
+        stats: tell which inequality of a join few pairs of rows pass.
 
     Attributes:
         nodes: the joins.
         words: for each join where the words of its rows come from; outputs add theirs.
     """
 
-    def __init__(self, catalog: Catalog, plan: PlanNodes) -> None:
-        self.leaves, self._used = plan.leaves, catalog.used
+    def __init__(self, catalog: Catalog, plan: PlanNodes, stats: Statistics) -> None:
+        self.leaves, self._used, self._stats = plan.leaves, catalog.used, stats
         self.words: list[int] = []
         self._tests: list[RecordWords] = []
         self._keys: list[RecordWords] = []
         self._indexes: list[RecordWords] = []
+        self._skips: dict[tuple[int, RowColumn, bool], RecordWords] = {}
         self._lay(plan)
 
     def _lay(self, plan: PlanNodes) -> None:
         self.nodes = np.zeros((len(plan.nodes), JoinNode.WORDS), np.int64)
         for n, node in enumerate(plan.nodes):
             tests, keys = list(self._node_tests(node)), list(self._node_keys(node))
-            words = {JoinNode.left_index: -1, JoinNode.right_index: -1}
+            words = {JoinNode.left_index: -1, JoinNode.right_index: -1, JoinNode.skip_test: -1}
             if keys:
                 words[JoinNode.left_index] = self.add_index(node.left, [left for left, _ in keys])
                 words[JoinNode.right_index] = self.add_index(node.right, [right for _, right in keys])
+            elif (rarest := self._find_rarest(node)) is not None:
+                left, right = self._sides(node, rarest)
+                greater = GREATER[rarest.op]
+                words[JoinNode.skip_test] = len(self._tests) + tests.index(write_test(rarest.op, left, right))
+                words[JoinNode.left_skip] = self._add_skips(node.left, left, greatest=not greater)
+                words[JoinNode.right_skip] = self._add_skips(node.right, right, greatest=greater)
             words |= {
                 JoinNode.left: node.left, JoinNode.right: node.right, JoinNode.out: len(self.leaves) + n,
                 JoinNode.window: node.window, JoinNode.order: _order(node), JoinNode.tests: len(self._tests),
@@ -120,6 +132,26 @@ class NodeRecords:
             if test.op == "=":
                 yield self._sides(node, test)
 
+    def _find_rarest(self, node: PlanNode) -> JoinTest | None:
+        """Return the inequality that the fewest pairs of rows pass; None: each is passed by many."""
+        masks = [sum(1 << slot for slot in slots) for slots in (node.left_slots, node.right_slots)]
+        shares = {
+            test: self._stats.share(node.pattern, test)
+            for test in node.pattern.tests_between(*masks)
+            if test.op in GREATER
+        }
+        rarest = min(shares, key=shares.__getitem__, default=None)
+        return rarest if rarest is not None and shares[rarest] <= SKIPPED else None
+
+    def _add_skips(self, pool: int, column: RowColumn, *, greatest: bool) -> int:
+        """Return the number of the extremes of a column over runs of a pool's rows."""
+        words = {
+            SkipIndex.pool: pool, SkipIndex.word: column.word, SkipIndex.leaf: column.leaf,
+            SkipIndex.column: column.column, SkipIndex.greatest: int(greatest),
+        }  # fmt: skip
+        self._skips.setdefault((pool, column, greatest), words)
+        return list(self._skips).index((pool, column, greatest))
+
     def _parts(self, node: PlanNode) -> tuple[RowColumn, RowColumn]:
         return self._ends(node, (node.left_slots[0], PART), (node.right_slots[0], PART))
 
@@ -168,6 +200,14 @@ class NodeRecords:
     @property
     def index_count(self) -> int:
         return len(self._indexes)
+
+    @property
+    def skips(self) -> Ints:
+        return write_records(list(self._skips.values()), SkipIndex.WORDS)
+
+    @property
+    def skip_count(self) -> int:
+        return len(self._skips)
 
 
 def write_test(op: str, left: RowColumn, right: RowColumn) -> RecordWords:

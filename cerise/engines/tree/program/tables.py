@@ -14,6 +14,7 @@ from cerise.engines.tree.machine.join_records import JoinRow, LeafRow, Pool
 from cerise.engines.tree.program.node_records import FLAGS, NodeRecords
 from cerise.engines.tree.program.output_records import OutputRecords
 from cerise.engines.tree.program.plan_nodes import PlanNodes, scope_in, widest
+from cerise.plan.join_statistics import Statistics
 from cerise.plan.joins import Tree
 
 Ints = npt.NDArray[np.int64]
@@ -26,16 +27,19 @@ class TeamTables:
         catalog: the leaves and columns of the team.
         branches: all branches of all queries.
         trees: the join tree of each branch.
+        stats: the statistics that the trees follow from.
     """
 
-    def __init__(self, catalog: Catalog, branches: Sequence[TeamBranch], trees: Sequence[Tree]) -> None:
+    def __init__(
+        self, catalog: Catalog, branches: Sequence[TeamBranch], trees: Sequence[Tree], stats: Statistics
+    ) -> None:
         self.catalog, self.branches = catalog, branches
         plan = PlanNodes(catalog, branches, trees)
         self.leaves, self.plan, self.inner = plan.leaves, plan.nodes, plan.inner
-        joins = NodeRecords(catalog, plan)
+        joins = NodeRecords(catalog, plan, stats)
         outputs = OutputRecords(plan, joins)
         self.nodes, self.tests, self.keys, self.indexes = joins.nodes, joins.tests, joins.keys, joins.indexes
-        self.index_count = joins.index_count
+        self.skips, self.index_count, self.skip_count = joins.skips, joins.index_count, joins.skip_count
         self.words = np.array(joins.words or [0], np.int64)
         self.outputs, self.output_tests = outputs.outputs, outputs.output_tests
         self.repeats, self.vetoes, self.guards = outputs.repeats, outputs.vetoes, outputs.guards

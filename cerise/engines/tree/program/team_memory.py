@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 import numpy.typing as npt
 
@@ -15,6 +17,7 @@ from cerise.engines.tree.machine.join_records import (
     OutputRecord,
     Pool,
     PoolIndex,
+    SkipIndex,
 )
 from cerise.engines.tree.program.tables import TeamTables
 from cerise.kernels.records import number
@@ -43,6 +46,8 @@ class TeamMemory:
         self._indexes_of: dict[int, list[int]] = {}
         for i in range(tables.index_count):
             self._indexes_of.setdefault(int(self.indexes[i, PoolIndex.pool]), []).append(i)
+        self.skips = tables.skips
+        self.extremes: list[list[Ints]] = [[] for _ in range(tables.skip_count)]
         first = max(1, limits.first_rows // 16)
         finals = range(self.leaf_count + tables.inner, self.leaf_count + len(tables.plan))
         for pool in range(len(self.pools)):
@@ -68,6 +73,7 @@ class TeamMemory:
             (JoinMachine.pools, self.pools), (JoinMachine.leaves, self.leaves),
             (JoinMachine.nodes, self.nodes), (JoinMachine.tests, tables.tests),
             (JoinMachine.keys, tables.keys), (JoinMachine.indexes, self.indexes),
+            (JoinMachine.skips, self.skips),
             (JoinMachine.words, tables.words), (JoinMachine.outputs, self.outputs),
             (JoinMachine.output_tests, tables.output_tests), (JoinMachine.repeats, tables.repeats),
             (JoinMachine.vetoes, tables.vetoes), (JoinMachine.guards, tables.guards),
@@ -77,6 +83,7 @@ class TeamMemory:
             self.words[number(word)] = array.ctypes.data
         m.pool_count, m.leaf_count, m.node_count = len(self.pools), self.leaf_count, len(tables.plan)
         m.index_count, m.output_count = tables.index_count, len(self.outputs)
+        m.skip_count = tables.skip_count
         m.shown_count, m.inner_count = tables.shown_count, tables.inner
         m.patience, m.most, m.depth, m.output = patience, self._most, -1, -1
         self._tell()
@@ -120,6 +127,8 @@ class TeamMemory:
             self.leaves[pool] = columns.ctypes.data, room, width, flags, nulls
         for index in self._indexes_of.get(pool, ()):
             self._grow_index(index, room, start)
+        for skips in np.flatnonzero(self.skips[: len(self.extremes), SkipIndex.pool] == pool).tolist():
+            self._grow_skips(skips, room, start)
 
     def _grow_index(self, index: int, room: int, start: int) -> None:
         words = self.indexes[index]
@@ -129,6 +138,14 @@ class TeamMemory:
         words[number(PoolIndex.next)] = self.next[index].ctypes.data
         words[PoolIndex.mask], words[PoolIndex.room] = len(self.heads[index]) - 1, room
         words[PoolIndex.done] = start
+
+    def _grow_skips(self, skips: int, room: int, start: int) -> None:
+        words = self.skips[skips]
+        found = [np.zeros((room >> bits) + 2, np.int64) for bits in (4, 8, 12)]
+        self.extremes[skips] = found
+        for word, array in zip((SkipIndex.by_16, SkipIndex.by_256, SkipIndex.by_4096), found, strict=True):
+            words[number(word)] = array.ctypes.data
+        words[SkipIndex.done] = start
 
     def make_room(self, counts: Ints) -> None:
         """Make room for new rows of each leaf."""
@@ -168,6 +185,8 @@ class TeamMemory:
             if words[PoolIndex.done] > self.pools[words[PoolIndex.pool], Pool.old]:
                 self.heads[index][:] = 0
                 words[PoolIndex.done] = self.pools[words[PoolIndex.pool], Pool.start]
+        old = self.pools[self.skips[:, SkipIndex.pool], Pool.old]
+        self.skips[:, SkipIndex.done] = np.minimum(self.skips[:, SkipIndex.done], old)
 
     def find_alive(self, first: int = at.MIN) -> Ints:
         """Return the numbers, from `first` on, of the events that leaves hold, ascending."""
@@ -195,5 +214,5 @@ class TeamMemory:
 
     @property
     def nbytes(self) -> int:
-        held = [*self.rows, *self.columns, *self.heads, *self.next]
+        held = [*self.rows, *self.columns, *self.heads, *self.next, *chain(*self.extremes)]
         return sum(each.nbytes for each in held)
