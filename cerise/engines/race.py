@@ -28,10 +28,12 @@ TRIED = 1 << 17  # the most events that race
 GROWTH = 4  # each lap has 4 times as many events as the lap before
 SECONDS = 0.02  # for each engine, if the first batch has at least
 WHOLE = 50_000  # events; in proportion less if it has fewer
+SHARE = 1 / 32  # of the time that the engine would take for the batch, where that is less
 BETTER = 0.8  # the last engine is safe: another wins if it takes less than 0.8 of its time
 HOPELESS = 2  # an engine that takes twice as long ends the race: later engines keep even more runs
 _WAITING = re.compile(rb"(-?\d{1,19})?")  # the state of a race before its first event, after the line's end
 BEATEN = 3  # an engine that takes 3 times as long as the best for the same events has lost
+CLEAR = 0.4  # an engine that takes less than this share of the safe one's time need not beat it twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,17 +150,18 @@ class TrialMatcher:
         safe, *others = reversed(self.engines)
         if len(events) < self.options.limits.raced_events:
             return safe
-        best, record = safe, self._race_safe(events)
+        best, record, clear = safe, self._race_safe(events), False
         for name in others:
             times = self._race(self.engines[name], events, record)
             log.info("%s against %s: %s against %s", name, best, _show(times), _show(record))
             last = min(len(times), len(record)) - 1
             if times[last] < record[last]:
+                clear = last > 1 and times[last] < CLEAR * record[last]  # the first laps may warm up
                 best, record = name, times
             elif times[last] > HOPELESS * record[last]:
                 break
-        if best == safe:
-            return safe
+        if best == safe or clear:
+            return best
         again = self._race_safe(events)  # it raced first, when the data that engines share was not cached
         last = min(len(again), len(record)) - 1
         log.info("%s against %s: %s against %s", best, safe, _show(record), _show(again))
@@ -180,10 +183,10 @@ class TrialMatcher:
         seconds = SECONDS * min(1.0, len(events) / WHOLE)
         matcher = engine.start(self.bound, careful)
         times: list[float] = []
-        done = 0
+        done, whole = 0, math.inf
         while done < min(TRIED, len(events)):
             spent = sum(times[1:])
-            if len(times) > 1 and spent + times[-1] * GROWTH > seconds:
+            if len(times) > 1 and spent + times[-1] * GROWTH > min(seconds, SHARE * whole):
                 break
             part = replace(
                 events.slice(done, done + self.options.limits.first_race * GROWTH ** len(times)), opens=None
@@ -196,6 +199,7 @@ class TrialMatcher:
             except PlanError:
                 return [*times, math.inf]
             times.append(time.thread_time() - now)
+            whole = times[-1] / len(part) * len(events)
             known = record[len(times) - 1] if len(times) <= len(record) else math.inf
             if len(times) > 1 and times[-1] > BEATEN * known:
                 break
