@@ -169,6 +169,6 @@ def test_verbs_take_the_same_keywords_in_the_same_order() -> None:
     wanted = ["time", "type", "key", "order", "params", "options", "version", "dialect", "spark"]
     verbs = (cerise.find, cerise.profile, cerise.count, cerise.explain, cerise.schema, cerise.explain_misses)
     for verb in verbs:
-        own = ("where", "limit", "only")
+        own = ("where", "limit", "only", "report")
         names = [name for name in inspect.signature(verb).parameters if name not in own]
         assert names == ["events", "query", *wanted], verb
