@@ -69,12 +69,14 @@ class Group:
         number: its number in the file.
         place: its number among all row groups, in arrival order.
         span: the time it covers, and how many rows it has that are not deleted.
+        timeless: whether a row may lack a time, as far as statistics tell: all its times must be read.
     """
 
     file: int
     number: int
     place: int
     span: GroupSpan
+    timeless: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +150,10 @@ class Lake:
         for number, i, place, rows in self._number_groups():
             if rows and self._may_hold(pruner, number, i, paths[number]):
                 group = self.footers[number].row_group(i)
-                times = times_of(group, paths[number].get((schema.time,)), schema)
-                found.append(Group(number, i, place, GroupSpan(*times, rows)))
+                column = paths[number].get((schema.time,))
+                timeless = column is None or may_lack(group.column(column))
+                span = GroupSpan(*times_of(group, column, schema), rows)
+                found.append(Group(number, i, place, span, timeless))
         return found
 
     def _may_hold(self, pruner: Pruner, file: int, number: int, paths: Mapping[Attribute, int]) -> bool:

@@ -22,6 +22,7 @@ from cerise.files.checksums import CheckedFile, Tail, chunk_start, read_tail
 from cerise.files.lake import File, Group, open_file_system
 from cerise.files.types import leaf_paths
 from cerise.plan.pushdown import Needed
+from cerise.plan.router import Router
 
 Ints = npt.NDArray[np.int64]
 BITS = 32
@@ -133,6 +134,49 @@ class GroupReader:
             self.counts.bytes += size
         described = file.source.metadata.row_group(group.number)
         return self._shape(table, names, group, described.num_rows if late else group.span.rows)
+
+    def read_where(
+        self, group: Group, names: Sequence[str], router: Router | None
+    ) -> tuple[pa.Table, Ints | None]:
+        """Return columns of the rows of a row group that are not deleted and that a router keeps.
+
+        The columns that the router tests are decoded first, and the others only if a row is left.
+
+        Args:
+            group: the row group.
+            names: the columns.
+            router: keeps a superset of the rows that matter; None: all rows matter.
+
+        Returns:
+            The columns, and the number of each row in the row group, None: all. Without rows, some columns
+            may be missing.
+        """
+        kept = self.read_kept_rows(group)
+        first = [] if router is None else [name for name in names if name in router.names]
+        if router is None or not first:
+            table = self.read(group, names, late=False)
+            return table, None if kept is None else np.flatnonzero(kept)
+        tested = self._read_whole(group, first)
+        mask = router.mask(tested)
+        if kept is not None:
+            mask &= np.asarray(kept)
+        rows = np.flatnonzero(mask)
+        self.counts.groups += 1
+        self.counts.rows += group.span.rows
+        rest = [name for name in names if name not in router.names]
+        if len(rows) and rest:
+            others = self._read_whole(group, rest)
+            columns = {name: (tested if name in router.names else others).column(name) for name in names}
+            tested = pa.table(columns)
+        return tested if len(rows) == len(mask) else tested.take(pa.array(rows)), rows
+
+    def _read_whole(self, group: Group, names: Sequence[str]) -> pa.Table:
+        """Return columns of all rows of a row group, and count their bytes."""
+        file = self._file(group.file)
+        held = [name for name in names if name in file.columns]
+        self.counts.bytes += file.size(group.number, held)
+        rows = file.source.metadata.row_group(group.number).num_rows
+        return self._shape(self._rows(group, held), names, group, rows)
 
     def _rows(self, group: Group, names: Sequence[str]) -> pa.Table:
         """Return columns of a row group as Arrow reads them; an error names the column that fails."""

@@ -53,7 +53,6 @@ class Scan:
     groups: Sequence[Group]
     limits: Limits = DEFAULT
     _router: Router | None = None
-    _filters: bool = True
     _reader: GroupReader = field(init=False)
 
     def __post_init__(self) -> None:
@@ -78,8 +77,7 @@ class Scan:
         overlap = any(border <= group.span.last for group, border in zip(self.groups, borders, strict=False))
         numbered = bool(self.reading.late) or overlap
         for i, group in enumerate(self.groups):
-            piece = _clip(self._piece(group, numbered=numbered), part, needs)
-            waiting.append(self._filter(piece))
+            waiting.append(_clip(self._piece(group, numbered=numbered), part, needs))
             waiting, before = _split(waiting, borders[i] if i < len(borders) else None)
             for piece in before:
                 ready.append(piece)
@@ -90,14 +88,18 @@ class Scan:
             yield self._batch(_concat(ready), part)
 
     def tables(self) -> Iterator[pa.Table]:
+        """Yield the events of each row group in the order of time, with the numbers of their rows."""
         for group in self.groups:
             piece = self._piece(group, numbered=True)
-            yield piece.table.append_column(ROW, pa.array(piece.rows))
+            if len(piece.times):
+                yield piece.table.append_column(ROW, pa.array(piece.rows))
 
     def rows(self) -> Iterator[pa.Table]:
+        """Yield the rows of each row group in the order of the file, with their numbers."""
         for group in self.groups:
-            table = self._reader.read(group, self.reading.reads, late=False)
-            yield table.append_column(ROW, pa.array(self._numbers(group, table)))
+            table, rows = self._read(group, self._router)
+            if len(table):
+                yield table.append_column(ROW, pa.array(_number_rows(group, rows, len(table))))
 
     def complete(self, events: EventBatch) -> EventBatch:
         """Return events with their late columns added, in the order and types of the schema."""
@@ -137,28 +139,29 @@ class Scan:
         return EventBatch(self.reading.roles, table, piece.times, positions, opens=opens)
 
     def _piece(self, group: Group, *, numbered: bool) -> _Piece:
-        table = self._reader.read(group, self.reading.reads, late=False)
+        table, rows = self._read(group, None if group.timeless else self._router)
+        if not len(table):
+            return _Piece(table, np.zeros(0, np.int64), None)
         try:
             times = read_times(table, self.reading.roles)
         except CeriseError as error:
             raise DataError(f"{self._reader.describe(group)}: {error.problem}", hint=error.hint) from error
-        rows = self._numbers(group, table) if numbered else None
+        piece = _Piece(table, times, _number_rows(group, rows, len(table)) if numbered else None)
         if not bool(np.all(times[1:] >= times[:-1])):
-            return _reorder(_Piece(table, times, rows), np.argsort(times, kind="stable"))
-        return _Piece(table, times, rows)
+            return _reorder(piece, np.argsort(times, kind="stable"))
+        return piece
 
-    def _filter(self, piece: _Piece) -> _Piece:
-        """Drop events that are not needed; stop filtering for good once a filter keeps too many."""
-        if self._router is None or not self._filters:
-            return piece
-        keep = self._router.mask(piece.table)
-        self._filters = int(keep.sum()) <= WORTH_A_FILTER * len(keep)
-        rows = None if piece.rows is None else piece.rows[keep]
-        return _Piece(piece.table.filter(pa.array(keep)), piece.times[keep], rows)
+    def _read(self, group: Group, router: Router | None) -> tuple[pa.Table, Ints | None]:
+        """Read a row group; stop filtering for good once a filter keeps too many rows."""
+        table, rows = self._reader.read_where(group, self.reading.reads, router)
+        if router is not None and len(table) > WORTH_A_FILTER * group.span.rows:
+            self._router = None
+        return table, rows
 
-    def _numbers(self, group: Group, table: pa.Table) -> Ints:
-        kept = self._reader.read_kept_rows(group)
-        return (group.place << BITS) + (np.arange(len(table)) if kept is None else np.flatnonzero(kept))
+
+def _number_rows(group: Group, rows: Ints | None, count: int) -> Ints:
+    """Return the place of a row group and the number of a row as one number, for each of its rows."""
+    return (group.place << BITS) + (np.arange(count) if rows is None else rows)
 
 
 def _borders(groups: Sequence[Group], *, ties_by_row: bool) -> list[int]:

@@ -176,6 +176,9 @@ class Router:
         leaves: the comparisons of each leaf; a leaf without comparisons takes every event.
         limits: how events are routed, not where to.
 
+    Attributes:
+        names: the columns that it reads.
+
     >>> is_a = Comparison(("kind",), Kind.STRING, "=", ("A",))
     >>> router = Router([(is_a,), (is_a, Comparison(("x",), Kind.INT, ">", (3,)))])
     >>> events = pa.table({"kind": ["A", "B", "A"], "x": [1, 9, 9]})
@@ -202,7 +205,7 @@ class Router:
         conditions = [_combine([ranges[test] for test in leaf]) for leaf in leaves]
         sizes = {i: len(each) for i, each in words.items() if self._columns[i].form == "word"}
         self._probes = _make_probes(conditions, sizes, _TestMaker(self._columns, words, limits))
-        self._names = list(dict.fromkeys(column.path[0] for column in self._columns))
+        self.names = tuple(dict.fromkeys(column.path[0] for column in self._columns))
 
     def mask(self, table: pa.Table) -> Truth:
         """Return for each row whether it fits a leaf; this costs some nanoseconds a row."""
@@ -228,7 +231,7 @@ class Router:
     def _read(self, table: pa.Table, rows: int) -> Iterator[tuple[int, BatchKeys]]:
         """Yield batches of at most some rows, each with the number of its first row."""
         start, dictionaries = 0, dict[int, tuple[pa.Array, Ints]]()
-        some = table.select(self._names) if self._names else table
+        some = table.select(list(self.names)) if self.names else table
         for batch in some.to_batches(max_chunksize=rows):
             if len(batch):
                 yield start, BatchKeys(self._columns, self._texts, batch, dictionaries)

@@ -14,7 +14,6 @@ from cerise.files.lake import Group, Lake
 from cerise.files.reader import Reading
 from cerise.files.scan import ROW, Scan
 from cerise.plan.needs import Needs
-from cerise.plan.router import router_of
 from cerise.plan.slicing import MAX_TIME, MIN_TIME, Halo, Slice, slices
 from cerise.run.question import Batch, Note
 
@@ -95,7 +94,7 @@ class FilesAccess:
     def tables(self, portion: tuple[Group, ...], note: Note) -> Iterator[pa.Table]:
         """Yield the row groups of a portion with all columns, and the numbers of their rows."""
         names = tuple(self.needs.columns.names)
-        reading = replace(self.reading, reads=names, late=(), coded=self.coded, needed=None)
+        reading = replace(self.reading, reads=names, late=(), coded=self.coded)
         scan = Scan(reading, portion)
         yield from scan.tables() if self.needs.roles is not None else scan.rows()
         _count(scan, note)
@@ -151,10 +150,8 @@ class FilesReader:
             whole = (self._part.start, self._part.stop) == (MIN_TIME, MAX_TIME)
             yield from self._scan.events(None if whole else self._part, self._halo)
             return
-        router = None if self._needs.filter is None else router_of(self._needs.filter)
         for table in self._scan.rows():
-            kept = table if router is None else table.filter(pa.array(router.mask(table)))
-            yield RowBatch(self._clip(kept.drop_columns([ROW])))
+            yield RowBatch(self._clip(table.drop_columns([ROW])))
 
     def _clip(self, table: pa.Table) -> pa.Table:
         """Leave out rows before or after the slice and its halo."""
