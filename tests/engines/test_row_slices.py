@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import cerise
 from cerise.engines.base import Options
 from cerise.engines.limits import Limits
 from cerise.engines.rows import engine, program, slices, table_search
@@ -361,3 +362,15 @@ def test_explain_says_whether_and_why_not() -> None:
     free = replace(clause("^ A B", skip="TO NEXT ROW"), measures=())
     assert told(free) == "some for each thread, where rows are many"
     assert "reference" in told(free, "reference")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_row_whose_match_ends_in_an_error_is_searched_again_as_if_for_the_first_time(size: int) -> None:
+    """The skip target is the first row of the match. The states of that match have not failed."""
+    table = pa.table({"t": [0, 2], "f": [True, False]})
+    clause = """SELECT * FROM t MATCH_RECOGNIZE (
+        ORDER BY t MEASURES MATCH_STATUS() AS status AFTER MATCH SKIP TO LAST A
+        PATTERN ((C | C)* A) WITHIN 0 EMIT TIMEOUTS DEFINE A AS NOT f)"""
+    options = cerise.Options(engine="rows", threads=3, limits=Limits.all(size))
+    with pytest.raises(DataError, match="the first row of the match"):
+        cerise.find(table, clause, options=options)

@@ -147,6 +147,7 @@ def search_from(m: SearchWorkspace, edge: Any, low: int, high: int, start: int) 
     labels = m.labels[start - low :]
     after = resume_after(m, labels, start, end)
     if after < 0 and m.forgives == 0:
+        forget(m)  # states of the match have not failed: a chain of slices may search this row again
         return -after
     if not emit(m, labels, end - start, 0):
         return FULL
