@@ -95,14 +95,34 @@ def test_an_offset_takes_no_memory(rows: int, offset: int) -> None:
 
 # ---- work that grows with the square of the rows
 
-QUADRATIC = {
+LINEAR = {  # searches from equal rows share their states
     "FIRST": "PATTERN (A+ B) DEFINE B AS FIRST(A.x) = 2",
-    "COUNT": "PATTERN (A+ B) DEFINE B AS COUNT(A.*) < 0",
+    "LAST": "PATTERN (A+ C B) DEFINE B AS LAST(A.x, 3) = 2",
     "MAX": "PATTERN (A+ B) DEFINE B AS MAX(A.x) > 1",
     "MATCH_NUMBER": "PATTERN (A+ B) DEFINE B AS MATCH_NUMBER() > 1",
+}
+QUADRATIC = {
+    "COUNT": "PATTERN (A+ B) DEFINE B AS COUNT(A.*) < 0",
+    "SUM": "PATTERN (A+ B) DEFINE B AS SUM(A.x) < 0",
     "NEXT ROW": "AFTER MATCH SKIP TO NEXT ROW PATTERN (A+) DEFINE A AS x = 1",
     "DISTINCT": "PATTERN (A+ B) DEFINE B AS COUNT(DISTINCT A.x) > 1",
 }
+
+
+@compiled_only
+@pytest.mark.parametrize("name", LINEAR)
+def test_searches_from_equal_rows_share_their_states(name: str) -> None:
+    assert found(equal_rows(100_000), LINEAR[name]) == []
+
+
+@compiled_only
+@pytest.mark.parametrize("within", ["", "WITHIN 1000000"])
+def test_a_row_that_looks_back_needs_no_memo(within: str) -> None:
+    """Each search comes to a row once, and the tests before a choice take no room."""
+    body = f"AFTER MATCH SKIP TO NEXT ROW PATTERN (A X*? B) {within} DEFINE B AS x > 2 + A.x"
+    rows = 4_000
+    steps = rows * rows  # of X and B, for half of all pairs of rows
+    assert found(equal_rows(rows), body, max_steps=steps) == []
 
 
 @pytest.mark.parametrize("name", QUADRATIC)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cerise.engines.results.context import COLUMNS
 from cerise.engines.rows.instructions import ACCEPT, CHECK, END, FIRST, MARK, ROW, SPLIT
 from cerise.engines.rows.records import (
     ANY_TIME,
@@ -20,7 +21,10 @@ from cerise.engines.rows.records import (
     KEYS,
     NEVER,
     NO_MATCH,
+    NO_ROW,
+    NULLS,
     PAUSED,
+    POSITION,
     REGISTER,
     REGISTERS,
     WAITING,
@@ -102,7 +106,7 @@ def map_row(m: SearchWorkspace, edge: Any, pc: int, row: int, progress: int, ste
     registers, context = m.registers, m.context
     if (m.dependent >> label) & 1 and ask(edge, label, registers, start, row, context, 0) == 0:
         return 0
-    if m.updates:
+    if (m.updates >> label) & 1:
         ask(edge, m.label_count + label, registers, start, row, context, 0)
     return 1
 
@@ -141,8 +145,9 @@ def attempt(m: SearchWorkspace, edge: Any, low: int, high: int, start: int) -> i
     code, masks, wide, labels = m.code, m.masks, m.wide, m.labels
     registers, count, stack, timeouts = m.registers, m.register_count, m.stack, m.timeouts
     any_time = m.within == ANY_TIME
-    slow_labels = -1 if m.updates else m.dependent  # labels that need `map_row`
-    pc, row, progress, depth, steps = 0, start, -1, 0, 0
+    slow_labels = m.dependent | m.updates  # labels that need `map_row`
+    pc, row, progress, depth, steps, inside = 0, start, -1, 0, 0, -1  # the row inside is not expired
+    patience, context = m.patience, m.context
     alarm, found = m.alarm, NO_MATCH  # up to this step a search is short, and its steps are not counted
     if m.depth >= 0:
         pc, row, progress = m.pc, m.at, m.progress
@@ -159,7 +164,7 @@ def attempt(m: SearchWorkspace, edge: Any, low: int, high: int, start: int) -> i
         line = code[pc]
         op, a, b = line.op, line.a, line.b
         if op == ROW:
-            beyond = row < high and not any_time and expired(m, start, row)
+            beyond = row < high and row != inside and not any_time and expired(m, start, row)
             if row >= high or beyond:
                 if row >= high and m.open and waits(m, start, row):
                     found = -WAITING - 1
@@ -169,10 +174,10 @@ def attempt(m: SearchWorkspace, edge: Any, low: int, high: int, start: int) -> i
                 save_timeout(m, row - start, start - low)
             elif (mask_of(masks, wide, row) >> a) & 1:
                 mapped = 1
-                if steps > alarm or (slow_labels >> a) & 1:
-                    if steps > m.until:
-                        found = -PAUSED - 1
-                        break
+                if steps > alarm and steps > m.until:
+                    found = -PAUSED - 1
+                    break
+                if steps > patience or (slow_labels >> a) & 1:
                     mapped = map_row(m, edge, pc, row, progress, steps, start)
                 if mapped < 0:
                     found = mapped - 1
@@ -182,6 +187,15 @@ def attempt(m: SearchWorkspace, edge: Any, low: int, high: int, start: int) -> i
                     pc, row, progress = b, row + 1, -1
                     continue
         elif op == SPLIT:
+            if line.hidden and row < high and not any_time and row != inside and not expired(m, start, row):
+                inside = row
+            if line.hidden and row < high and (any_time or row == inside):
+                label = code[a].a
+                if (mask_of(masks, wide, row) >> label) & 1 == 0 or (
+                    ask(edge, label, registers, start, row, context, 0) == 0
+                ):
+                    pc = b
+                    continue
             seen = high  # a row beyond the window must not fail here, as a time-out may end before it
             if timeouts and row < high and expired(m, start, row):
                 seen = row
@@ -248,8 +262,16 @@ def key_of(m: SearchWorkspace, i: int) -> int:
         return count
     at = count - 1 - n if key.source == FROM_END else n
     if at < 0 or at >= count:
-        return -1
-    return m.positions[which * m.stride + at]
+        return NO_ROW
+    row, column = m.positions[which * m.stride + at], key.column
+    if column == POSITION:
+        return row
+    context = m.context
+    number = column if column >= 0 else NULLS - column
+    null = (Words(context.nulls + context.step * row)[0] >> number) & 1
+    if column < 0:
+        return null
+    return 0 if null else Words(Words(context)[COLUMNS + number])[row]
 
 
 @kernel()

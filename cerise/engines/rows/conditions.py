@@ -14,7 +14,7 @@ from functools import reduce
 from cerise.engines.automaton.derived import computes_text, find_literal_only
 from cerise.engines.automaton.formulas import words
 from cerise.engines.results.context import COLUMNS, HEAD, SCAN_NAMES, Context, column_name, text_name
-from cerise.engines.rows.records import FITS, FROM_END, FROM_START, REGISTER
+from cerise.engines.rows.records import FITS, FROM_END, FROM_START, NULLS, POSITION, REGISTER
 from cerise.engines.rows.running_aggregates import Fold, fold_of
 from cerise.engines.rows.scope import (
     Conditions,
@@ -36,7 +36,6 @@ from cerise.pattern.row_pattern import (
     BoundRows,
     Condition,
     Derived,
-    MatchNumber,
     Nav,
     RowAgg,
     atom,
@@ -45,6 +44,7 @@ from cerise.pattern.show import show_expr
 
 FEW = 8  # up to so few rows of a set are memo keys themselves; a hash stands for more
 FACTORS = 1013904223, 747796405
+MOST_VALUES = 2  # columns whose values stand for a row in the memo
 
 
 def write_conditions(bound: BoundRows) -> Conditions:
@@ -70,7 +70,9 @@ def write_conditions(bound: BoundRows) -> Conditions:
             found.dependent |= 1 << number
             cases.append(_test(number, label, rest[label], rewritten, found, folds))
     if found.registers or found.classes:
-        cases += [_update(number, rewritten, found, folds) for number in range(len(bound.labels))]
+        updates = [_update(number, rewritten, found, folds) for number in range(len(bound.labels))]
+        cases += updates
+        found.updates = sum(1 << number for number, case in enumerate(updates) if case.count("\n") > 1)
     exprs = [expr for each in by_label.values() for expr in each]
     found.literal_only = _literal_columns(exprs, rewritten)
     found.source = HEAD + "\n".join(cases) + "\n    return 0\n"
@@ -191,16 +193,41 @@ def _take_places(rest: dict[str, list[Expr]], bound: BoundRows, found: Condition
                     found.registers += 1
                 key = (FROM_END if each.last else FROM_START, found.sets[each.members])
                 ends[key] = max(ends.get(key, 0), each.offset)
+                _note_read(key, each, found)
             found.classes |= isinstance(each, Nav) and each.column == CLASSIFIER
             found.from_start |= _depends_on_start(each)
-            found.numbered |= isinstance(each, MatchNumber)
     for (kind, register), most in ends.items():
         if most < FEW:
-            found.keys += [(kind, register, n) for n in range(most + 1)]
+            found.keys += [(kind, register, n, POSITION) for n in range(most + 1)]
         else:
             found.histories[kind, register] = most + 1, found.registers
-            found.keys += [(REGISTER, found.registers + i, 0) for i in range(len(FACTORS))]
+            found.keys += [(REGISTER, found.registers + i, 0, POSITION) for i in range(len(FACTORS))]
             found.registers += len(FACTORS)
+
+
+def _note_read(key: tuple[int, int], nav: Nav, found: Conditions) -> None:
+    columns = found.read.setdefault(key, set())
+    if columns is None or nav.shift or nav.column == CLASSIFIER:
+        found.read[key] = None
+    else:
+        columns.add(nav.column)
+
+
+def know_by_values(conditions: Conditions) -> None:
+    """Let the memo know rows by the values that conditions read in them, where these are few.
+
+    Searches from rows with equal values then share states: the first A of `A+ B` with B AS x > FIRST(A.x).
+    """
+    number = {name: i for i, name in enumerate(conditions.columns)}
+    known = []
+    for source, register, n, column in conditions.keys:
+        columns = conditions.read.get((source, register)) if source != REGISTER else None
+        if columns is None or len(columns) > MOST_VALUES:
+            known.append((source, register, n, column))
+        else:
+            places = [number[name] for name in sorted(columns)]
+            known += [(source, register, n, each) for place in places for each in (place, NULLS - place)]
+    conditions.keys = known
 
 
 def _hash_history(register: int, count: str, found: Conditions, writer: Writer) -> None:
@@ -235,7 +262,7 @@ def _take_fold(agg: RowAgg, bound: BoundRows, found: Conditions) -> Fold:
     if isinstance(fold, str):
         raise UnfitRows(fold)
     found.registers += len(fold.parts)
-    found.keys += [(REGISTER, part.register, 0) for part in fold.parts]
+    found.keys += [(REGISTER, part.register, 0, POSITION) for part in fold.parts]
     return fold
 
 

@@ -81,7 +81,7 @@ class MatchSearch:
             "offsets": search_input.offsets,
             "times": search_input.times,
             "positions": np.zeros(sets * longest + 1, np.int64),
-            "keys": np.array([*conditions.keys, (0, 0, 0)], np.int64),
+            "keys": np.array([*conditions.keys, (0, 0, 0, 0)], np.int64),
             "stack": self._stack(self.limits.stack_rows),
             "memo": self._memo(_power_of_two(4 * self.limits.stack_rows)),
             "masks": search_input.masks,
@@ -113,7 +113,7 @@ class MatchSearch:
         m.context, m.stride = context, longest
         m.first, m.nullable, m.needs = code.first, code.nullable, self.program.needs
         m.second = at.ANYTHING if timeouts else code.second
-        m.dependent, m.updates = conditions.dependent, bool(conditions.registers or conditions.classes)
+        m.dependent, m.updates = conditions.dependent, conditions.updates
         m.label_count, m.register_count = len(bound.labels), conditions.registers
         m.key_count = len(conditions.keys)
         m.wide = 0 if self.search_input.masks.dtype == np.uint8 else 3
@@ -122,8 +122,8 @@ class MatchSearch:
         m.within, m.timeouts, m.no_time = _window(bound.within), timeouts, self.search_input.no_time
         m.heavy = REMEMBERED + len(conditions.keys) // FEW_KEYS
         m.alarm = self.limits.patience
-        m.patience = at.NEVER if conditions.classes else m.alarm
-        m.shares = not (conditions.numbered or conditions.from_start or timeouts)
+        m.patience = m.alarm if self.program.remembers and not conditions.classes else at.NEVER
+        m.shares = not (conditions.from_start or timeouts)  # a new MATCH_NUMBER() clears the memo
         m.row, m.epoch, m.depth = -1, 1, -1
 
     def _place_tables(self) -> None:

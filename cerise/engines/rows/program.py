@@ -5,11 +5,13 @@ A program is text and numbers, so this module does not import Numba.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from cerise.engines.rows.conditions import split_conditions, write_conditions
+from cerise.engines.rows.conditions import know_by_values, split_conditions, write_conditions
 from cerise.engines.rows.instructions import Code, compile_pattern
+from cerise.engines.rows.paths import mark_tests, may_come_twice
+from cerise.engines.rows.records import REGISTER
 from cerise.engines.rows.scope import Conditions, UnfitRows
 from cerise.pattern.row_pattern import BoundRows
 
@@ -27,6 +29,7 @@ class Program:
         alone: the conditions on the row to be mapped alone; None: no condition.
         conditions: all other conditions.
         decided: the labels with a condition in `alone`.
+        remembers: whether a search can come to a state twice, so that it needs a memo.
     """
 
     bound: BoundRows
@@ -34,6 +37,7 @@ class Program:
     alone: Conditions | None
     conditions: Conditions
     decided: frozenset[str]
+    remembers: bool
 
     @property
     def needs(self) -> int:
@@ -75,7 +79,24 @@ def _compiled(clause: _Clause) -> Program:
     single, rest = split_conditions(bound)
     alone = write_conditions(single) if single.conditions else None
     decided = frozenset(each.label for each in single.conditions)
-    return Program(bound, compile_pattern(bound.pattern), alone, write_conditions(rest), decided)
+    code, conditions = compile_pattern(bound.pattern), write_conditions(rest)
+    start_sets = None if conditions.from_start else _list_start_sets(bound, conditions)
+    remembers = may_come_twice(code.rows, start_sets)
+    if remembers:
+        know_by_values(conditions)
+    marked = replace(code, rows=mark_tests(code.rows, conditions.dependent))
+    return Program(bound, marked, alone, conditions, decided, remembers)
+
+
+def _list_start_sets(bound: BoundRows, conditions: Conditions) -> list[set[int]]:
+    """Return the labels of each set whose first or last row is part of every state."""
+    known = {register for source, register, n, _ in conditions.keys if source != REGISTER and n == 0}
+    number = {label: i for i, label in enumerate(bound.labels)}
+    return [
+        {number[each] for each in members if each in number}
+        for members, register in conditions.sets.items()
+        if register in known
+    ]
 
 
 def why_not(bound: BoundRows) -> str | None:

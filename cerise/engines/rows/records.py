@@ -15,6 +15,8 @@ NEVER = 1 << 62  # as a number of steps, or a deadline
 ANY_TIME = -2  # as a window: unbounded; -1 admits no second row
 HIDDEN = 1 << 14  # in a label: the row is not shown
 REGISTER, FROM_END, FROM_START = range(3)  # sources of keys
+POSITION, NULLS = -1, -2
+NO_ROW = -1  # as a key: the set has no such row
 
 
 class Instruction(Record):
@@ -23,7 +25,7 @@ class Instruction(Record):
     op: int
     a: int
     b: int
-    hidden: int  # for ROW: whether the row is hidden; for CHECK: the bit of an iteration
+    hidden: int  # for ROW: whether the row is hidden; CHECK: the bit of an iteration; SPLIT: see `mark_tests`
 
 
 class Choice(Record):
@@ -44,11 +46,15 @@ class Tried(Record):
 
 
 class MemoKey(Record):
-    """A value on which the future of a search depends: a register, or the n-th row of a set from an end."""
+    """A value on which the future of a search depends: a register, or the n-th row of a set from an end.
+
+    Of a row it is the position, the value of a column, or whether that is null.
+    """
 
     source: int
     set: int
     n: int
+    column: int  # the number of a column; POSITION; or NULLS - the number of a column
 
 
 class FoundMatch(Record):
@@ -87,7 +93,7 @@ class SearchWorkspace(Record):
     needs: int  # a bit for each label without which a partition has no match
     nullable: int
     dependent: int  # a bit for each label with a condition that is tested during the search
-    updates: int  # whether a mapped row changes registers
+    updates: int  # a bit for each label whose rows change registers
     label_count: int
     register_count: int
     key_count: int

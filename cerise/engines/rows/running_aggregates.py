@@ -1,4 +1,8 @@
-"""Generates code for running aggregates: their parts in registers, updates, and results."""
+"""Generates code for running aggregates: their parts in registers, updates, and results.
+
+The parts are keys of the memo: a part that says no more than it must lets more states be equal. So a maximum
+knows whether there was a value, not how many there were.
+"""
 
 from __future__ import annotations
 
@@ -58,10 +62,10 @@ def _sum(kind: Kind) -> _Recipe:
 
 def _exact_sum(_kind: Kind) -> _Recipe:
     def add(parts: list[str], value: str, writer: Writer) -> None:
-        high, low, count = parts
+        high, low, some = parts
         writer.line(f"{high} += {value} >> 32")
         writer.line(f"{low} += {value} & (HALF - 1)")
-        writer.line(f"{count} += 1")
+        writer.line(f"{some} = 1")
 
     def result(parts: list[str], writer: Writer) -> Value:
         joined = ", ".join(parts[:2])
@@ -111,10 +115,10 @@ def _stddev(_kind: Kind) -> _Recipe:
 def _extreme(function: str) -> Callable[[Kind], _Recipe]:
     def make(kind: Kind) -> _Recipe:
         def add(parts: list[str], value: str, writer: Writer) -> None:
-            best, count = parts
-            with writer.block(f"if {count} == 0 or {better(function, value, best, kind)}:"):
+            best, some = parts
+            with writer.block(f"if {some} == 0 or {better(function, value, best, kind)}:"):
                 writer.line(f"{best} = {value}")
-            writer.line(f"{count} += 1")
+            writer.line(f"{some} = 1")
 
         def result(parts: list[str], writer: Writer) -> Value:
             return Value(parts[0], writer.name(f"{parts[1]} == 0"))

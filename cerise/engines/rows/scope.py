@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cerise.kernels.formulas import Formulas
 
 Members = frozenset[str]
+MemoKeyWords = tuple[int, int, int, int]  # the words of a `records.MemoKey`
 
 
 class UnfitRows(Exception):
@@ -42,33 +43,36 @@ class Conditions:
         source: the generated module.
         judged: whether the code computes masks of labels, row by row.
         dependent: a bit for each label with a condition that is tested during the search.
+        updates: a bit for each label whose rows change registers, or are kept for conditions.
         columns: the columns that the code reads, with their kinds.
         texts: the strings of the conditions, with their numbers.
         sets: the sets of labels whose rows are kept, with the register that counts them.
         registers: how many registers the code uses.
         keys: the keys of the memo, on which the future of a search depends.
+        read: for an end and the register of a set, the columns that conditions read in rows from that end;
+            None: they also read the rows around these.
         histories: for an end and the register of a set, on how many rows from that end the future depends, if
             these are many, and the first of the registers with their hashes.
         derived: columns to compute before the search.
         literal_only: the string columns that conditions only compare with their own strings.
         classes: whether conditions read the labels of earlier rows.
-        numbered: whether conditions read MATCH_NUMBER().
         from_start: whether conditions depend on a row's position in the match.
     """
 
     source: str = ""
     judged: bool = False
     dependent: int = 0
+    updates: int = 0
     columns: dict[str, Kind] = field(default_factory=dict)
     texts: dict[str, int] = field(default_factory=dict)
     sets: dict[Members, int] = field(default_factory=dict)
     registers: int = 0
-    keys: list[tuple[int, int, int]] = field(default_factory=list)
+    keys: list[MemoKeyWords] = field(default_factory=list)
+    read: dict[tuple[int, int], set[str] | None] = field(default_factory=dict)
     histories: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     derived: list[Derived] = field(default_factory=list)
     literal_only: frozenset[str] = frozenset()
     classes: bool = False
-    numbered: bool = False
     from_start: bool = False
 
     @cached_property
