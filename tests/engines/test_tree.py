@@ -129,6 +129,43 @@ def in_batches(bound: Bound, table: pa.Table, rng: random.Random) -> Counter[bru
     return found + found_in(matcher.flush())
 
 
+LATE_VETOES = (
+    "SEQ(A a, B b, NOT C c)", "SEQ(A a, B b, NOT C c) WHERE c.x > a.x", "AND(A a, B b, NOT C c)",
+    "AND(SEQ(A a, B b), A d, NOT C c) WHERE c.x != b.x", "SEQ(NOT C c, A a, B b, NOT C d)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", LATE_VETOES)
+@pytest.mark.parametrize("limits", [Limits(), Limits.all(1), Limits.all(3)])
+def test_a_window_that_counts_events_ends_with_its_last_event(pattern: str, limits: Limits) -> None:
+    """Matches wait for positions, and not for times; also across batches, saved states and plans."""
+    rng = random.Random(3)
+    matches = 0
+    for _ in range(40 if AT_LENGTH else 8):
+        size = rng.randint(0, 24)
+        times = sorted(rng.choices(range(9), k=size))
+        table = pa.table({
+            "id": range(size), "t": pa.array(times, pa.int64()), "kind": rng.choices("AABBC", k=size),
+            "x": rng.choices((None, 1, 2), k=size),
+        })  # fmt: skip
+        head, where, test = pattern.partition(" WHERE")
+        window = rng.randint(2, 8)
+        text = f"PATTERN {head} USE skip_till_any_match {where}{test} WITHIN {window} EVENTS"
+        bound = bound_to(text, table)
+        expected = expected_of(bound, table)
+        matches += expected.total()
+        assert found_in(fed(TREE.start(bound, Options(limits=limits)), bound, table)) == expected
+        assert in_batches(bound, table, rng) == expected
+        team = JoinTeam([bound], Options(limits=limits))
+        events, found = events_of(bound, table), Counter[brute.Match]()
+        for start in range(0, size, 3):
+            if team.plan is not None:
+                team.change_plan(random_plan(team, events, rng))
+            found += found_in(each for _, each in team.feed(events.slice(start, min(start + 3, size))))
+        assert found + found_in(each for _, each in team.flush()) == expected
+    assert matches > 5
+
+
 def test_counts_are_those_of_the_reference() -> None:
     for bound, family in able_families(31, 40):
         query = replace(bound.query, returns=Count())

@@ -84,6 +84,7 @@ class JoinTeam:
         self.plan, self._planned = self.given, 0
         self._seen = self._pruned = 0
         self.last: int | None = None
+        self._position = at.MIN
         self._piece = self.options.limits.joined_events
         self.answers.reset(self.events)
         self._memory: TeamMemory | None = None
@@ -195,6 +196,7 @@ class JoinTeam:
             piece = ReadPiece(kept.events, kept.numbers, kept.opens, kept.points, again=True)
             for _ in self._read(piece):
                 pass
+            self.memory.m.position = self._position
             if self.last is not None:
                 for _ in self._release(over=False, again=True):
                     pass
@@ -223,10 +225,11 @@ class JoinTeam:
                 self._piece = max(1, len(some) // 2)
                 continue
             yield from self._write()
-            last = int(some.events.times[-1])
+            last, position = int(some.events.times[-1]), self._last_position(some)
             if not some.again:
+                self._position = position + 1
                 yield from self._release(over=False, now=last)
-            end_piece(self.memory.address, last, self._last_position(some))
+            end_piece(self.memory.address, last, position)
             start += len(some)
             self._piece = min(2 * self._piece, most)
 
@@ -244,6 +247,7 @@ class JoinTeam:
         self._append(piece, found)
         m.piece_first, m.piece_size = piece.numbers[0], int(piece.numbers[-1] - piece.numbers[0]) + 1
         m.muted, m.opens_all, m.now = piece.again, self._all_open, int(piece.events.times[-1])
+        m.position = self._last_position(piece) + 1
         memory.begin()
         before, progress = memory.rows_in_nodes, Progress()
         while (status := join_inner(memory.address)) != at.DONE:
@@ -351,6 +355,7 @@ class JoinTeam:
         self.events.restore(piece)
         self.events.start, self.last = start
         self.numbers.load(positions)
+        self._position = self.numbers.count_all()
         self.answers.restore(ends)
         if piece is None:
             return

@@ -52,8 +52,10 @@ def join_branches(bound: Bound, catalog: Catalog) -> tuple[JoinBranch, ...]:
             raise Unfit("it chooses among matches that a NOT at their end leaves open")
         if branch.waits and branch.repeats:
             raise Unfit("a NOT at its end waits for matches of a Kleene variable")
-        if branch.waits and scope_of(bound).by_position:
-            raise Unfit("a NOT at the end of a window that counts events needs runs that wait")
+        if branch.waits and not scope_of(bound).in_order:
+            raise Unfit(
+                "a NOT at the end of a window that counts the events of a partition needs runs that wait"
+            )
     return found
 
 

@@ -12,6 +12,7 @@ from cerise.engines.automaton.columns import Partitions
 from cerise.engines.automaton.window import number_in_partition
 from cerise.engines.tree.branches.join_branch import StreamScope
 from cerise.events import EventBatch
+from cerise.kinds import INT64_MIN
 from cerise.pattern.bound import Bound
 
 Ints = npt.NDArray[np.int64]
@@ -59,6 +60,11 @@ class ScopeNumbers:
                 self._counts[scope] = counts
             number_in_partition(parts, row, counts)
         return points
+
+    def count_all(self) -> int:
+        """Return how many events the stream has had; INT64_MIN if no window counts all of them."""
+        found = (int(self._counts[i][0]) for i in self.counted if not self._scopes[i].partition)
+        return next(found, INT64_MIN)
 
     def partition(self, scope: int, events: EventBatch, rows: Ints) -> Ints | None:
         """Return the partition of each event; -1 for one without; None: all share one.

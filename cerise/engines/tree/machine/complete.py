@@ -82,7 +82,7 @@ def finish(m: JoinMachine, output: OutputRecord, row: JoinRow) -> int:
     if output.waits != 0:
         if is_vetoed(m, output, row, first, since, 1):
             return at.DONE
-        if m.now <= later(since, output.window):
+        if (m.position if output.by_position else m.now) <= later(since, output.window):
             return wait(m, output, row)
     return at.DONE if m.muted != 0 else emit(m, output, row)
 
@@ -316,7 +316,10 @@ def write_matches(machine: int) -> int:
 
 @kernel(int64(int64, int64, int64))
 def release(machine: int, now: int, over: int) -> int:
-    """Write the waiting matches that no event from `now` on can veto; all of them, if the stream is over."""
+    """Write the waiting matches that no event from `now` on can veto; all of them, if the stream is over.
+
+    Where a window counts events, the position of the next event decides.
+    """
     m = JoinMachine(machine)
     while m.output < m.output_count:
         output = m.outputs[m.output]
@@ -324,9 +327,10 @@ def release(machine: int, now: int, over: int) -> int:
             pool = m.pools[output.pending]
             if m.begun == 0:
                 m.row, m.low, m.begun = pool.start, pool.start, 1
+            until = m.position if output.by_position else now
             while m.row < pool.count:
                 row = row_at(pool, m.row)
-                if over == 0 and now <= later(row.since, output.window):
+                if over == 0 and until <= later(row.since, output.window):
                     copy_row(row, row_at(pool, m.low), pool.width)
                     m.low += 1
                 elif m.muted == 0 and not is_vetoed(m, output, row, row.first, row.since, 1):

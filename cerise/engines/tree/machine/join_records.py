@@ -172,6 +172,7 @@ class OutputRecord(Record):
     vetoes: int
     vetoes_end: int
     waits: int
+    by_position: int  # whether its window counts events
     pending: int  # the pool of rows that wait for the end of their window, -1: none
     counts: int  # whether matches are only counted
     counted: int
@@ -302,6 +303,7 @@ class JoinMachine(Record):
     most: int  # matches of one row before a kernel stops
     opens_all: int
     now: int  # no event before this time will come
+    position: int  # of the next event of the stream
     piece_first: int  # the number of the first event of the piece
     piece_size: int
 

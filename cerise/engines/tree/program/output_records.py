@@ -115,6 +115,7 @@ class OutputRecords:
             self.waiting.append(o)
         return {
             OutputRecord.query: team.query, OutputRecord.window: team.window,
+            OutputRecord.by_position: team.scope.by_position,
             OutputRecord.within: team.within or 0, OutputRecord.slide: team.slide,
             OutputRecord.slots: len(pattern), OutputRecord.words: words,
             OutputRecord.leaves: words + len(pattern), OutputRecord.pairs: pairs[0],
