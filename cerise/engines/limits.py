@@ -69,6 +69,8 @@ class Limits:
         filtered_rows: rows from which on a row that no match can hold is dropped before sorting.
         thread_rows: rows that are worth a thread.
         task_events: events that one Spark task takes alone, rather than exchange them.
+        gathered_percent: of the memory of a machine; rows for a row pattern that fit into it are searched by
+            one task with all cores of a local Spark session, rather than exchanged.
         exchanged_events: events that are exchanged to one Spark task.
         cut_events: events that a Spark task cuts for other tasks together.
         blob_events: events that travel from task to task in one piece.
@@ -135,6 +137,7 @@ class Limits:
     filtered_rows: int = 10_000
     thread_rows: int = 200_000
     task_events: int = 2_000_000
+    gathered_percent: int = 25
     exchanged_events: int = 1_500_000
     cut_events: int = 1 << 20
     blob_events: int = 1 << 18

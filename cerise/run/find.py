@@ -53,6 +53,10 @@ class Runner(Protocol):
         """Return how many tasks take exchanged events."""
         ...
 
+    def gather(self, access: Access, needs: Needs, options: Options) -> tuple[int, str] | None:
+        """Return with how many threads one task searches all rows, and why; None: rows are exchanged."""
+        ...
+
     def source(self, matches: Any) -> Source:
         """Return matches as events for another question."""
         ...
@@ -83,6 +87,7 @@ class Sliced:
         why: why there are not more slices.
         chained: whether searches give candidates, among which one more search chooses.
         options: how to run.
+        threads: how many threads share the rows of a task on Spark.
     """
 
     questions: Questions
@@ -93,6 +98,7 @@ class Sliced:
     why: str | None
     chained: bool
     options: Options
+    threads: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +253,9 @@ def decide(
     small = access.rows <= options.limits.task_events and options.partitions is None
     if not runner.exchanges or small or options.partitions == 1 or isinstance(needs.targets(2), str):
         return Sliced(questions, source, access, (None,), Halo(), why, False, options)
+    if (gathered := runner.gather(access, needs, options)) is not None:
+        threads, why = gathered
+        return Sliced(questions, source, access, (None,), Halo(), why, False, options, threads)
     return exchange(source, access, questions, options, runner, why)
 
 
@@ -318,6 +327,9 @@ class Here:
 
     def targets(self, source: Any, access: Access | None, options: Options) -> int:
         raise AssertionError(source, access, options)
+
+    def gather(self, access: Access, needs: Needs, options: Options) -> tuple[int, str] | None:
+        raise AssertionError(access, needs, options)
 
     def source(self, matches: pa.Table) -> TableSource:
         return TableSource(matches)

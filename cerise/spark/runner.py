@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -32,7 +33,7 @@ from cerise.run.sase_search import Sase
 from cerise.spark.exchange import BLOBS, Cutter
 from cerise.spark.frames import arrow_schema, as_written, column, lake_behind, quote_path, result_schema
 from cerise.spark.progress import progress
-from cerise.spark.session import parallelism, session
+from cerise.spark.session import is_local, parallelism, session
 from cerise.spark.task_errors import map_batches, translate_errors
 from cerise.spark.tasks import ChooseTask, CombineTask, CutTask, MatchTask, Records, SliceTask, warn_of_ties
 
@@ -44,6 +45,7 @@ MOST_TASKS = 2_000
 SLICES_PER_CORE = 3  # more slices than cores, so that no core waits long for the last slice
 TARGETS_PER_CORE = 4  # if the size of a DataFrame is unknown
 UNKNOWN_BYTES = 1 << 50  # Spark's estimates of unknown sizes are larger
+COPIES, LONG_VALUE = 3, 32  # of rows in one task: as read, in order, and their order; bytes of a string
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,21 @@ class OnSpark:
             return TARGETS_PER_CORE * cores
         return min(MOST_TASKS, max(cores, -(-int(size) // TARGET_BYTES)))
 
+    def gather(self, access: Access, needs: Needs, options: Options) -> tuple[int, str] | None:
+        """Return with how many threads one task searches all rows, and why; None: rows are exchanged.
+
+        An exchange costs several times the search. In a local session a task has all memory and all cores,
+        which a search for a row pattern can use.
+        """
+        if needs.roles is not None or options.partitions or not is_local(self.spark):
+            return None
+        size = COPIES * access.rows * sum(width_of(each.type) for each in needs.columns)
+        if size > memory_of_machine() * options.limits.gathered_percent // 100:
+            return None
+        threads = options.threads or parallelism(self.spark)
+        share = f"{options.limits.gathered_percent} % of the memory of this machine"
+        return threads, f"with {threads} threads: the session is local, and the rows fit into {share}"
+
     def source(self, matches: DataFrame) -> FrameSource:
         return FrameSource(matches, matches=True)
 
@@ -222,6 +239,19 @@ class OnSpark:
 
     def _numbers(self, count: int) -> DataFrame:
         return self.spark.range(0, count, 1, count)
+
+
+def width_of(kind: pa.DataType) -> int:
+    """Return how many bytes a value of a type takes, about."""
+    try:
+        return -(-int(kind.bit_width) // 8)
+    except ValueError:  # of no fixed width
+        return LONG_VALUE
+
+
+def memory_of_machine() -> int:
+    """Return the bytes of memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _counts_ties(source: Any) -> bool:

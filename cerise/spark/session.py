@@ -278,6 +278,12 @@ def parallelism(spark: SparkSession) -> int:
     return int(context.defaultParallelism) if context is not None else 8
 
 
+def is_local(spark: SparkSession) -> bool:
+    """Whether driver and tasks are one process on this machine; on Connect, which does not say: no."""
+    context = getattr(spark, "_sc", None)
+    return context is not None and re.fullmatch(r"local(\[.*\])?", str(context.master)) is not None
+
+
 def mute_errors(*, yes: bool) -> bool:
     """Stop PySpark from logging its errors as JSON, or let it log again; return the setting before."""
     from pyspark.logger import PySparkLogger

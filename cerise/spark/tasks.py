@@ -13,7 +13,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from pyspark import TaskContext
 from pyspark.accumulators import AccumulatorParam
 
 from cerise.engines.base import Options
-from cerise.engines.threads import Threads
+from cerise.engines.threads import Threads, start_threads
 from cerise.errors import CeriseWarning, DataError, StoreError
 from cerise.events import raw_column
 from cerise.kinds import plain_table
@@ -61,8 +61,13 @@ class SliceTask:
         limits = self.plan.options.limits
         for number in numbers_of(batches):
             before = self.plan.access.counters()
-            with self.records.record("match", number) as note:
-                found = answer(self.plan, number, note, Threads(limits=limits))
+            several = self.plan.threads > 1
+            alone = nullcontext(Threads(limits=limits))
+            with (
+                self.records.record("match", number) as note,
+                start_threads(self.plan.threads, limits=limits) if several else alone as threads,
+            ):
+                found = answer(self.plan, number, note, threads)
                 for table in self._tables(found):
                     yield from table.to_batches(max_chunksize=limits.output_rows)
                 touched = self.plan.access.counters().items()

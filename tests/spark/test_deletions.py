@@ -70,7 +70,8 @@ def test_files_out_of_order(tmp_path: Path, spark: SparkSession) -> None:
     )
     found = cerise.profile(path, RISES, **ROLES, options=options, spark=True)
     assert spelled(found.matches) == spelled(cerise.find(left, RISES, **ROLES))
-    assert found.report.figures["events handed over"] == len(left)
+    wanted = sum(each in "AB" for each in left.column("kind").to_pylist())
+    assert wanted <= found.report.figures["events handed over"] < len(left)
 
 
 def test_what_is_deleted_is_not_counted(tmp_path: Path, spark: SparkSession) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import cerise
 from cerise import BindError, CeriseError, Options, UnsupportedError
+from cerise.engines.limits import Limits
+from cerise.plan.needs import Clock, Needs
+from cerise.spark.runner import OnSpark, memory_of_machine
 from tests.spark.side_by_side import Jobs, at_once, side_by_side
 from tests.support.cases.row_harness import RowCase, difference, load_row_cases, result_of, run_rows
 from tests.support.strategies.rows import family_of
@@ -292,6 +295,36 @@ def test_a_report_of_a_clause_on_spark(ticks: DataFrame, tmp_path: Path) -> None
         assert figures["rows of the result"] == count == len(cerise.find(TICKS, V_SHAPE))
         assert figures["bytes exchanged"] > 0
     assert figures["row groups read"] == figures["row groups"] == 6
+
+
+def test_one_task_of_a_local_session_searches_rows_that_fit_into_memory(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """With all cores, and without an exchange; a number of tasks that the user sets is kept."""
+    pq.write_table(TICKS, tmp_path / "ticks.parquet", row_group_size=50)
+    many, expected = Options(limits=Limits(task_events=10)), rows(cerise.find(TICKS, V_SHAPE))
+    for options, said in (
+        (many, "with 2 threads: the session is local"),
+        (Options(partitions=3), "exchanged by key"),
+    ):
+        assert said in cerise.explain(str(tmp_path), V_SHAPE, options=options, spark=True)
+        assert rows(cerise.find(str(tmp_path), V_SHAPE, options=options, spark=True)) == expected
+
+
+def test_rows_that_exceed_memory_are_exchanged(spark: SparkSession) -> None:
+    runner, asked = OnSpark(spark), Needs(TICKS.schema, (), clock=Clock("t"))
+    found = [runner.gather(Rows(count), asked, Options()) for count in (1_000, memory_of_machine())]  # type: ignore[arg-type]
+    assert found[0] is not None
+    assert found[0][0] == 2
+    assert found[1] is None
+    assert runner.gather(Rows(1_000), asked, Options(partitions=2)) is None  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """An access path, as far as it says how many rows there are."""
+
+    rows: int
 
 
 @pytest.mark.parametrize("skip", ["TO NEXT ROW", "PAST LAST ROW"])

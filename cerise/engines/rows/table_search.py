@@ -59,12 +59,12 @@ def explain(bound: BoundRows, options: Options, slices: str | None = None) -> di
     Args:
         bound: the clause.
         options: the options of the run.
-        slices: how a partition is cut into slices, if not for threads of this process.
+        slices: how rows come to tasks, if not to threads of this process.
     """
     engine, why = choose_engine(bound, options)
     facts = {
         "partition": ", ".join(bound.partition) or "none: all rows are one partition",
-        **({} if bound.partition else {"slices": slices or _show_slices(bound, options)}),
+        **_show_tasks(bound, options, slices),
         "order": _show_orders(bound),
         "engine": f"{engine} ({why})",
     }
@@ -85,6 +85,12 @@ def halo_of(bound: BoundRows, options: Options) -> Halo | str:
     """Return the halo of slices of one partition, or why the partition is not cut."""
     engine, _ = choose_engine(bound, options)
     return row_halo(bound) if engine == "rows" else f"the engine {engine} searches a partition as a whole"
+
+
+def _show_tasks(bound: BoundRows, options: Options, slices: str | None) -> dict[str, str]:
+    if bound.partition:
+        return {} if slices is None else {"exchange": slices}
+    return {"slices": slices or _show_slices(bound, options)}
 
 
 def _show_slices(bound: BoundRows, options: Options) -> str:
