@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -127,6 +128,19 @@ def in_batches(bound: Bound, table: pa.Table, rng: random.Random) -> Counter[bru
             saved, matcher = matcher.save(), TREE.start(bound, Options(limits=limits))
             matcher.load(saved)
     return found + found_in(matcher.flush())
+
+
+@pytest.mark.parametrize("negated", ["", "NOT C c, "])
+def test_rows_of_a_key_are_looked_at_within_the_window_alone(negated: str) -> None:
+    """A piece of 40,000 events is 2,000 windows long."""
+    rng, count = np.random.default_rng(1), 40_000
+    kinds, keys = rng.choice(list("ABCDD"), count), rng.integers(0, 4, count)
+    events = pa.table({"t": np.arange(count), "kind": kinds, "k": keys})
+    query = f"PATTERN SEQ(A a, {negated}B b) USE skip_till_any_match WHERE [k] WITHIN 20"
+    found = cerise.profile(events, query, time="t", type="kind", options=Options(engine="tree"))
+    assert found.report.figures["candidates"] <= 4 * len(events)
+    expected = cerise.count(events, query, time="t", type="kind", options=Options(engine="nfa"))
+    assert found.matches.num_rows == expected > 0
 
 
 LATE_VETOES = (

@@ -18,7 +18,7 @@ from cerise.engines.tree.machine.join_records import (
     later,
 )
 from cerise.engines.tree.machine.pool_rows import row_at, skip_to
-from cerise.engines.tree.machine.row_index import fill_index, find_columns, hash_row, is_null
+from cerise.engines.tree.machine.row_index import fill_index, find_columns, hash_row, is_null, skip_newer
 from cerise.engines.tree.machine.row_skips import fill_skips, flip, skip_runs
 from cerise.engines.tree.machine.vetoes import is_vetoed
 from cerise.kernels.jit import kernel
@@ -164,23 +164,24 @@ def follow(m: JoinMachine, node: JoinNode, outer: Pool, inner: Pool, end: int) -
         if place < 0:
             found = hash_row(m, own, row)
             place = index.heads[found & index.mask] - 1 if found >= 0 else -1
+            limit = later(row.since, window) if in_order else at.MAX
+            place = skip_newer(index, inner, place, end, row.first if order == 2 else at.MAX, limit)
         least = earlier(row.until, window) if in_order else at.MIN
         while place >= inner.base:
             other = row_at(inner, place)
             if other.until < least or (order == 1 and other.last <= row.last):
                 break
-            if place < end:
-                tried += 1
-                if is_near(order, window, row, other):
-                    one, two = (row, other) if phase == 0 else (other, row)
-                    if passes(m, node, one, two):
-                        if out.count - out.start >= out.room:
-                            m.inner = place
-                            m.needs = node.out
-                            node.candidates += tried - 1
-                            return at.POOL_FULL
-                        write_row(m, node, one, two)
-            place = index.next[place - inner.start] - 1
+            tried += 1
+            if is_near(order, window, row, other):
+                one, two = (row, other) if phase == 0 else (other, row)
+                if passes(m, node, one, two):
+                    if out.count - out.start >= out.room:
+                        m.inner = place
+                        m.needs = node.out
+                        node.candidates += tried - 1
+                        return at.POOL_FULL
+                    write_row(m, node, one, two)
+            place = index.links[place - inner.start].next - 1
         m.inner = -1
         m.outer += 1
         if tried >= m.patience:

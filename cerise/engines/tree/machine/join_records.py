@@ -71,14 +71,25 @@ class LeafColumns(Record):
     nulls: int  # whether a side was null in any event
 
 
+class ChainLink(Record):
+    """A row of a chain: 1 + the numbers of two older rows of it; 0: none.
+
+    The jumps lead to any older row in a logarithmic number of steps [Myers83].
+    """
+
+    next: int
+    jump: int
+    depth: int  # how many rows of the chain are older
+
+
 class PoolIndex(Record):
     """Rows of a pool by the hash of their key: chains of row numbers, the newest first."""
 
     pool: int
     heads: Words  # 1 + the number of a row; 0: none
     mask: int
-    next: Words  # for each row in memory, 1 + the number of the next row of its chain
-    room: int  # of `next`
+    links: Rows[ChainLink]  # for each row in memory
+    room: int  # of `links`
     done: int  # the number of the first row that the index lacks
     keys: int  # the first of its keys
     keys_end: int

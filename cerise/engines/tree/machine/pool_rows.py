@@ -126,7 +126,8 @@ def expire(m: JoinMachine, time: int, position: int) -> None:
         pool = m.pools[index.pool]
         if pool.shift > 0:
             for number in range(pool.start, index.done):
-                index.next[number - pool.start] = index.next[number - pool.start + pool.shift]
+                link, moved = index.links[number - pool.start], index.links[number - pool.start + pool.shift]
+                link.next, link.jump, link.depth = moved.next, moved.jump, moved.depth
 
 
 @kernel()

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from cerise.engines.tree.machine import join_records as at
-from cerise.engines.tree.machine.join_records import JoinMachine, JoinNode, JoinRow, PoolIndex, column_of
+from cerise.engines.tree.machine.join_records import (
+    JoinMachine,
+    JoinNode,
+    JoinRow,
+    Pool,
+    PoolIndex,
+    column_of,
+)
 from cerise.engines.tree.machine.pool_rows import row_at
 from cerise.kernels.jit import kernel
 from cerise.kernels.records import Words
@@ -81,7 +88,51 @@ def fill_index(m: JoinMachine, number: int, end: int) -> int:
         found = hash_row(m, index, row_at(pool, r))
         if found >= 0:
             place = found & index.mask
-            index.next[r - pool.start] = index.heads[place]
+            link_row(index, pool.start, r, index.heads[place] - 1)
             index.heads[place] = r + 1
     index.done = max(index.done, end)
     return at.DONE
+
+
+@kernel()
+def link_row(index: PoolIndex, start: int, row: int, older: int) -> None:
+    """Put a row before the newest row of its chain; rows before `start` have left the memory."""
+    link = index.links[row - start]
+    link.next, link.jump, link.depth = older + 1, row + 1, 0
+    if older < start:
+        return
+    last = index.links[older - start]
+    link.jump, link.depth = older + 1, last.depth + 1
+    if last.jump > start:
+        far = index.links[last.jump - 1 - start]
+        if far.jump > start:
+            farther = index.links[far.jump - 1 - start]
+            if last.depth - far.depth == far.depth - farther.depth:
+                link.jump = far.jump
+
+
+@kernel()
+def skip_newer(index: PoolIndex, pool: Pool, row: int, end: int, before: int, limit: int) -> int:
+    """Return the newest row of a chain, from `row` on, that may join.
+
+    Args:
+        index: the chains.
+        pool: their rows.
+        row: the row to start at.
+        end: the number of the row before which it must be.
+        before: the number of the event before which its last event must be.
+        limit: the point that its last event must not exceed; in a pool without order, the greatest integer.
+    """
+    while row >= pool.base and is_newer(pool, row, end, before, limit):
+        link = index.links[row - pool.start]
+        jump = link.jump - 1
+        may_jump = pool.base <= jump < row and is_newer(pool, jump, end, before, limit)
+        row = jump if may_jump else link.next - 1
+    return row
+
+
+@kernel()
+def is_newer(pool: Pool, number: int, end: int, before: int, limit: int) -> bool:
+    """Whether a row is beyond one of the bounds of `skip_newer`."""
+    row = row_at(pool, number)
+    return number >= end or row.last >= before or row.until > limit

@@ -14,7 +14,7 @@ from cerise.engines.tree.machine.join_records import (
     later,
 )
 from cerise.engines.tree.machine.match_events import TRUTH, event_of, holds_for_all, leaf_row, seq_of, size_of
-from cerise.engines.tree.machine.row_index import fill_index, find_keys, flags_of, is_null, mix
+from cerise.engines.tree.machine.row_index import fill_index, find_keys, flags_of, is_null, mix, skip_newer
 from cerise.kernels.jit import kernel
 from cerise.kernels.records import Words
 
@@ -68,11 +68,14 @@ def occurs(
             find_keys(m, index)
             fill_index(m, veto.index, pool.count)  # it has room: it grows with its leaf
         event = index.heads[mix(0, part) & index.mask] - 1
+        event = skip_newer(index, pool, event, pool.count, before, most if pool.in_order != 0 else at.MAX)
         while event >= pool.base and seqs[event] > after:
+            if pool.in_order != 0 and points[event] < least:
+                return False
             if parts[event] == part and seqs[event] < before and least <= points[event] <= most:
                 if vetoes(m, output, row, veto, event, seqs[event]):
                     return True
-            event = index.next[event - pool.start] - 1
+            event = index.links[event - pool.start].next - 1
         return False
     event = pool.base
     if after > at.MIN:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from cerise.engines.base import Options
 from cerise.engines.tree.machine import join_records as at
 from cerise.engines.tree.machine.join_records import (
+    ChainLink,
     ExpandFrame,
     JoinMachine,
     JoinNode,
@@ -42,7 +43,7 @@ class TeamMemory:
         self.columns: list[Ints] = [np.zeros((0, 0), np.int64)] * self.leaf_count
         self.rows: list[Ints] = [np.zeros((0, 0), np.int64)] * len(self.pools)
         self.heads: list[Ints] = [np.zeros(0, np.int64)] * tables.index_count
-        self.next: list[Ints] = [np.zeros(0, np.int64)] * tables.index_count
+        self.links: list[Ints] = [np.zeros(0, np.int64)] * tables.index_count
         self._indexes_of: dict[int, list[int]] = {}
         for i in range(tables.index_count):
             self._indexes_of.setdefault(int(self.indexes[i, PoolIndex.pool]), []).append(i)
@@ -132,10 +133,10 @@ class TeamMemory:
 
     def _grow_index(self, index: int, room: int, start: int) -> None:
         words = self.indexes[index]
-        self.next[index] = np.zeros(room, np.int64)
+        self.links[index] = np.zeros(room * ChainLink.WORDS, np.int64)
         self.heads[index] = np.zeros(1 << (2 * room - 1).bit_length(), np.int64)
         words[number(PoolIndex.heads)] = self.heads[index].ctypes.data
-        words[number(PoolIndex.next)] = self.next[index].ctypes.data
+        words[number(PoolIndex.links)] = self.links[index].ctypes.data
         words[PoolIndex.mask], words[PoolIndex.room] = len(self.heads[index]) - 1, room
         words[PoolIndex.done] = start
 
@@ -214,5 +215,5 @@ class TeamMemory:
 
     @property
     def nbytes(self) -> int:
-        held = [*self.rows, *self.columns, *self.heads, *self.next, *chain(*self.extremes)]
+        held = [*self.rows, *self.columns, *self.heads, *self.links, *chain(*self.extremes)]
         return sum(each.nbytes for each in held)
