@@ -64,7 +64,7 @@ class KeyPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class JoinEdge:
     """Equalities between the same two variables, as one composite key.
 
     Attributes:
@@ -102,13 +102,13 @@ class Edge:
         return frozenset(each.path for expr in self.exprs(name) for each in attributes(expr))
 
 
-def keys_of(edge: Edge, name: str, read: Read, rows: int) -> tuple[UInts, Truth]:
+def keys_of(edge: JoinEdge, name: str, read: Read, rows: int) -> tuple[UInts, Truth]:
     """Return the hashed key of each row as an event of a variable, and whether the row has a key.
 
     A row without a key has a null in it, or a value that cannot be computed, and equals no row.
 
     >>> x = Attr("a", ("x",), kind=Kind.INT)
-    >>> edge = Edge("a", "b", -1, frozenset("ab"), (KeyPart(x, x, Kind.FLOAT),))
+    >>> edge = JoinEdge("a", "b", -1, frozenset("ab"), (KeyPart(x, x, Kind.FLOAT),))
     >>> keys_of(edge, "a", lambda path: pa.array([1, None]), 2)[1].tolist()
     [True, False]
     """
@@ -124,7 +124,7 @@ def keys_of(edge: Edge, name: str, read: Read, rows: int) -> tuple[UInts, Truth]
 # ---- of SASE+
 
 
-def edges_of(bound: Bound, branch: Branch) -> Iterator[Edge]:
+def edges_of(bound: Bound, branch: Branch) -> Iterator[JoinEdge]:
     """Yield the edges of a branch: of its conjuncts, of `[attr]` and of PARTITION BY.
 
     Beside a negated variable only that one is judged: its event vetoes no match if no event equals it.
@@ -185,7 +185,7 @@ def order_of(node: Node, left: str, right: str) -> int:
 # ---- of MATCH_RECOGNIZE
 
 
-def row_edges_of(bound: BoundRows) -> tuple[Edge, ...]:
+def row_edges_of(bound: BoundRows) -> tuple[JoinEdge, ...]:
     """Return the edges of a clause: of DEFINE, and of PARTITION BY between rows that every match has."""
     required = list_required(bound.pattern)
     found: list[_Equality] = []
@@ -300,7 +300,7 @@ def _equality(left: _Term, right: _Term) -> Iterator[_Equality]:
 
 def _join(
     names: Sequence[str], found: Iterable[_Equality], shared: Sequence[KeyPart], always: frozenset[str]
-) -> Iterator[Edge]:
+) -> Iterator[JoinEdge]:
     """Yield an edge for each two variables, and for each choice of their events that equalities are about.
 
     An equality about all events of both variables holds for any choice too.
@@ -322,8 +322,8 @@ def _join(
         meanings = groups.get(pair, {})
         everywhere = [*meanings.pop((ALL, ALL), []), *shared]
         if len(everywhere) > len(shared) or (shared and always.issuperset(pair)):
-            yield Edge(*pair, 0, frozenset(pair), tuple(everywhere))
+            yield JoinEdge(*pair, 0, frozenset(pair), tuple(everywhere))
         for meant, parts in meanings.items():
             judges = frozenset(name for name, each in zip(pair, meant, strict=True) if each == ALL)
             if judges:
-                yield Edge(*pair, 0, judges, (*parts, *everywhere))
+                yield JoinEdge(*pair, 0, judges, (*parts, *everywhere))

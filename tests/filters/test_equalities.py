@@ -13,7 +13,7 @@ import pytest
 
 import cerise
 from cerise.events import Path, Schema
-from cerise.filters.equalities import Edge, edges_of, keys_of, row_edges_of
+from cerise.filters.equalities import JoinEdge, edges_of, keys_of, row_edges_of
 from cerise.kinds import canonical, kind_of
 from cerise.lang import match_recognize
 from cerise.lang.sase import parse
@@ -26,7 +26,7 @@ NAN = float("nan")
 REFERENCE = cerise.Options(engine="reference")
 
 
-def edges(query: str, table: pa.Table, key: tuple[str, ...] = ()) -> list[Edge]:
+def edges(query: str, table: pa.Table, key: tuple[str, ...] = ()) -> list[JoinEdge]:
     return list(_edges(_bound(query, table, key)))
 
 
@@ -36,11 +36,11 @@ def _bound(query: str, table: pa.Table, key: tuple[str, ...] = ()) -> Bound:
     )
 
 
-def _edges(bound: Bound) -> Iterator[Edge]:
+def _edges(bound: Bound) -> Iterator[JoinEdge]:
     return (edge for branch in bound.branches for edge in edges_of(bound, branch))
 
 
-def _keys(edge: Edge, name: str, table: pa.Table) -> list[int | None]:
+def _keys(edge: JoinEdge, name: str, table: pa.Table) -> list[int | None]:
     """The key of each row, None for rows without one."""
 
     def read(path: Path) -> pa.Array:
