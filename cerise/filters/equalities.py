@@ -137,22 +137,22 @@ def edges_of(bound: Bound, branch: Branch) -> Iterator[JoinEdge]:
         compared = comparison_of(each.expr)
         if compared is not None and compared.op == "=":
             sides = (compared.left, compared.right)
-            found += _equality(*(_Term(side.var, _meant(side, kleene), side.expr) for side in sides))
-    for edge in _join(names, found, _shared(bound), frozenset(names)):
+            found += _equality(*(_Term(side.var, _find_meaning(side, kleene), side.expr) for side in sides))
+    for edge in _join(names, found, _share_parts(bound), frozenset(names)):
         negated = absent & {edge.left, edge.right}
         judges = edge.judges & absent if negated else edge.judges
         if judges and len(negated) < 2:
             yield replace(edge, order=order_of(branch.pattern, edge.left, edge.right), judges=judges)
 
 
-def _meant(side: Side, kleene: frozenset[str]) -> str | None:
+def _find_meaning(side: Side, kleene: frozenset[str]) -> str | None:
     """Return the events of a variable that a side is about; None: more than one, but not all."""
     if side.var not in kleene or side.at is At.EVERY:
         return ALL
     return str(side.at) if side.at is At.LAST or isinstance(side.at, int) else None
 
 
-def _shared(bound: Bound) -> list[KeyPart]:
+def _share_parts(bound: Bound) -> list[KeyPart]:
     """Return the equalities between any two events of a match."""
     same = dict.fromkeys(each.expr.path for each in bound.conjuncts if isinstance(each.expr, Same))
     parts = []
