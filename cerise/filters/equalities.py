@@ -137,7 +137,7 @@ def edges_of(bound: Bound, branch: Branch) -> Iterator[JoinEdge]:
         compared = comparison_of(each.expr)
         if compared is not None and compared.op == "=":
             sides = (compared.left, compared.right)
-            found += _equality(*(_Term(side.var, _find_meaning(side, kleene), side.expr) for side in sides))
+            found += _equality(*(_Term(side.var, _name_events(side, kleene), side.expr) for side in sides))
     for edge in _join(names, found, _share_parts(bound), frozenset(names)):
         negated = absent & {edge.left, edge.right}
         judges = edge.judges & absent if negated else edge.judges
@@ -145,7 +145,7 @@ def edges_of(bound: Bound, branch: Branch) -> Iterator[JoinEdge]:
             yield replace(edge, order=order_of(branch.pattern, edge.left, edge.right), judges=judges)
 
 
-def _find_meaning(side: Side, kleene: frozenset[str]) -> str | None:
+def _name_events(side: Side, kleene: frozenset[str]) -> str | None:
     """Return the events of a variable that a side is about; None: more than one, but not all."""
     if side.var not in kleene or side.at is At.EVERY:
         return ALL
@@ -187,7 +187,7 @@ def order_of(node: Node, left: str, right: str) -> int:
 
 def row_edges_of(bound: BoundRows) -> tuple[JoinEdge, ...]:
     """Return the edges of a clause: of DEFINE, and of PARTITION BY between rows that every match has."""
-    required = list_required(bound.pattern)
+    required = find_sure_labels(bound.pattern)
     found: list[_Equality] = []
     after: set[tuple[str, str]] = set()
     for condition in bound.conditions:
@@ -206,19 +206,19 @@ def row_edges_of(bound: BoundRows) -> tuple[JoinEdge, ...]:
     )
 
 
-def list_required(pattern: RowPattern) -> frozenset[str]:
+def find_sure_labels(pattern: RowPattern) -> frozenset[str]:
     """Return the labels that every match has."""
     match pattern:
         case Label(name):
             return frozenset({name})
         case Concat(items) | Permute(items):
-            return frozenset[str]().union(*map(list_required, items))
+            return frozenset[str]().union(*map(find_sure_labels, items))
         case Alternation(items):
-            return frozenset.intersection(*map(list_required, items)) if items else frozenset()
+            return frozenset.intersection(*map(find_sure_labels, items)) if items else frozenset()
         case Excluded(item):
-            return list_required(item)
+            return find_sure_labels(item)
         case Quantified(item, low):
-            return list_required(item) if low else frozenset()
+            return find_sure_labels(item) if low else frozenset()
     return frozenset()
 
 
