@@ -22,6 +22,7 @@ PARTS = {
     "automata": ("cerise.engines.nfa.backtrack",),
     "recomputation": ("cerise.engines.rcep.matcher",),
     "index": ("cerise.filters.event_reader", "cerise.kernels.pages", "cerise.store.index.block"),
+    "filters": ("cerise.filters.dual.run_kernels", "cerise.filters.dual.window_kernels"),
     "joins": ("cerise.engines.tree.matcher",),
     "routing": ("cerise.plan.routes.route_index", "cerise.kernels.ranks"),
     "rows": ("cerise.engines.rows.search", "cerise.engines.rows.passes", "cerise.engines.results.computing"),
