@@ -25,7 +25,7 @@ from cerise.filters.dual.shrinking_window import (
     entries_of,
     merge_tags,
 )
-from cerise.filters.dual.tick_runs import Role, TickRuns, intersect, reach_of, tick_of, unite
+from cerise.filters.dual.tick_runs import MatchPart, TickRuns, intersect, reach_of, tick_of, unite
 from cerise.plan.slicing import MAX_TIME, MIN_TIME
 from tests.support.plain_filters import PlainTable, ticks_of
 
@@ -48,11 +48,13 @@ def holds(covered: TickRuns | ShrinkingWindow, ticks: list[tuple[int, int]], tic
 # ---- Eq. 1
 
 
-@pytest.mark.parametrize(("role", "window"), product(Role, WINDOWS))
-def test_the_interval_of_an_event_is_that_of_the_paper_and_ends_with_time(role: Role, window: int) -> None:
+@pytest.mark.parametrize(("role", "window"), product(MatchPart, WINDOWS))
+def test_the_interval_of_an_event_is_that_of_the_paper_and_ends_with_time(
+    role: MatchPart, window: int
+) -> None:
     before, after = reach_of(role, window)
     assert (before, after) == {
-        Role.FIRST: (0, window), Role.LAST: (window, 0), Role.BETWEEN: (window, window)
+        MatchPart.FIRST: (0, window), MatchPart.LAST: (window, 0), MatchPart.BETWEEN: (window, window)
     }[role]  # fmt: skip
     for time in ENDS.tolist():
         runs = TickRuns.of(np.array([time]), before, after, tick=1)
@@ -62,8 +64,8 @@ def test_the_interval_of_an_event_is_that_of_the_paper_and_ends_with_time(role: 
 
 
 def test_a_query_that_looks_further_reaches_a_window_further() -> None:
-    assert reach_of(Role.FIRST, 5, reaches=True) == (5, 10)
-    assert reach_of(Role.BETWEEN, 5, reaches=True) == (10, 10)
+    assert reach_of(MatchPart.FIRST, 5, reaches=True) == (5, 10)
+    assert reach_of(MatchPart.BETWEEN, 5, reaches=True) == (10, 10)
 
 
 # ---- runs
@@ -105,7 +107,7 @@ def test_a_table_holds_what_its_twin_holds(seed: int, division: int, keyed: bool
 @pytest.mark.parametrize("window", WINDOWS)
 def test_times_at_the_ends_stay_covered(window: int) -> None:
     tick = tick_of(window)
-    for before, after in (reach_of(role, window) for role in Role):
+    for before, after in (reach_of(role, window) for role in MatchPart):
         runs = TickRuns.of(ENDS, before, after, tick=tick)
         forms = [runs, read_covered_time(runs.to_bytes())]
         if entries_of(runs) < 1_000:
@@ -340,7 +342,9 @@ def test_keys_are_asked_where_they_are_held() -> None:
 UNIT = 1_000  # of time, so that ticks of 5 count as continuous
 
 
-def measure_share(rate: float, role: Role, events: int, fingerprint_bits: int = 12) -> tuple[float, float]:
+def measure_share(
+    rate: float, role: MatchPart, events: int, fingerprint_bits: int = 12
+) -> tuple[float, float]:
     """Return the share of all time that a table of windows of 100 covers by mistake, and its load.
 
     Windows that share an entry count apart.
@@ -359,9 +363,9 @@ def measure_share(rate: float, role: Role, events: int, fingerprint_bits: int = 
 
 @pytest.mark.parametrize("rate", [0.001, 0.005, 0.01, 0.02, 0.04])
 def test_the_share_of_false_time_is_that_of_theorem_1(rate: float) -> None:
-    measured, load = measure_share(rate, Role.FIRST, 40_000 if rate < 0.02 else 300_000)
-    assert measured == pytest.approx(expect_time_share(rate, 100, load, Role.FIRST), rel=0.05)
-    bound = bound_time_share(rate, 100, load, Role.FIRST)
+    measured, load = measure_share(rate, MatchPart.FIRST, 40_000 if rate < 0.02 else 300_000)
+    assert measured == pytest.approx(expect_time_share(rate, 100, load, MatchPart.FIRST), rel=0.05)
+    bound = bound_time_share(rate, 100, load, MatchPart.FIRST)
     assert bound * 0.85 < measured < bound * 1.05
     assert measured == pytest.approx(bound, rel=0.1) or rate == 0.04  # there gaps are as short as ticks
 
@@ -369,7 +373,7 @@ def test_the_share_of_false_time_is_that_of_theorem_1(rate: float) -> None:
 @pytest.mark.parametrize(("rate", "bits"), [(0.001, 8), (0.001, 12), (0.005, 8), (0.01, 10), (0.02, 12)])
 def test_around_a_middle_variable_more_is_covered_than_eq_5_prints(rate: float, bits: int) -> None:
     """Eq. 5 has 1 − κ for both cases; with few bits in fingerprints the difference shows."""
-    measured, load = measure_share(rate, Role.BETWEEN, 40_000 if rate < 0.02 else 300_000, bits)
-    assert measured == pytest.approx(expect_time_share(rate, 100, load, Role.BETWEEN, bits), rel=0.07)
+    measured, load = measure_share(rate, MatchPart.BETWEEN, 40_000 if rate < 0.02 else 300_000, bits)
+    assert measured == pytest.approx(expect_time_share(rate, 100, load, MatchPart.BETWEEN, bits), rel=0.07)
     if bits == 8:
-        assert bound_time_share(rate, 100, load, Role.BETWEEN, bits) < measured
+        assert bound_time_share(rate, 100, load, MatchPart.BETWEEN, bits) < measured

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import ceil, exp, log, log2
 
-from cerise.filters.dual.tick_runs import TAG_BITS, Role
+from cerise.filters.dual.tick_runs import TAG_BITS, MatchPart
 
 PLACES = 4  # entries of a bucket, d in the paper
 MOST_LOAD = 0.955  # of a cuckoo table with four places in a bucket, α_d
@@ -20,7 +20,7 @@ def bound_time_share(
     rate: float,
     window: float,
     load: float,
-    role: Role,
+    role: MatchPart,
     fingerprint_bits: int = ENTRY_BITS - TAG_BITS,
 ) -> float:
     """Return Eq. 5: at most this share of all time is covered by mistake by a fresh filter [Theorem 1].
@@ -43,7 +43,7 @@ def expect_time_share(
     rate: float,
     window: float,
     load: float,
-    role: Role,
+    role: MatchPart,
     fingerprint_bits: int = ENTRY_BITS - TAG_BITS,
 ) -> float:
     """Return the share of all time that a fresh filter is expected to cover by mistake.
@@ -59,8 +59,8 @@ def expect_time_share(
     return outside * _collisions(load, fingerprint_bits) * (1 - outside + longer) / (1 - empty) + longer
 
 
-def _spans(role: Role) -> int:
-    return 2 if role is Role.BETWEEN else 1
+def _spans(role: MatchPart) -> int:
+    return 2 if role is MatchPart.BETWEEN else 1
 
 
 def _collisions(load: float, fingerprint_bits: int) -> float:

@@ -34,7 +34,7 @@ LONGEST_VARINT = 10
 HEAD_WORDS = 4
 
 
-class Role(Enum):
+class MatchPart(Enum):
     """Which end of a match a variable always binds."""
 
     FIRST = "first"
@@ -42,7 +42,7 @@ class Role(Enum):
     BETWEEN = "between"
 
 
-def reach_of(role: Role, window: int, *, reaches: bool = False) -> tuple[int, int]:
+def reach_of(role: MatchPart, window: int, *, reaches: bool = False) -> tuple[int, int]:
     """Return how long before and after an event its matches may lie [DFS Eq. 1].
 
     Args:
@@ -51,7 +51,9 @@ def reach_of(role: Role, window: int, *, reaches: bool = False) -> tuple[int, in
         reaches: whether the query looks at events up to a window beyond the match.
     """
     wider = window if reaches else 0
-    return wider + (0 if role is Role.FIRST else window), wider + (0 if role is Role.LAST else window)
+    return wider + (0 if role is MatchPart.FIRST else window), wider + (
+        0 if role is MatchPart.LAST else window
+    )
 
 
 def tick_of(window: int, tag_bits: int = TAG_BITS) -> int:
