@@ -10,9 +10,9 @@ import pytest
 
 from cerise.errors import DataError, PlanError
 from cerise.filters.dual import sealing
-from cerise.filters.dual.covered_time import choose_form, read_covered_time
+from cerise.filters.dual.covered_time import choose_form, read_cover
 from cerise.filters.dual.filter_theory import (
-    bound_time_share,
+    limit_time_share,
     buckets_for,
     expect_time_share,
     window_bytes,
@@ -82,7 +82,7 @@ def test_runs_are_sets_of_ticks(seed: int, keyed: bool) -> None:
     assert ticks_of(both) == whole
     assert ticks_of(intersect([left, right, third])) == sets[0] & sets[1] & sets[2]
     assert all_three.to_bytes() == unite([right, left, third]).to_bytes()
-    assert both.covered() == len(whole) * tick
+    assert both.covered == len(whole) * tick
     assert ticks_of(TickRuns.from_bytes(both.to_bytes())) == ticks_of(both)
     asked = sorted(sets[0] | sets[1] | sets[2]) or [(0, 0)]
     assert holds(both, asked, tick) == [each in whole for each in asked]
@@ -109,7 +109,7 @@ def test_times_at_the_ends_stay_covered(window: int) -> None:
     tick = tick_of(window)
     for before, after in (reach_of(role, window) for role in MatchPart):
         runs = TickRuns.of(ENDS, before, after, tick=tick)
-        forms = [runs, read_covered_time(runs.to_bytes())]
+        forms = [runs, read_cover(runs.to_bytes())]
         if entries_of(runs) < 1_000:
             forms.append(ShrinkingWindow.of(runs))
         assert all(form.holds(ENDS).all() for form in forms)
@@ -178,11 +178,11 @@ def test_a_window_of_any_fingerprint_is_kept(fingerprint: int) -> None:
     """A fingerprint of zero is one like any other: a place is free by its tag."""
     times = np.arange(200_000) * 20
     table = ShrinkingWindow.of(TickRuns.of(times, 0, 0, tick=1))
-    assert fingerprint in (table.entries[table.used()] >> 20).tolist()
+    assert fingerprint in (table.entries[table.used] >> 20).tolist()
     assert table.holds(times).all()
 
 
-# ---- the faults of a public implementation: fetch.md §11, 1 to 4, 8 and 9
+# ---- faults that a public implementation has
 
 
 def test_a_full_table_is_made_again_instead_of_losing_a_window() -> None:
@@ -197,7 +197,7 @@ def test_a_compaction_without_room_is_undone() -> None:
     runs = TickRuns.of(np.arange(0, 80_000, 40), 0, 0, tick=1)
     table = ShrinkingWindow.of(runs)
     tight = table.compact(least=1.0, kicks=1)
-    assert int(tight.used().sum()) <= len(tight.entries)
+    assert int(tight.used.sum()) <= len(tight.entries)
     assert tight.buckets <= table.buckets
     assert tight.holds(np.arange(0, 80_000, 40)).all()
     nine = ShrinkingWindow.of(TickRuns.of(np.arange(0, 360, 40), 0, 0, tick=1), buckets=64)
@@ -223,7 +223,7 @@ def test_compaction_ends_with_none_or_few_windows(count: int) -> None:
     assert table.buckets == 1
     assert table.holds(times).all()
     assert not table.holds(np.array([500])).any()
-    assert table.shrink(TickRuns.never(1, keyed=False)).used().sum() == 0
+    assert table.shrink(TickRuns.never(1, keyed=False)).used.sum() == 0
 
 
 # ---- messages
@@ -244,7 +244,7 @@ def message_of(form: str) -> bytes:
 def read(form: str, message: bytes) -> object:
     if form == "tags":
         return RefreshTags.from_bytes(message, ShrinkingWindow.from_bytes(message_of("table")))
-    return read_covered_time(message)
+    return read_cover(message)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -295,7 +295,7 @@ def test_runs_come_back_from_bytes_as_they_were(seed: int) -> None:
 
 def test_zero_tags_take_a_bit_and_others_twenty_one() -> None:
     table = ShrinkingWindow.of(TickRuns.of(np.arange(8_000) * 100, 0, 0, tick=1))
-    none, used = table.refresh(TickRuns.never(1, keyed=False)), int(table.used().sum())
+    none, used = table.refresh(TickRuns.never(1, keyed=False)), int(table.used.sum())
     head = len(none.to_bytes()) - -(-used // 8)
     one = table.refresh(TickRuns.of(np.array([100]), 0, 0, tick=1))
     assert len(one.to_bytes()) - head - -(-used // 8) == 3  # 20 bits
@@ -365,7 +365,7 @@ def measure_share(
 def test_the_share_of_false_time_is_that_of_theorem_1(rate: float) -> None:
     measured, load = measure_share(rate, MatchPart.FIRST, 40_000 if rate < 0.02 else 300_000)
     assert measured == pytest.approx(expect_time_share(rate, 100, load, MatchPart.FIRST), rel=0.05)
-    bound = bound_time_share(rate, 100, load, MatchPart.FIRST)
+    bound = limit_time_share(rate, 100, load, MatchPart.FIRST)
     assert bound * 0.85 < measured < bound * 1.05
     assert measured == pytest.approx(bound, rel=0.1) or rate == 0.04  # there gaps are as short as ticks
 
@@ -376,4 +376,4 @@ def test_around_a_middle_variable_more_is_covered_than_eq_5_prints(rate: float, 
     measured, load = measure_share(rate, MatchPart.BETWEEN, 40_000 if rate < 0.02 else 300_000, bits)
     assert measured == pytest.approx(expect_time_share(rate, 100, load, MatchPart.BETWEEN, bits), rel=0.07)
     if bits == 8:
-        assert bound_time_share(rate, 100, load, MatchPart.BETWEEN, bits) < measured
+        assert limit_time_share(rate, 100, load, MatchPart.BETWEEN, bits) < measured

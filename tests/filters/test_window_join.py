@@ -77,7 +77,7 @@ def test_filters_of_sites_are_merged_by_or() -> None:
     pairs = np.unique(rng.integers(0, 2**62, 1_000))
     whole = WindowJoin.of(pairs, window=10)
     size = {"window": 10, "bits": whole.bits, "hashes": whole.hashes}
-    parts = [WindowJoin.sized(pairs[at::3], **size) for at in range(3)]
+    parts = [WindowJoin.of_size(pairs[at::3], **size) for at in range(3)]
     assert merge_joins(parts).to_bytes() == whole.to_bytes()
     with pytest.raises(PlanError, match="different sizes"):
         merge_joins([whole, WindowJoin.of(pairs[:10], window=10)])
@@ -87,7 +87,7 @@ def test_an_empty_filter_finds_nothing_and_none_is_too_large() -> None:
     nothing = WindowJoin.of(NOTHING, window=10)
     assert not nothing.holds(np.array([0, 1]), np.array([0, 1]), Near.EITHER).any()
     with pytest.raises(PlanError, match="optional"):
-        WindowJoin.sized(NOTHING, window=1, bits=1 << 31, hashes=1)
+        WindowJoin.of_size(NOTHING, window=1, bits=1 << 31, hashes=1)
 
 
 def test_a_cut_or_changed_filter_is_an_error() -> None:
@@ -112,7 +112,7 @@ def test_the_share_of_false_pairs_is_that_of_eq_6(bits: int) -> None:
     rng = np.random.default_rng(6)
     values, times = rng.integers(0, 2**40, 100_000), rng.integers(0, 10**9, 100_000)
     pairs = pairs_of(values, times, 1_000)
-    join = WindowJoin.sized(pairs, window=1_000, bits=bits, hashes=hashes_for(bits, len(pairs)))
+    join = WindowJoin.of_size(pairs, window=1_000, bits=bits, hashes=hashes_for(bits, len(pairs)))
     asked = rng.integers(2**41, 2**42, 400_000), rng.integers(0, 10**9, 400_000)  # values that are nowhere
     assert float(join.holds(*asked, Near.EARLIER).mean()) == pytest.approx(
         false_pair_share(bits, len(pairs)), rel=0.1

@@ -40,11 +40,11 @@ class CoveredTime(Protocol):
         ...
 
     def to_bytes(self) -> bytes:
-        """Return a message that `read_covered_time` reads."""
+        """Return a message that `read_cover` reads."""
         ...
 
 
-def read_covered_time(message: bytes) -> TickRuns | ShrinkingWindow:
+def read_cover(message: bytes) -> TickRuns | ShrinkingWindow:
     """Return the covered time of a message, in the form that it has.
 
     Raises:

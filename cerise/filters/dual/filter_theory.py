@@ -13,10 +13,10 @@ from cerise.filters.dual.tick_runs import TAG_BITS, MatchPart
 PLACES = 4  # entries of a bucket, d in the paper
 MOST_LOAD = 0.955  # of a cuckoo table with four places in a bucket, α_d
 ENTRY_BITS = 32
-FALSE_SHARE = 0.02  # ε* [§VI-A3]
+FALSE_SHARE = 0.02  # ε* [DFS §VI-A3]
 
 
-def bound_time_share(
+def limit_time_share(
     rate: float,
     window: float,
     load: float,
@@ -75,20 +75,20 @@ def false_pair_share(bits: int, pairs: int) -> float:
 
 
 def buckets_for(entries: int) -> int:
-    """Return how many buckets a table needs for some entries, a power of two [§V-A2]."""
+    """Return how many buckets a table needs for some entries, a power of two [DFS §V-A2]."""
     return 1 << max(0, ceil(log2(max(entries, 1) / (PLACES * MOST_LOAD))))
 
 
 def bits_for(pairs: int, false_share: float = FALSE_SHARE) -> int:
-    """Return how many bits a window join filter needs [§V-B2]."""
+    """Return how many bits a window join filter needs [DFS §V-B2]."""
     return max(1, ceil(pairs / log(2) ** 2 * (log(2) - log(false_share))))
 
 
 def hashes_for(bits: int, pairs: int) -> int:
-    """Return how many bits each pair sets, at least one [§V-B1]."""
+    """Return how many bits each pair sets, at least one [DFS §V-B1]."""
     return max(1, round(bits / max(pairs, 1) * log(2)))
 
 
 def window_bytes(entries: int) -> int:
-    """Return the bytes of a shrinking window filter, without refresh tags [§V-A2]."""
+    """Return the bytes of a shrinking window filter, without refresh tags [DFS §V-A2]."""
     return buckets_for(entries) * PLACES * ENTRY_BITS // 8

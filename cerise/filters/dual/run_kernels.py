@@ -71,7 +71,7 @@ def intersect_runs(
 
 
 @kernel(void(Ints, Ints, Ints, Ints, Ints, Marks))
-def mark_keyed(keys: Any, starts: Any, ends: Any, wanted: Any, times: Any, inside: Any) -> None:
+def mark_by_key(keys: Any, starts: Any, ends: Any, wanted: Any, times: Any, inside: Any) -> None:
     """Mark each event whose time lies in an interval of its key.
 
     Args:

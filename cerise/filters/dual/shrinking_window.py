@@ -61,7 +61,7 @@ class RefreshTags:
             DataError: the message is cut, changed, of another version, or answers another filter.
         """
         body = unseal(TAGS, message)
-        used = asked.used()
+        used = asked.used
         head = np.frombuffer(body[: 8 * HEAD_WORDS], "<i8").tolist()
         if head[:2] + head[3:] != [len(used), int(used.sum()), asked.tag_bits]:
             raise DataError("refresh tags answer another filter", hint=HINT)
@@ -140,8 +140,9 @@ class ShrinkingWindow:
     @property
     def load(self) -> float:
         """How many of the entries are in use, from 0 to 1."""
-        return float(self.used().mean())
+        return float(self.used.mean())
 
+    @property
     def used(self) -> Bools:
         used: Bools = self.entries & np.uint32((1 << self.tag_bits) - 1) != 0
         return used
@@ -161,7 +162,7 @@ class ShrinkingWindow:
             raise PlanError("covered times of different ticks, with and without keys, cannot be joined")
         tags = np.zeros_like(self.entries)
         refresh_runs(*runs.arrays(), self.entries, tags, self.buckets, self.tag_bits)
-        return RefreshTags(tags, self.used(), self.tag_bits)
+        return RefreshTags(tags, self.used, self.tag_bits)
 
     def clear(self, refreshed: RefreshTags) -> ShrinkingWindow:
         """Return the filter with the refreshed ticks alone; entries without a tick are free again."""
@@ -194,7 +195,7 @@ class ShrinkingWindow:
         return self.shrunk(self.refresh(runs))
 
     def to_bytes(self) -> bytes:
-        """Return fingerprints and slice tags as a message; refresh tags travel the other way [§IV-B1 ①]."""
+        """Return fingerprints and slice tags as a message; refresh tags travel apart [DFS §IV-B1 ①]."""
         head = np.array([self.tick, self.tag_bits, self.keyed, len(self.entries)], "<i8")
         return seal(WINDOWS, head.tobytes() + self.entries.astype("<u4").tobytes())
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from cerise.errors import DataError, PlanError
 from cerise.filters.dual.run_kernels import (
     intersect_runs,
-    mark_keyed,
+    mark_by_key,
     merge_runs,
     read_varints,
     write_varints,
@@ -112,6 +112,7 @@ class TickRuns:
     def keyed(self) -> bool:
         return self.keys is not None
 
+    @property
     def covered(self) -> int:
         """Return how much time is covered, added up over the keys."""
         ticks = self.lasts.astype(object) - self.firsts.astype(object) + 1 if self._is_long() else None
@@ -131,7 +132,7 @@ class TickRuns:
         if self.keys is None or keys is None:
             return self.intervals().holds(times)
         inside = np.zeros(len(times), bool)
-        mark_keyed(self.keys, *self._spans(), _flat(keys), _flat(times), inside.view(np.uint8))
+        mark_by_key(self.keys, *self._spans(), _flat(keys), _flat(times), inside.view(np.uint8))
         return inside
 
     def shrink(self, runs: TickRuns) -> TickRuns:
@@ -144,13 +145,13 @@ class TickRuns:
 
     def to_bytes(self) -> bytes:
         """Return the runs as a message: distances as numbers of few bytes."""
-        columns = [self.firsts - _shifted(self.lasts), self.lasts - self.firsts]
+        columns = [self.firsts - _before_each(self.lasts), self.lasts - self.firsts]
         base = 0
         if self.keys is not None:
             fresh = np.append(True, self.keys[1:] != self.keys[:-1])[: len(self)]
             base = int(self.firsts.min()) if len(self) else 0
             columns[0] = np.where(fresh, self.firsts - np.int64(base), columns[0])
-            columns.insert(0, self.keys - _shifted(self.keys))
+            columns.insert(0, self.keys - _before_each(self.keys))
         numbers = np.ascontiguousarray(np.stack(columns, axis=1).ravel())
         out = np.empty(LONGEST_VARINT * len(numbers), np.uint8)
         size = write_varints(numbers, out)
@@ -247,7 +248,7 @@ def _tidy(tick: int, firsts: Ints, lasts: Ints, keys: Ints | None) -> TickRuns:
 def _unpack(numbers: Ints, tick: int, base: int, *, keyed: bool) -> TickRuns:
     lengths, gaps = numbers[:, -1], numbers[:, -2]
     keys = np.cumsum(numbers[:, 0]) if keyed else None
-    steps = gaps + _shifted(lengths)  # from one run's first tick to the next one's
+    steps = gaps + _before_each(lengths)  # from one run's first tick to the next one's
     if keys is None:
         firsts = np.cumsum(steps)
     else:
@@ -260,7 +261,7 @@ def _unpack(numbers: Ints, tick: int, base: int, *, keyed: bool) -> TickRuns:
     return TickRuns(tick, firsts, firsts + lengths, keys)
 
 
-def _shifted(numbers: Ints) -> Ints:
+def _before_each(numbers: Ints) -> Ints:
     """Return each number's predecessor; of the first one 0."""
     return np.append(np.int64(0), numbers)[: len(numbers)]
 

@@ -87,10 +87,10 @@ class WindowJoin:
     def of(cls, pairs: Ints, *, window: int, false_share: float = FALSE_SHARE) -> WindowJoin:
         """Return a filter of pairs that finds about this share of absent values; see `pairs_of`."""
         bits = bits_for(len(pairs), false_share)
-        return cls.sized(pairs, window=window, bits=bits, hashes=hashes_for(bits, len(pairs)))
+        return cls.of_size(pairs, window=window, bits=bits, hashes=hashes_for(bits, len(pairs)))
 
     @classmethod
-    def sized(cls, pairs: Ints, *, window: int, bits: int, hashes: int) -> WindowJoin:
+    def of_size(cls, pairs: Ints, *, window: int, bits: int, hashes: int) -> WindowJoin:
         """Return a filter of pairs of a given size: filters of several sites are merged if they have one.
 
         Raises:
@@ -140,7 +140,7 @@ class WindowJoin:
 
 
 def merge_joins(parts: Sequence[WindowJoin]) -> WindowJoin:
-    """Return a filter of the pairs of several filters, which have one size [§V-B2]."""
+    """Return a filter of the pairs of several filters, which have one size [DFS §V-B2]."""
     first = parts[0]
     if any((e.bits, e.hashes, e.window) != (first.bits, first.hashes, first.window) for e in parts):
         raise PlanError("window join filters of different sizes cannot be merged")

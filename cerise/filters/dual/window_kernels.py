@@ -1,7 +1,7 @@
 """Kernels of the two filters of [DFS §IV-B]: cuckoo tables of windows, and bits of (value, window) pairs.
 
 An entry of a table has a fingerprint in its upper bits and a slice tag in its lower ones; a tag of zero means
-that the place is free, so every fingerprint can be kept. An entry lies in one of two buckets, each of which
+that the place is free, so every fingerprint can be kept. An entry lies in one of two buckets; each
 follows from the other and the fingerprint: two windows that share fingerprint and buckets share one entry.
 """
 
