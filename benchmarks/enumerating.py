@@ -68,13 +68,15 @@ def enumerate_all(work: Work, *, looked_at: int = LOOKED_AT) -> Callable[[], Thr
 
 
 def giving_up(call: Callable[[], Any]) -> Any:
-    """Return what a call returns; an engine that finds the query too much for it gives up."""
+    """Return what a call returns; an engine that finds the query too much for it, or lacks memory, gives up."""
     from cerise.errors import PlanError
 
     try:
         return call()
     except PlanError as error:
         raise GaveUp(error.problem.splitlines()[0].removesuffix(", of the query")) from error
+    except MemoryError as error:
+        raise GaveUp("it needs more memory than it may have") from error
 
 
 def found(through: Through) -> tuple[str, Any]:

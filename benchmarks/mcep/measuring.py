@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import resource
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean
@@ -111,6 +112,7 @@ def apart(work: Work) -> Callable[[], Timed]:
     chosen = _sample(patterns, facts, work["options"].get("sample"))
     ask = ALONE[work["options"]["engine"]]
     _load_kernels(table, [each.text for each in patterns], work)
+    _limit_memory(work["options"].get("memory"))
 
     def call() -> Timed:
         answers = {number: ask(table, patterns[number].text, work) for number in sorted(chosen)}
@@ -125,6 +127,13 @@ def apart(work: Work) -> Callable[[], Timed]:
         )
 
     return call
+
+
+def _limit_memory(gib: float | None) -> None:
+    """Let this process have so much memory, so that a subject gives up before the machine does."""
+    if gib is not None:
+        most = int(gib * 2**30)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
 def _sample(patterns: Sequence[Pattern], facts: Facts, size: int | None) -> dict[int, float]:
