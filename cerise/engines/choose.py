@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 
 from cerise.engines import nfa, rcep, reference, tree
 from cerise.engines.base import Engine, Options
@@ -28,11 +29,11 @@ VARIANTS = ("rcep-left", "rcep-right")  # `rcep` chooses between them, and its `
 def choose(bound: Bound, options: Options) -> Engine:
     """Return the engine that the user named, or the engine that should be fastest."""
     if options.engine is None:
-        names, _ = _cheapest(bound)
-        engines = tuple(ENGINES[name] for name in names)
+        fit = _cheapest(bound)
+        engines = tuple(ENGINES[name] for name in fit.names)
         if len(engines) == 1:
             return engines[0]
-        return Estimate(engines) if names[-1] == "tree" else Trial(engines)
+        return Estimate(engines) if fit.estimated else Trial(engines)
     if options.engine not in ENGINES:
         raise PlanError(f"unknown engine '{options.engine}'", hint=did_you_mean(options.engine, ENGINES))
     engine = ENGINES[options.engine]
@@ -49,7 +50,7 @@ def choose(bound: Bound, options: Options) -> Engine:
 def reasons(bound: Bound, options: Options) -> str:
     """Say why the engine was chosen, and why the others cannot run the query."""
     chosen = choose(bound, options)
-    why = "as asked" if options.engine else _cheapest(bound)[1]
+    why = "as asked" if options.engine else _cheapest(bound).why
     unfit: dict[str, list[str]] = {}
     explodes = bound.query.strategy is Strategy.ANY  # without it, recomputation has no advantage
     named = [name for name in ENGINES if name not in ("rcep", "tree") or explodes]
@@ -91,7 +92,7 @@ def why_late(bound: Bound) -> str | None:
 
     None: another engine can run it.
     """
-    return ENGINES["nfa"].why_not(bound) if _cheapest(bound)[0] == ("reference",) else None
+    return ENGINES["nfa"].why_not(bound) if _cheapest(bound).names == ("reference",) else None
 
 
 def name_steady(bound: Bound, options: Options) -> str | None:
@@ -115,25 +116,38 @@ def why_unsteady(options: Options) -> str | None:
     return f"the runs of engine '{options.engine}' depend on the process"
 
 
-def _cheapest(bound: Bound) -> tuple[tuple[str, ...], str]:
-    """Return the engines that may be fastest, and why; several engines race on the first events."""
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """The engines that may be fastest, why, and whether an estimate decides between them, or a race."""
+
+    names: tuple[str, ...]
+    why: str
+    estimated: bool = False
+
+
+def _cheapest(bound: Bound) -> _Fit:
+    """Return the engines that may be fastest."""
     totals = bound.query.totals is not None
     fits_nfa = ENGINES["nfa"].why_not(bound) is None
     able = bool(totals or bound.kleene or not fits_nfa) and ENGINES["rcep"].why_not(bound) is None
     joins = bound.query.strategy is Strategy.ANY and ENGINES["tree"].why_not(bound) is None
     if not fits_nfa:
         only = "rcep" if able else "tree" if joins else "reference"
-        return (only,), "the only one that can run the query"
+        return _Fit((only,), "the only one that can run the query")
     counts = totals and (bound.kleene or not bound.query.counts_only)
+    plain = joins and bound.query.output is Output.ALL and is_estimated(bound, ENGINES)
     if able and counts and rcep.why_enumerate(bound) is None:
         merges = bound.query.counts_only and nfa.why_merge(bound) is not None
-        names = ("nfa-merge", "rcep") if merges else ("rcep",)
-        return names, "matches are counted without making them"
+        names = (("nfa-merge", "tree", "rcep") if plain else ("nfa-merge", "rcep")) if merges else ("rcep",)
+        return _Fit(names, "matches are counted without making them", estimated=merges and plain)
     if able and bound.kleene:
         tried = ("tree", *TRIED) if joins else TRIED
-        return tried, "every subset of a window's events may be a run: they are tried on the first events"
+        return _Fit(
+            tried, "every subset of a window's events may be a run: they are tried on the first events"
+        )
     gain = nfa.why_merge(bound)
     name, why = ("nfa", "all runs at once; there is little to merge") if gain is None else ("nfa-merge", gain)
-    if joins and bound.query.output is Output.ALL and is_estimated(bound, ENGINES):
-        return (name, "tree"), f"by an estimate over the first events: {why}, or rare events are joined first"
-    return (name,), why
+    if plain and not bound.kleene:
+        why = f"by an estimate over the first events: {why}, or rare events are joined first"
+        return _Fit((name, "tree"), why, estimated=True)
+    return _Fit((name,), why)

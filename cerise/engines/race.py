@@ -146,11 +146,15 @@ class TrialMatcher:
         self.report = self._matcher.report
 
     def _find_fastest(self, events: EventBatch) -> str:
+        """Return the engine that runs the query; it is asked once, with the first events."""
+        return self._run_race(events, list(self.engines))
+
+    def _run_race(self, events: EventBatch, names: Sequence[str]) -> str:
         """Return the engine that is fastest over the first events; the last one is safe and wins ties."""
-        safe, *others = reversed(self.engines)
-        if len(events) < self.options.limits.raced_events:
+        safe, *others = reversed(names)
+        if not others or len(events) < self.options.limits.raced_events:
             return safe
-        best, record, clear = safe, self._race_safe(events), False
+        best, record, clear = safe, self._race_safe(events, safe), False
         for name in others:
             times = self._race(self.engines[name], events, record)
             log.info("%s against %s: %s against %s", name, best, _show(times), _show(record))
@@ -162,14 +166,16 @@ class TrialMatcher:
                 break
         if best == safe or clear:
             return best
-        again = self._race_safe(events)  # it raced first, when the data that engines share was not cached
+        again = self._race_safe(
+            events, safe
+        )  # it raced first, when the data that engines share was not cached
         last = min(len(again), len(record)) - 1
         log.info("%s against %s: %s against %s", best, safe, _show(record), _show(again))
         return best if record[last] < again[last] else safe
 
-    def _race_safe(self, events: EventBatch) -> list[float]:
+    def _race_safe(self, events: EventBatch, safe: str) -> list[float]:
         """Return the seconds for each lap that another engine must beat to be preferred to the safe one."""
-        return [BETTER * each for each in self._race(self.engines[next(reversed(self.engines))], events, [])]
+        return [BETTER * each for each in self._race(self.engines[safe], events, [])]
 
     def _race(self, engine: Engine, events: EventBatch, record: Sequence[float]) -> list[float]:
         """Return the seconds that an engine takes for each lap over events; infinite for a lap it gives up.

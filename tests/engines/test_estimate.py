@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import cerise
+from cerise.api import count_query
 from cerise.engines.base import Options
 from cerise.engines.choose import choose, reasons
 from cerise.engines.estimate import EstimateMatcher, estimate
@@ -58,9 +59,48 @@ def test_an_estimate_counts_windows_of_events() -> None:
     bound = bound_to("PATTERN SEQ(A a, B b) USE skip_till_any_match WHERE b.x > a.x WITHIN 50 EVENTS")
     like = bound_to("PATTERN SEQ(A a, B b) USE skip_till_any_match WHERE b.x > a.x WITHIN 49")
     events = EventBatch.of(EVENTS, bound.schema)
-    one, other = (estimate(each, events, merges=False) for each in (bound, like))
-    assert one["automaton"] == pytest.approx(other["automaton"], rel=0.1)
+    one, other = (estimate(each, events, ("nfa", "tree")) for each in (bound, like))
+    assert one["nfa"] == pytest.approx(other["nfa"], rel=0.1)
     assert one["tree"] == pytest.approx(other["tree"], rel=0.1)
+
+
+COUNTED = "USE skip_till_any_match WHERE b.x < NEXT(b.x) WITHIN 30"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "chosen"),
+    [
+        (f"SEQ(R r, A+ b[], B c) {COUNTED}", ("nfa-merge",)),
+        (f"SEQ(A a, B+ b[], C c, R r) {COUNTED}", ("tree",)),
+        (f"SEQ(A a, B+ b[], R r) {COUNTED.replace('30', '3000')}", ("nfa-merge", "rcep")),
+    ],
+)
+def test_counted_chains_of_short_windows_need_no_race(
+    pattern: str, chosen: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of long windows they do: there may be more chains than a word counts."""
+    races: list[str] = []
+    monkeypatch.setattr(
+        EstimateMatcher, "_race", lambda self, engine, *rest: races.append(engine.name) or [1.0, 1.0]
+    )
+    bound = bind(count_query(f"PATTERN {pattern}"), Schema(EVENTS.schema, "t", "kind"))
+    options = Options(limits=Limits(estimated_events=10_000))
+    matcher = choose(bound, options).start(bound, options)
+    assert isinstance(matcher, EstimateMatcher)
+    repeated = pa.table({"t": range(4 * len(KINDS)), "kind": 4 * KINDS, "x": 4 * EVENTS["x"].to_pylist()})
+    assert matcher._find_fastest(EventBatch.of(repeated, bound.schema)) in chosen
+    assert bool(races) == (len(chosen) > 1)
+
+
+def test_queries_that_are_equal_keep_parts_of_their_own() -> None:
+    """1 and 1.0 are equal in Python, and 5 / 2 and 5.0 / 2 are not."""
+    events = EVENTS.slice(0, 500)
+    for half in ("2", "2.0"):
+        text = f"PATTERN SEQ(A a, B b) USE skip_till_any_match WHERE b.x / {half} = a.x WITHIN 99"
+        counts = [
+            cerise.count(events, text, **ROLES, options=Options(engine=each)) for each in ("tree", "nfa")
+        ]
+        assert counts[0] == counts[1]
 
 
 def test_a_choice_is_saved_with_the_state() -> None:
@@ -83,6 +123,10 @@ def test_a_choice_is_saved_with_the_state() -> None:
         ("PATTERN SEQ(A a, B b) USE skip_till_any_match WITHIN 5 OUTPUT NON_OVERLAPPING", "nfa-merge"),
         ("PATTERN SEQ(A a, B+ b[]) USE skip_till_any_match WITHIN 5", "tree or nfa or nfa-merge or rcep"),
         ("PATTERN SEQ(A a, B b) USE skip_till_any_match WITHIN 5", "nfa-merge or tree"),
+        (
+            "PATTERN SEQ(A a, B+ b[]) USE skip_till_any_match WITHIN 5 RETURN COUNT(*)",
+            "nfa-merge or tree or rcep",
+        ),
     ],
 )
 def test_engines_that_compete(text: str, names: str) -> None:

@@ -192,6 +192,55 @@ def test_counts_are_those_of_the_reference() -> None:
             assert total == expected_of(bound, pair.table).total(), repr(pair)
 
 
+CHAINS = (
+    "SEQ(A a, B+ b[], C c) WHERE b.x < NEXT(b.x)",
+    "SEQ(A a, B+ b[], C c) WHERE b.x <= NEXT(b.x) AND b[1].x > a.x",
+    "SEQ(A a, B+ b[], C c) WHERE b[i].x != c.x AND b.x >= a.x", "SEQ(B+ b[], C c) WHERE b.x != NEXT(b.x)",
+    "AND(A a, B+ b[])", "SEQ(A a, A+ b[], C c)", "AND(A a, SEQ(C d, A+ b[]))", "SEQ(A+ a[], NOT C c, B b)",
+    "SEQ(A a, OR(SEQ(B+ b[], C c), SEQ(C d, C+ e[]))) WHERE e.x < NEXT(e.x)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", CHAINS)
+@pytest.mark.parametrize("limits", [Limits(), Limits.all(1), Limits.all(3)])
+def test_the_choices_of_a_kleene_variable_are_added_up(pattern: str, limits: Limits) -> None:
+    """Also where only some events may start a match, and with SLIDE."""
+    rng = random.Random(11)
+    total = 0
+    for window in ("WITHIN 5", "WITHIN 6 EVENTS", "WITHIN 6 SLIDE 2", "") * (20 if AT_LENGTH else 4):
+        size = rng.randint(8, 16)
+        table = pa.table({
+            "id": range(size), "t": pa.array(sorted(rng.choices(range(9), k=size)), pa.int64()),
+            "kind": rng.choices("AABBC", k=size), "x": rng.choices((None, 1, 2, 3), k=size),
+        })  # fmt: skip
+        head, where, test = pattern.partition(" WHERE")
+        text = f"PATTERN {head} USE skip_till_any_match {where}{test} {window} RETURN COUNT(*)"
+        bound = bound_to(text, table)
+        events = events_of(bound, table)
+        for opens in (None, np.array(rng.choices((True, False), k=size))):
+            some = replace(events, opens=opens)
+            counts = []
+            for engine in ("tree", "reference"):
+                matcher = ENGINES[engine].start(bound, Options(limits=limits))
+                counts.append(sum(each.count for each in chain(matcher.feed(some), matcher.flush())))
+            assert counts[0] == counts[1], text
+            total += counts[0]
+    assert total > 5
+
+
+def test_a_count_that_no_word_holds_is_an_error() -> None:
+    def count(size: int) -> int:
+        table = pa.table({"kind": ["A", *["B"] * size, "C"], "t": range(size + 2)})
+        text = "PATTERN SEQ(A a, B+ b[], C c) USE skip_till_any_match WITHIN 100"
+        options = Options(engine="tree")
+        return int(cerise.count(table, text, time="t", type="kind", options=options))
+
+    assert count(60) == 2**60 - 1
+    with pytest.raises(PlanError, match="completes more than 2,305,843,009,213,693,952 matches") as error:
+        count(90)
+    assert "rcep" in str(error.value)
+
+
 # ---- plans
 
 

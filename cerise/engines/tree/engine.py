@@ -9,6 +9,7 @@ from cerise.engines.automaton.program import Unfit
 from cerise.engines.base import Matcher, Options
 from cerise.engines.tree.branches.branch_writer import join_branches
 from cerise.engines.tree.branches.join_branch import Catalog
+from cerise.engines.tree.branches.team_branch import make_branch
 from cerise.pattern.bound import Bound
 
 
@@ -36,6 +37,12 @@ class Tree:
     def explain(self, bound: Bound) -> Mapping[str, str]:  # noqa: ARG002
         """Say how the joins are ordered."""
         return {"joins": "in the order that is cheapest by the first events"}
+
+
+def adds_up(bound: Bound) -> bool:
+    """Whether the matches of a query that joins can run are counted without choosing them one by one."""
+    branches = [make_branch(0, bound, each) for each in join_branches(bound, Catalog())]
+    return all(each.sums or not each.branch.repeats for each in branches)
 
 
 ENGINE = Tree()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from cerise.engines.base import Options
 from cerise.engines.tree.machine import join_records as at
+from cerise.engines.tree.machine.chains import MOST_COUNTED
 from cerise.engines.tree.machine.join_records import OutputRecord, Pool
 from cerise.engines.tree.program.team_memory import TeamMemory
 from cerise.errors import PlanError
@@ -57,11 +58,14 @@ class Growth:
         """Make the room that a kernel lacks, other than that of a node.
 
         Raises:
-            PlanError: one event completes more matches than the budget allows, or too many matches wait.
+            PlanError: one event completes more matches than the budget allows or a word counts, or too many
+            matches wait.
         """
         needs = memory.m.needs
         if status == at.TOO_MANY:
             raise self._too_many_matches(memory)
+        if status == at.UNCOUNTABLE:
+            raise self._uncountable(memory)
         if status == at.POOL_FULL:  # of matches that wait
             room = int(memory.pools[needs, Pool.room])
             if room >= self._options.max_runs * ALL_NODES:
@@ -76,9 +80,18 @@ class Growth:
 
     def _refuse(self, query: int, problem: str, ways_out: str) -> PlanError:
         """Return the error of a query that needs too much room."""
+        return self._name(query, problem, f"{ways_out}, or raise Options(max_runs=…)")
+
+    def _name(self, query: int, problem: str, hint: str) -> PlanError:
+        """Return an error with the name and the text of a query."""
         name = "" if self._names is None else f"{self._names[query]}: "
         text = f"{name}{problem} of the query\n{show(self._bounds[query].query)}"
-        return PlanError(text, hint=f"{ways_out}, or raise Options(max_runs=…)")
+        return PlanError(text, hint=hint)
+
+    def _uncountable(self, memory: TeamMemory) -> PlanError:
+        query = int(memory.outputs[memory.m.output, OutputRecord.query])
+        hint = f"{WAYS_OUT}, or count it alone with Options(engine='rcep')"
+        return self._name(query, f"a batch completes more than {MOST_COUNTED:,} matches", hint)
 
     def _too_many_rows(self, memory: TeamMemory, pool: int) -> PlanError:
         node, users = memory.tables.describe(pool)

@@ -18,11 +18,8 @@ import numpy.typing as npt
 from cerise.engines.base import EngineReport, Options, Progress, refuse_disorder
 from cerise.engines.census import Census
 from cerise.engines.tree.answers import ChosenEnd, Finding, TeamAnswers
-from cerise.engines.tree.branches.branch_writer import join_branches
-from cerise.engines.tree.branches.join_branch import Catalog
-from cerise.engines.tree.branches.team_branch import make_branch
 from cerise.engines.tree.drawing import PlanDrawing
-from cerise.engines.tree.events.leaf_rows import LeafReader, LeafRows, Number, append_rows
+from cerise.engines.tree.events.leaf_rows import LeafRows, Number, append_rows
 from cerise.engines.tree.events.numbering import ScopeNumbers
 from cerise.engines.tree.events.team_events import KeptPiece, ReadPiece, TeamEvents
 from cerise.engines.tree.growth import Growth
@@ -33,6 +30,7 @@ from cerise.engines.tree.program.node_records import FLAGS
 from cerise.engines.tree.program.tables import TeamTables
 from cerise.engines.tree.program.team_memory import TeamMemory
 from cerise.engines.tree.program.team_report import TeamReport
+from cerise.engines.tree.team_parts import write_parts
 from cerise.events import EventBatch
 from cerise.pattern.bound import Bound
 from cerise.plan.join_statistics import Statistics
@@ -60,17 +58,13 @@ class JoinTeam:
         names: Sequence[str] | None = None,
     ) -> None:
         self.bounds, self.names, self.options = bounds, names, options
-        self.catalog = Catalog()
-        self.branches = [
-            make_branch(number, bound, branch)
-            for number, bound in enumerate(bounds)
-            for branch in join_branches(bound, self.catalog)
-        ]
+        parts = write_parts(bounds)
+        self.catalog, self.branches = parts.catalog, parts.branches
         scopes = list(dict.fromkeys(scope for _, scope in self.catalog.leaves))
         owners = {each.scope: bounds[each.query] for each in self.branches}
         self._scopes, self._scope_bounds = scopes, [owners[scope] for scope in scopes]
         self._slides = [any(each.slide for each in self.branches if each.scope == scope) for scope in scopes]
-        self._reader = LeafReader(self.catalog)
+        self._reader = parts.reader.fresh()
         self.report = TeamReport(EngineReport(), np.zeros(len(bounds), np.int64))
         self.answers = TeamAnswers(bounds, self.report)
         self._growth = Growth(bounds, names, options)

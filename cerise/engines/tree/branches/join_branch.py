@@ -177,3 +177,11 @@ class Catalog:
         number = self.sides.setdefault(SideColumn(of_any_variable(expr), form), len(self.sides))
         self.used[leaf].setdefault(number, len(self.used[leaf]))
         return number
+
+
+def is_of_repeat(test: PairTest, slots: set[int], kleene: set[int] | None = None) -> bool:
+    """Whether a test compares events of one Kleene variable, of the given ones, with a single variable."""
+    kleene = slots if kleene is None else kleene
+    ends = [end for end in (test.left, test.right) if end is not None]
+    repeated = [end for end in ends if end.slot in kleene]
+    return len(repeated) == 1 and repeated[0].slot in slots and repeated[0].which is not Which.LAST

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cerise.engines.tree.branches.join_branch import JoinBranch, StreamScope
+from cerise.engines.tree.branches.join_branch import JoinBranch, StreamScope, is_of_repeat
 from cerise.pattern.bound import Bound
 from cerise.pattern.query import Output
 
@@ -34,6 +34,14 @@ class TeamBranch:
         scope = self.branch.pattern.scope
         assert isinstance(scope, StreamScope)
         return scope
+
+    @property
+    def sums(self) -> bool:
+        """Whether matches are counted without choosing the events of a Kleene variable one by one."""
+        own, slots = self.branch, {each.slot for each in self.branch.repeats}
+        plain = len(slots) == 1 and own.repeats[0].low <= 1 and own.repeats[0].high is None
+        alone = plain and not own.vetoes and all(is_of_repeat(test, slots) for test in own.pairs)
+        return self.counts and alone
 
     @property
     def window(self) -> int:

@@ -7,6 +7,7 @@ decide exactly, and the sides of comparisons, are computed for the events of a l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -101,6 +102,12 @@ class LeafReader:
             for side, place in used.items():
                 self._users.setdefault(side, []).append((leaf, place))
         self._sides = list(catalog.sides)
+
+    def fresh(self) -> LeafReader:
+        """Return a reader of the same leaves, with numbers of strings of its own."""
+        found = copy(self)
+        found.texts = TextNumbers()
+        return found
 
     def forget_texts(self) -> None:
         """Number strings anew: the leaves are empty, too."""

@@ -7,6 +7,14 @@ window and SLIDE, tests between Kleene variables, and absences.
 from __future__ import annotations
 
 from cerise.engines.tree.machine import join_records as at
+from cerise.engines.tree.machine.chains import (
+    count_choices,
+    fits_slots,
+    is_summed,
+    links_hold,
+    may_join,
+    reaches_back,
+)
 from cerise.engines.tree.machine.join import join
 from cerise.engines.tree.machine.join_records import (
     ExpandFrame,
@@ -19,11 +27,13 @@ from cerise.engines.tree.machine.join_records import (
     later,
 )
 from cerise.engines.tree.machine.match_events import (
-    compare_events,
+    FIRST,
+    LATER,
     event_of,
     holds_for_all,
     is_open,
     leaf_row,
+    one_window,
     seq_of,
 )
 from cerise.engines.tree.machine.pool_rows import expire, row_at, sort_new
@@ -31,9 +41,6 @@ from cerise.engines.tree.machine.row_skips import move_skips
 from cerise.engines.tree.machine.vetoes import find_part, is_vetoed
 from cerise.kernels.jit import int64, kernel, void
 from cerise.kernels.records import Words
-
-EVERY, FIRST, LAST, LATER = range(4)  # branch.Which
-
 
 # ---- one pool, one row
 
@@ -49,8 +56,12 @@ def show_pool(m: JoinMachine, number: int) -> int:
         while m.row < pool.count:
             row = row_at(pool, m.row)
             if row.until <= later(row.since, output.window):
-                repeats = output.repeats < output.repeats_end
-                status = expand(m, output, row) if repeats else finish(m, output, row)
+                if output.repeats == output.repeats_end:
+                    status = finish(m, output, row)
+                elif is_summed(m, output):
+                    status = count_choices(m, output, row)
+                else:
+                    status = expand(m, output, row)
                 if status != at.DONE:
                     return status
             m.row += 1
@@ -85,13 +96,6 @@ def finish(m: JoinMachine, output: OutputRecord, row: JoinRow) -> int:
         if (m.position if output.by_position else m.now) <= later(since, output.window):
             return wait(m, output, row)
     return at.DONE if m.muted != 0 else emit(m, output, row)
-
-
-@kernel()
-def one_window(output: OutputRecord, since: int, until: int) -> bool:
-    """Whether a window [k·s, k·s + w) holds two points (S5.3)."""
-    into = since % output.slide
-    return into < output.within and until <= later(since, output.within - 1 - into)
 
 
 @kernel()
@@ -207,60 +211,16 @@ def find_earlier(
     """Return the next event that may come before the first one of a Kleene variable; -1: none may."""
     pool = m.pools[repeat.leaf]
     seqs, points = Words(column_of(m, repeat.leaf, at.SEQ)), Words(column_of(m, repeat.leaf, at.POINT))
-    parts = Words(column_of(m, repeat.leaf, at.PART))
-    after = at.MIN
-    for slot in range(output.slots):
-        if repeat.before >> slot & 1:
-            after = max(after, seq_of(m, output, slot, leaf_row(m, output, row, slot)))
-    least, part = earlier(row.until, output.window), parts[frame.row]
+    after, least = reaches_back(m, output, row, repeat), earlier(row.until, output.window)
     event = frame.cursor
     while event >= pool.base:
         m.steps += 1
         if seqs[event] <= after or (pool.in_order != 0 and points[event] < least):
             return -1
-        if (
-            parts[event] == part
-            and points[event] >= least
-            and is_new(m, output, row, seqs[event])
-            and links_hold(m, repeat, event, frame.row)
-            and fits_slots(m, output, row, repeat, EVERY, event)
-        ):
+        if links_hold(m, repeat, event, frame.row) and may_join(m, output, row, repeat, event):
             return event
         event -= 1
     return -1
-
-
-@kernel()
-def is_new(m: JoinMachine, output: OutputRecord, row: JoinRow, seq: int) -> bool:
-    """Whether an event is not part of the match yet (S1.4)."""
-    for slot in range(output.slots):
-        for i in range(m.sizes[slot]):
-            if seq_of(m, output, slot, event_of(m, output, row, slot, i)) == seq:
-                return False
-    return True
-
-
-@kernel()
-def links_hold(m: JoinMachine, repeat: RepeatRecord, event: int, then: int) -> bool:
-    """Whether two neighbours among the events of a Kleene variable pass their tests."""
-    for t in range(repeat.links, repeat.links_end):
-        if not compare_events(m, m.output_tests[t], event, then):
-            return False
-    return True
-
-
-@kernel()
-def fits_slots(
-    m: JoinMachine, output: OutputRecord, row: JoinRow, repeat: RepeatRecord, which: int, event: int
-) -> bool:
-    """Whether an event of a Kleene variable passes tests against single variables."""
-    for t in range(repeat.tests, repeat.tests_end):
-        test = m.output_tests[t]
-        if test.left_which == which:
-            other = -1 if test.right_slot == -2 else leaf_row(m, output, row, test.right_slot)
-            if not compare_events(m, test, event, other):
-                return False
-    return True
 
 
 # ---- kernels that Python calls

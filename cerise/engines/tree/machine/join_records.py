@@ -15,9 +15,8 @@ LESS, AT_MOST, MORE, AT_LEAST, EQUAL, UNEQUAL = range(6)
 OPS = {"<": LESS, "<=": AT_MOST, ">": MORE, ">=": AT_LEAST, "=": EQUAL, "!=": UNEQUAL}
 MAX, MIN = 2**63 - 1, -(2**63)
 MIXED, LEFT_FIRST, RIGHT_FIRST = range(3)  # the order of the two sides of a join
-DONE, POOL_FULL, INDEX_FULL, SCRATCH_FULL, OUTPUT_FULL, STACK_FULL, TOO_MANY, PAUSED = range(
-    8
-)  # why a kernel stops
+DONE, POOL_FULL, INDEX_FULL, SCRATCH_FULL, OUTPUT_FULL = range(5)  # why a kernel stops
+STACK_FULL, TOO_MANY, PAUSED, UNCOUNTABLE = range(5, 9)
 SEQ, POINT, PART, OPENS, SIDES = range(5)  # columns of a leaf; its sides follow, then flags of nulls
 
 
@@ -186,6 +185,7 @@ class OutputRecord(Record):
     by_position: int  # whether its window counts events
     pending: int  # the pool of rows that wait for the end of their window, -1: none
     counts: int  # whether matches are only counted
+    summed: int  # whether the choices of its one Kleene variable can be added up
     counted: int
     made: int  # matches of one row
 

@@ -10,6 +10,7 @@ from cerise.engines.tree.machine.join_records import (
     OutputTest,
     column_of,
     compare,
+    later,
 )
 from cerise.engines.tree.machine.row_index import flags_of, is_null
 from cerise.kernels.jit import kernel
@@ -99,3 +100,10 @@ def holds_for_all(m: JoinMachine, output: OutputRecord, row: JoinRow, test: Outp
             if not compare_events(m, test, one, other):
                 return False
     return True
+
+
+@kernel()
+def one_window(output: OutputRecord, since: int, until: int) -> bool:
+    """Whether a window [k·s, k·s + w) holds two points (S5.3)."""
+    into = since % output.slide
+    return into < output.within and until <= later(since, output.within - 1 - into)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from cerise.engines.tree.branches.join_branch import PairEnd, PairTest, Veto, Which
+from cerise.engines.tree.branches.join_branch import PairEnd, PairTest, Veto, Which, is_of_repeat
 from cerise.engines.tree.machine import join_records as at
 from cerise.engines.tree.machine.join_records import (
     OPS,
@@ -79,7 +79,7 @@ class OutputRecords:
         team, root = self._plan.branches[i], self._plan.roots[i]
         branch, pattern = team.branch, team.branch.pattern
         kleene = {repeat.slot for repeat in branch.repeats}
-        final = [t for t in branch.pairs if not _is_of_repeat(t, kleene)]
+        final = [t for t in branch.pairs if not is_of_repeat(t, kleene)]
         words = len(self._joins.words)
         self._joins.words += [row_word(root[1], slot) for slot in range(len(pattern))]
         self._joins.words += pattern.leaves
@@ -87,7 +87,7 @@ class OutputRecords:
         repeats, vetoes = len(self._repeats), len(self._vetoes)
         for repeat in branch.repeats:
             leaf = pattern.leaves[repeat.slot]
-            own = [_turn(t, repeat.slot) for t in branch.pairs if _is_of_repeat(t, {repeat.slot}, kleene)]
+            own = [_turn(t, repeat.slot) for t in branch.pairs if is_of_repeat(t, {repeat.slot}, kleene)]
             tests = self._add_tests(own, pattern.leaves, -1)
             links = [
                 PairTest(
@@ -125,6 +125,7 @@ class OutputRecords:
             OutputRecord.pending: self._first_waiting + len(self.waiting) - 1
             if branch.waits else -1,
             OutputRecord.counts: team.counts,
+            OutputRecord.summed: team.sums,
         }  # fmt: skip
 
     def _guard(self, node: PlanNode, early: EarlyVeto) -> RecordWords:
@@ -200,14 +201,6 @@ class OutputRecords:
                 }  # fmt: skip
             self._output_tests.append(words)
         return first, len(self._output_tests)
-
-
-def _is_of_repeat(test: PairTest, slots: set[int], kleene: set[int] | None = None) -> bool:
-    """Whether a test compares events of one Kleene variable, of the given ones, with a single variable."""
-    kleene = slots if kleene is None else kleene
-    ends = [end for end in (test.left, test.right) if end is not None]
-    repeated = [end for end in ends if end.slot in kleene]
-    return len(repeated) == 1 and repeated[0].slot in slots and repeated[0].which is not Which.LAST
 
 
 def _turn(test: PairTest, slot: int) -> PairTest:
