@@ -12,9 +12,9 @@ from cerise.errors import DataError, PlanError
 from cerise.filters.dual import sealing
 from cerise.filters.dual.covered_time import choose_form, read_cover
 from cerise.filters.dual.filter_theory import (
-    limit_time_share,
     buckets_for,
     expect_time_share,
+    limit_time_share,
     window_bytes,
 )
 from cerise.filters.dual.sealing import HEAD
