@@ -80,13 +80,17 @@ class Ties:
         if not tied.any():
             return numbers
         equals, differ = _candidates(batch, rows[tied], self._paths)
-        if differ and times[equals[0]] != self.time:
+        if differ:  # only events of earlier batches may equal one of these
+            tied &= times[rows] == self.time
+            equals = equals[times[equals] == self.time]
+        if not len(equals):
             return numbers
         ids = _content_ids(_take(batch, equals), self._paths)
         found = number_repeats(times[equals], ids)
-        if self.time is not None and times[equals[0]] == self.time:
+        again = int(np.count_nonzero(times[equals] == self.time))
+        if again:
             seen = self.seen
-            found += np.array([seen.get(each, 0) for each in ids.tolist()], np.uint64)
+            found[:again] += np.array([seen.get(each, 0) for each in ids[:again].tolist()], np.uint64)
         numbers[tied] = found[np.searchsorted(equals, rows[tied])]
         return numbers
 
@@ -113,9 +117,8 @@ def _candidates(
         codes = _codes(batch.table, path)
         if codes is not None:
             near = near[np.isin(codes[near], codes[rows])]
-            order = np.lexsort((codes[near], batch.times[near]))
-            values, times = codes[near][order], batch.times[near][order]
-            return near, not bool(np.any((values[1:] == values[:-1]) & (times[1:] == times[:-1])))
+            hashed = mix(codes[near].astype(np.int64).view(np.uint64))  # one-to-one: equal codes alone repeat
+            return near, not number_repeats(batch.times[near], hashed).any()
     return near, False
 
 

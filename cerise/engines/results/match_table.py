@@ -38,8 +38,9 @@ def to_table(
         limits: the sizes from which columns are computed by compiled code.
         forgive: called for each value of RETURN that cannot be computed, and is null; None: that is an error.
     """
-    ends = ends_of(matches)
-    columns = [_column(column, matches, bound, ends, limits, forgive) for column in bound.columns]
+    ends, shows = ends_of(matches), any(isinstance(column.fill, Var) for column in bound.columns)
+    events = _structs(matches.events.table) if shows else None
+    columns = [_column(column, matches, bound, (ends, events), limits, forgive) for column in bound.columns]
     return pa.Table.from_arrays(columns, schema=bound.output_schema)
 
 
@@ -47,11 +48,11 @@ def _column(
     column: OutColumn,
     matches: Matches,
     bound: Bound,
-    ends: tuple[Rows, Rows],
+    known: tuple[tuple[Rows, Rows], pa.StructArray | None],
     limits: Limits,
     forgive: OnFault | None,
 ) -> pa.Array:
-    table = matches.events.table
+    table, (ends, events) = matches.events.table, known
     match column.fill:
         case "match_id":
             return match_ids(matches, bound)
@@ -63,7 +64,8 @@ def _column(
         case tuple() as path:
             return raw_column(table, path).take(pa.array(ends[0]))
         case Var(name):
-            return _take(_structs(table), matches.rows[name], many=column.many)
+            assert events is not None
+            return _take(events, matches.rows[name], many=column.many)
         case Attr() as attr if column.kind is None:
             return _pass_through(attr, matches, many=column.many)
         case str() | Total():
