@@ -15,6 +15,7 @@ from cerise.engines.rows.instructions import ACCEPT, CHECK, END, FIRST, MARK, RO
 from cerise.engines.rows.records import (
     ANY_TIME,
     DEEP,
+    DOUBLE,
     FORGETFUL,
     FROM_END,
     HIDDEN,
@@ -33,6 +34,8 @@ from cerise.engines.rows.records import (
 )
 from cerise.kernels.jit import ask, kernel, load
 from cerise.kernels.records import Rows, Words
+
+GREATEST, INFINITY = 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000
 
 
 @kernel(inline=True)
@@ -253,8 +256,8 @@ def attempt(m: SearchWorkspace, edge: Any, low: int, high: int, start: int) -> i
 
 
 @kernel()
-def key_of(m: SearchWorkspace, i: int) -> int:
-    """Return the i-th key of the memo: a value on which the future of a search depends."""
+def read_key(m: SearchWorkspace, i: int) -> int:
+    """Return the value of the i-th key of the memo, as it is kept in memory."""
     key = m.keys[i]
     which, n = key.set, key.n
     count = m.registers[which]
@@ -275,27 +278,47 @@ def key_of(m: SearchWorkspace, i: int) -> int:
 
 
 @kernel()
+def key_of(m: SearchWorkspace, i: int) -> int:
+    """Return the i-th key of the memo: a value on which the future of a search depends."""
+    value, order = read_key(m, i), m.keys[i].order
+    if order in (DOUBLE, -DOUBLE):  # as a number with the order of doubles; NaN is the greatest
+        value = GREATEST if value & GREATEST > INFINITY else value ^ ((value >> 63) & GREATEST)
+    return -1 - value if order < 0 else value
+
+
+@kernel()
 def remember(m: SearchWorkspace, pc: int, row: int, progress: int) -> int:
-    """Add the state to the memo; return 0, or 1 if it was there already, or -1 if the memo is full."""
-    size, keys, epoch = m.memo.room, m.key_count, m.epoch
+    """Add the state to the memo; return 0, or 1 if it must fail as one there did, or -1 if the memo is full.
+
+    A state must fail if its first keys equal those of one that failed, and none of its other keys is greater.
+    """
+    size, keys, equal, epoch = m.memo.room, m.key_count, m.equal_count, m.epoch
     hashed = (pc * 0x9E3779B1 + row * 0x85EBCA77 + progress * 0xC2B2AE3D) & 0x7FFFFFFFFFFF
-    for i in range(keys):
+    for i in range(equal):
         hashed = ((hashed ^ (key_of(m, i) & 0xFFFFFFFF)) * 0x9E3779B1) & 0x7FFFFFFFFFFF
     at = (hashed ^ (hashed >> 17)) & (size - 1)
     entry = m.memo[at]
     while entry.epoch == epoch:
         same = entry.pc == pc and entry.row == row and entry.progress == progress
         i = 0
-        while same and i < keys:
+        while same and i < equal:
             same = entry[KEYS + i] == key_of(m, i)
             i += 1
-        if same:
+        above = below = same
+        while (above or below) and i < keys:
+            key, other = key_of(m, i), entry[KEYS + i]
+            above, below = above and key <= other, below and key >= other
+            i += 1
+        if above:
             return 1
+        if below:  # the entry says less than this state
+            break
         at = (at + 1) & (size - 1)
         entry = m.memo[at]
-    if 2 * m.remembered >= size:
-        return -1
-    m.remembered += 1
+    if entry.epoch != epoch:
+        if 2 * m.remembered >= size:
+            return -1
+        m.remembered += 1
     entry.epoch = epoch
     entry.pc = pc
     entry.row = row

@@ -8,13 +8,15 @@ aggregates, in registers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
 from cerise.engines.automaton.derived import computes_text, find_literal_only
 from cerise.engines.automaton.formulas import words
 from cerise.engines.results.context import COLUMNS, HEAD, SCAN_NAMES, Context, column_name, text_name
-from cerise.engines.rows.records import FITS, FROM_END, FROM_START, NULLS, POSITION, REGISTER
+from cerise.engines.rows.paths import find_directions, order_folds, settle
+from cerise.engines.rows.records import EQUAL, FITS, FROM_END, FROM_START, POSITION, REGISTER
 from cerise.engines.rows.running_aggregates import Fold, fold_of
 from cerise.engines.rows.scope import (
     Conditions,
@@ -24,7 +26,7 @@ from cerise.engines.rows.scope import (
     position_address,
 )
 from cerise.events import Path
-from cerise.kernels.predicates import Writer, truth
+from cerise.kernels.predicates import NEVER, Writer, truth
 from cerise.kinds import ARROW_OF, Kind
 from cerise.kinds import kind_of as kind_of_type
 from cerise.pattern.check import kind_of
@@ -44,11 +46,14 @@ from cerise.pattern.show import show_expr
 
 FEW = 8  # up to so few rows of a set are memo keys themselves; a hash stands for more
 FACTORS = 1013904223, 747796405
-MOST_VALUES = 2  # columns whose values stand for a row in the memo
 
 
-def write_conditions(bound: BoundRows) -> Conditions:
+def write_conditions(bound: BoundRows, followers: Sequence[int] = ()) -> Conditions:
     """Return the code of the conditions of a clause.
+
+    Args:
+        bound: the clause.
+        followers: for each label a bit for each label that must follow; empty: none is known.
 
     Raises:
         UnfitRows: this engine cannot compute a condition.
@@ -64,11 +69,14 @@ def write_conditions(bound: BoundRows) -> Conditions:
     aggs = _aggregates(rest, rewritten)
     _take_places(rest, rewritten, found)
     folds = {name: _take_fold(agg, rewritten, found) for name, agg in aggs.items()}
+    found.directions = find_directions([expr for exprs in rest.values() for expr in exprs])
+    order_folds(folds, found)
     cases = [_fits(alone, rewritten, found)]
     for number, label in enumerate(bound.labels):
-        if rest.get(label):
+        ahead = _look_ahead(label, followers[number], rest, rewritten) if followers else []
+        if rest.get(label) or ahead:
             found.dependent |= 1 << number
-            cases.append(_test(number, label, rest[label], rewritten, found, folds))
+            cases.append(_test(number, label, (rest.get(label, []), ahead), rewritten, found, folds))
     if found.registers or found.classes:
         updates = [_update(number, rewritten, found, folds) for number in range(len(bound.labels))]
         cases += updates
@@ -145,15 +153,39 @@ def _fits(alone: dict[str, list[Expr]], bound: BoundRows, found: Conditions) -> 
 
 
 def _test(
-    number: int, label: str, exprs: list[Expr], bound: BoundRows, found: Conditions, folds: dict[str, Fold]
+    number: int,
+    label: str,
+    exprs: tuple[list[Expr], list[Expr]],
+    bound: BoundRows,
+    found: Conditions,
+    folds: dict[str, Fold],
 ) -> str:
+    """Generate the case that tests the conditions of a label, then those that no later row could satisfy."""
     writer = Writer(depth=2)
     scope = Scope(bound, found, label, folds=folds)
-    for expr in exprs:
+    for expr in exprs[0]:
         holds = truth(expr, scope, writer).true
         with writer.block(f"if not ({holds}):"):
             writer.line("return 0")
+    for expr in exprs[1]:
+        nulls = [scope.attribute(each, writer).null for each in attributes(expr)]
+        known = [f"not ({null})" for null in nulls if null != NEVER]
+        holds = truth(expr, scope, writer).true
+        with writer.block(f"if {' and '.join([*known, f'not ({holds})'])}:"):
+            writer.line("return 0")
     return "\n".join([f"    if k == {number}:", *writer.lines, "        return 1"])
+
+
+def _look_ahead(label: str, followers: int, rest: dict[str, list[Expr]], bound: BoundRows) -> list[Expr]:
+    """Return tests that no row of a later label satisfies, if a row of this label fails them."""
+    after = [expr for i, each in enumerate(bound.labels) if followers >> i & 1 for expr in rest.get(each, [])]
+    settled = [each for expr in after if (each := settle(expr, bound.atoms)) is not None]
+    return [expr for expr in settled if any(_may_change(each, label) for each in bound.atoms_of(expr))]
+
+
+def _may_change(each: Atom, label: str) -> bool:
+    """Whether mapping a row to a label may change the value of an atom."""
+    return isinstance(each, Nav | RowAgg) and (each.members is None or label in each.members)
 
 
 def _update(number: int, bound: BoundRows, found: Conditions, folds: dict[str, Fold]) -> str:
@@ -198,10 +230,10 @@ def _take_places(rest: dict[str, list[Expr]], bound: BoundRows, found: Condition
             found.from_start |= _depends_on_start(each)
     for (kind, register), most in ends.items():
         if most < FEW:
-            found.keys += [(kind, register, n, POSITION) for n in range(most + 1)]
+            found.keys += [(kind, register, n, POSITION, EQUAL) for n in range(most + 1)]
         else:
             found.histories[kind, register] = most + 1, found.registers
-            found.keys += [(REGISTER, found.registers + i, 0, POSITION) for i in range(len(FACTORS))]
+            found.keys += [(REGISTER, found.registers + i, 0, POSITION, EQUAL) for i in range(len(FACTORS))]
             found.registers += len(FACTORS)
 
 
@@ -211,23 +243,6 @@ def _note_read(key: tuple[int, int], nav: Nav, found: Conditions) -> None:
         found.read[key] = None
     else:
         columns.add(nav.column)
-
-
-def know_by_values(conditions: Conditions) -> None:
-    """Let the memo know rows by the values that conditions read in them, where these are few.
-
-    Searches from rows with equal values then share states: the first A of `A+ B` with B AS x > FIRST(A.x).
-    """
-    number = {name: i for i, name in enumerate(conditions.columns)}
-    known = []
-    for source, register, n, column in conditions.keys:
-        columns = conditions.read.get((source, register)) if source != REGISTER else None
-        if columns is None or len(columns) > MOST_VALUES:
-            known.append((source, register, n, column))
-        else:
-            places = [number[name] for name in sorted(columns)]
-            known += [(source, register, n, each) for place in places for each in (place, NULLS - place)]
-    conditions.keys = known
 
 
 def _hash_history(register: int, count: str, found: Conditions, writer: Writer) -> None:
@@ -262,7 +277,7 @@ def _take_fold(agg: RowAgg, bound: BoundRows, found: Conditions) -> Fold:
     if isinstance(fold, str):
         raise UnfitRows(fold)
     found.registers += len(fold.parts)
-    found.keys += [(REGISTER, part.register, 0, POSITION) for part in fold.parts]
+    found.keys += [(REGISTER, part.register, 0, POSITION, EQUAL) for part in fold.parts]
     return fold
 
 

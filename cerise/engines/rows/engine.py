@@ -13,7 +13,7 @@ from cerise.engines.results.context import Context
 from cerise.engines.rows import records as at
 from cerise.engines.rows.order import Ordered
 from cerise.engines.rows.program import Program
-from cerise.engines.rows.records import FoundMatch, SearchWorkspace
+from cerise.engines.rows.records import FoundMatch, MemoKey, SearchWorkspace
 from cerise.engines.rows.search_input import SearchInput, judge_table
 from cerise.engines.threads import Steps, Watch, too_many_ways
 from cerise.errors import DataError
@@ -81,7 +81,7 @@ class MatchSearch:
             "offsets": search_input.offsets,
             "times": search_input.times,
             "positions": np.zeros(sets * longest + 1, np.int64),
-            "keys": np.array([*conditions.keys, (0, 0, 0, 0)], np.int64),
+            "keys": np.array([*conditions.keys, (0, 0, 0, 0, 0)], np.int64),
             "stack": self._stack(self.limits.stack_rows),
             "memo": self._memo(_power_of_two(4 * self.limits.stack_rows)),
             "masks": search_input.masks,
@@ -116,6 +116,7 @@ class MatchSearch:
         m.dependent, m.updates = conditions.dependent, conditions.updates
         m.label_count, m.register_count = len(bound.labels), conditions.registers
         m.key_count = len(conditions.keys)
+        m.equal_count = sum(each[MemoKey.order] == at.EQUAL for each in conditions.keys)
         m.wide = 0 if self.search_input.masks.dtype == np.uint8 else 3
         m.skip = SKIPS[bound.skip.to]
         m.skip_to = sum(1 << i for i, label in enumerate(bound.labels) if label in bound.skip.members)

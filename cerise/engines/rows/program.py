@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from cerise.engines.rows.conditions import know_by_values, split_conditions, write_conditions
+from cerise.engines.rows.conditions import split_conditions, write_conditions
 from cerise.engines.rows.instructions import Code, compile_pattern
-from cerise.engines.rows.paths import mark_tests, may_come_twice
+from cerise.engines.rows.paths import know_by_values, list_followers, mark_tests, may_come_twice
 from cerise.engines.rows.records import REGISTER
 from cerise.engines.rows.scope import Conditions, UnfitRows
 from cerise.pattern.row_pattern import BoundRows
@@ -79,18 +79,20 @@ def _compiled(clause: _Clause) -> Program:
     single, rest = split_conditions(bound)
     alone = write_conditions(single) if single.conditions else None
     decided = frozenset(each.label for each in single.conditions)
-    code, conditions = compile_pattern(bound.pattern), write_conditions(rest)
+    code, timeouts = compile_pattern(bound.pattern), bound.within is not None and bound.within.timeouts
+    followers = [] if timeouts else list_followers(code.rows, len(bound.labels))  # time-outs need every row
+    conditions = write_conditions(rest, followers)
     start_sets = None if conditions.from_start else _list_start_sets(bound, conditions)
     remembers = may_come_twice(code.rows, start_sets)
     if remembers:
-        know_by_values(conditions)
+        know_by_values(conditions, bound)
     marked = replace(code, rows=mark_tests(code.rows, conditions.dependent))
     return Program(bound, marked, alone, conditions, decided, remembers)
 
 
 def _list_start_sets(bound: BoundRows, conditions: Conditions) -> list[set[int]]:
     """Return the labels of each set whose first or last row is part of every state."""
-    known = {register for source, register, n, _ in conditions.keys if source != REGISTER and n == 0}
+    known = {register for source, register, n, *_ in conditions.keys if source != REGISTER and n == 0}
     number = {label: i for i, label in enumerate(bound.labels)}
     return [
         {number[each] for each in members if each in number}

@@ -17,6 +17,9 @@ HIDDEN = 1 << 14  # in a label: the row is not shown
 REGISTER, FROM_END, FROM_START = range(3)  # sources of keys
 POSITION, NULLS = -1, -2
 NO_ROW = -1  # as a key: the set has no such row
+EQUAL, WHOLE, DOUBLE = range(
+    3
+)  # orders of keys: only equal ones will do; whole numbers; doubles. Negative: falling
 
 
 class Instruction(Record):
@@ -55,6 +58,7 @@ class MemoKey(Record):
     set: int
     n: int
     column: int  # the number of a column; POSITION; or NULLS - the number of a column
+    order: int  # EQUAL; or the order of keys, if a state fails where one with a key that is not less has
 
 
 class FoundMatch(Record):
@@ -97,6 +101,7 @@ class SearchWorkspace(Record):
     label_count: int
     register_count: int
     key_count: int
+    equal_count: int  # how many keys, the first ones, must be equal
     skip: int
     skip_to: int  # a bit for each label of the row to skip to
     within: int

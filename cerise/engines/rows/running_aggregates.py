@@ -13,6 +13,8 @@ from cerise.kernels.predicates import Value, Writer, better, guard
 from cerise.kinds import Kind
 from cerise.pattern.row_pattern import RowAgg
 
+TRENDS = {"count": 1, "max": 1, "min": -1}  # of aggregates while rows are added
+
 
 @dataclass(frozen=True, slots=True)
 class AggregatePart:
@@ -28,11 +30,19 @@ class AggregatePart:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """The parts of an aggregate, and the generators of its update and its result."""
+    """The parts of an aggregate, and the generators of its update and its result.
+
+    Attributes:
+        parts: its parts.
+        add: generates the update of the parts by a value.
+        result: generates the result.
+        is_ordered: whether the first part has the order of the results.
+    """
 
     parts: tuple[AggregatePart, ...]
     add: Callable[[list[str], str, Writer], None]
     result: Callable[[list[str], Writer], Value]
+    is_ordered: bool = False
 
 
 def fold_of(agg: RowAgg, kind: Kind, register: int) -> Fold | str:
@@ -41,7 +51,7 @@ def fold_of(agg: RowAgg, kind: Kind, register: int) -> Fold | str:
         return f"{agg.function}{' of DISTINCT values' if agg.distinct else ''} stands in DEFINE"
     kinds, add, result = FOLDS[agg.function](kind)
     parts = tuple(AggregatePart(register + i, each) for i, each in enumerate(kinds))
-    return Fold(parts, add, result)
+    return Fold(parts, add, result, is_ordered=agg.function in TRENDS)
 
 
 _Recipe = tuple[

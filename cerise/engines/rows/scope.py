@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cerise.kernels.formulas import Formulas
 
 Members = frozenset[str]
-MemoKeyWords = tuple[int, int, int, int]  # the words of a `records.MemoKey`
+MemoKeyWords = tuple[int, int, int, int, int]  # the words of a `records.MemoKey`
 
 
 class UnfitRows(Exception):
@@ -49,6 +49,8 @@ class Conditions:
         sets: the sets of labels whose rows are kept, with the register that counts them.
         registers: how many registers the code uses.
         keys: the keys of the memo, on which the future of a search depends.
+        directions: the atoms that conditions only compare, with 1 where greater values can only help to map
+            rows, and -1 where smaller can.
         read: for an end and the register of a set, the columns that conditions read in rows from that end;
             None: they also read the rows around these.
         histories: for an end and the register of a set, on how many rows from that end the future depends, if
@@ -68,6 +70,7 @@ class Conditions:
     sets: dict[Members, int] = field(default_factory=dict)
     registers: int = 0
     keys: list[MemoKeyWords] = field(default_factory=list)
+    directions: dict[str, int] = field(default_factory=dict)
     read: dict[tuple[int, int], set[str] | None] = field(default_factory=dict)
     histories: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     derived: list[Derived] = field(default_factory=list)
