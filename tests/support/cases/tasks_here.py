@@ -51,6 +51,9 @@ class TasksHere:
     def targets(self, source: Any, access: Access | None, options: Options) -> int:
         return self.count
 
+    def gather(self, access: Access, needs: Needs, options: Options) -> tuple[int, str] | None:
+        return None
+
     def source(self, matches: pa.Table) -> TableSource:
         return TableSource(matches)
 
