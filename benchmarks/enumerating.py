@@ -68,7 +68,7 @@ def enumerate_all(work: Work, *, looked_at: int = LOOKED_AT) -> Callable[[], Thr
 
 
 def giving_up(call: Callable[[], Any]) -> Any:
-    """Return what a call returns; an engine that finds the query too much for it, or lacks memory, gives up."""
+    """Return what a call returns; an engine that lacks memory, or finds it too much, gives up."""
     from cerise.errors import PlanError
 
     try:
