@@ -267,7 +267,7 @@ SUBJECTS = {
     "append": Subject(
         _acer("append"), "events", ("form",), counted=_acer("sizes"), timed=True, why_not=_acer("why_not")
     ),
-    "many together": _many("measuring", "together", *PLAN),
+    "many together": _many("measuring", "together", "memory", *PLAN),
     "many apart": _many("measuring", "apart", "engine", "sample", "memory", "max_runs"),
     "many singles": _many("alone", "singly", "engine", "max_runs", "tries"),
     "many routed": _many("alone", "route"),

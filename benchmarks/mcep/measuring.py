@@ -91,6 +91,7 @@ def together(work: Work) -> Callable[[], Timed]:
     options = Options(engine="tree", threads=1, plan=plan, max_runs=rows)
     texts = [each.text for each in patterns]
     _load_kernels(table, texts, work)
+    _limit_memory(work["options"].get("memory"))
 
     def call() -> Timed:
         started = perf_counter()

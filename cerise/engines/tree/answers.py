@@ -123,14 +123,14 @@ class TeamAnswers:
     def _matches(self, query: int, found: WrittenMatches) -> Matches:
         """Return matches of a query with their events."""
         bound = self._bounds[query]
-        lengths, events, fill = unpack(found, self._slots, len(bound.variables))
+        lengths, events, fill = unpack(found, self._slots, bound)
         chooser = self.choosers.get(query)
         if chooser is not None:
             keys = self._keys(query, found)
             chosen = chooser.choose(
                 lengths, [row[:size] for row, size in zip(events, fill, strict=True)], keys
             )
-            lengths, events, fill = unpack(found.select(chosen), self._slots, len(bound.variables))
+            lengths, events, fill = unpack(found.select(chosen), self._slots, bound)
         self._report.team.matched_events += int(fill.sum())
         taken = self._events.take(number_events(events, fill), query)
         return Matches(taken, list_events(bound, lengths, events, fill))

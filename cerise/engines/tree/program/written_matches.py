@@ -95,14 +95,24 @@ def map_slots(tables: TeamTables, bounds: Sequence[Bound]) -> Ints:
     return found
 
 
-def unpack(found: WrittenMatches, slots: Ints, variables: int) -> tuple[Ints, Ints, Ints]:
+def unpack(found: WrittenMatches, slots: Ints, bound: Bound) -> tuple[Ints, Ints, Ints]:
     """Return matches of one query: lengths by match and variable, numbers by variable, numbers in each."""
-    lengths = np.zeros((len(found), variables), np.int64)
-    measure_matches(found.starts, found.outputs, found.words, slots, lengths)
-    fill = lengths.sum(axis=0)
+    lengths, fill = _measure(found, slots, bound)
+    variables = len(bound.variables)
     events = np.zeros((variables, int(fill.max(initial=0))), np.int64)
     copy_matches(found.starts, found.outputs, found.words, slots, events, np.zeros(variables, np.int64))
     return lengths, events, fill
+
+
+def _measure(found: WrittenMatches, slots: Ints, bound: Bound) -> tuple[Ints, Ints]:
+    """Return how many events each match binds to each variable, and their sum over the matches."""
+    variables, count = len(bound.variables), len(found)
+    alike = count > 0 and not bound.kleene and bool((found.outputs == found.outputs[0]).all())
+    if alike and slots[found.outputs[0], -1] == variables:
+        return np.ones((variables, count), np.int64).T, np.full(variables, count, np.int64)
+    lengths = np.zeros((count, variables), np.int64)
+    measure_matches(found.starts, found.outputs, found.words, slots, lengths)
+    return lengths, lengths.sum(axis=0)
 
 
 @kernel(void(jit.Ints, jit.Ints, jit.Ints, jit.Table, jit.Table))
