@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from statistics import mean
 from typing import Any
 
@@ -123,41 +124,123 @@ def show_routing(lines: list[Line]) -> str:
     return table(["leaves", "ns per event"], rows)
 
 
-# ---- the figure
+# ---- the figure: as many panels as there are lines for
+
+
+PAPER = (21.0, 72.7)  # 002 Fig. 10: the gains of its plans over its trivial plan, from workload to workload
+NAMES = {"d": "density of the graph", "classes": "classes of rates", "least": "least size of a pattern",
+         "W": "window, minutes", "N": "window, events", "n": "patterns"}  # fmt: skip
 
 
 def draw(lines: list[Line]) -> Any:
-    """Draw the gain over the fair trivial plan by the size of a workload, in time and in candidates."""
+    """Draw how many times as fast as the fair trivial plan each plan is, and how many candidates it saves."""
     import matplotlib.pyplot as plt
 
-    sized = [line for line in lines if set(line["axes"] or {}) == {"kind", "n", "seed"}]
-    kinds = list(dict.fromkeys(line["axes"]["kind"] for line in sized))
-    figure, grid = plt.subplots(2, max(len(kinds), 1), figsize=(4 * max(len(kinds), 1), 6), squeeze=False)
-    for column, kind in enumerate(kinds):
-        here = [line for line in sized if line["axes"]["kind"] == kind]
-        for row, (name, figure_of) in enumerate({"time": time_of, "candidates": candidates_of}.items()):
-            _panel(grid[row][column], here, figure_of)
-            grid[row][column].set(
-                title=kind if not row else "", ylabel=f"T1 ÷ plan, {name}", xlabel="patterns"
-            )
-    grid[0][0].legend()
-    figure.tight_layout(rect=(0, 0, 1, 0.95))
+    panels = [*_sized(lines), *_searched(lines), *_varied(lines)]
+    rows = max(1, -(-len(panels) // 3))
+    figure, grid = plt.subplots(rows, 3, figsize=(12, 3.1 * rows), squeeze=False)
+    for axes, (title, fill) in zip(grid.flat, panels, strict=False):
+        fill(axes)
+        axes.set_title(title, fontsize=9)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_axis_off()
+    figure.tight_layout(rect=(0, 0, 1, 0.97))
     return figure
 
 
-def _panel(axes: Any, lines: list[Line], figure_of: Any) -> None:
+Panel = tuple[str, Callable[[Any], None]]
+MEASURES: dict[str, Callable[[Line], float | None]] = {"time": time_of, "candidates": candidates_of}
+
+
+def _sized(lines: list[Line]) -> Iterator[Panel]:
+    """Yield Fig. 10 and 12(a): the size of a workload."""
+    sized = [line for line in lines if set(line["axes"] or {}) == {"kind", "n", "seed"}]
+    for name, figure in MEASURES.items():
+        for kind in dict.fromkeys(line["axes"]["kind"] for line in sized):
+            here = [line for line in sized if line["axes"]["kind"] == kind]
+            yield (
+                f"Fig. 10, 12(a): {kind}, {name}",
+                partial(_curves, here, "n", figure, name, kind == "alerts" and name == "time"),
+            )
+
+
+def _searched(lines: list[Line]) -> Iterator[Panel]:
+    """Yield Fig. 10 and 11(b): methods of search after ten seconds, and after other times."""
+    whole = [line for line in lines if (line["axes"] or {}).get("n") == 100 and line["axes"]["seed"] == 0]
+    for kind in ("authors", "alerts"):
+        here = [line for line in whole if line["axes"]["kind"] == kind and candidates_of(line)]
+        if any(line["subject"].startswith("SA") for line in here):
+            yield f"Fig. 10: {kind}, 100 patterns, searches of 10 s", partial(_points, here)
+    timed = [line for line in lines if set(line["axes"] or {}) == {"kind", "seed"}]
+    if timed:
+        yield "Fig. 11(b): alerts, the time of a search", partial(_times_of_search, timed)
+
+
+def _varied(lines: list[Line]) -> Iterator[Panel]:
+    """Yield Fig. 11, 12 and 14: sizes of patterns, windows, density, rates."""
+    figures = {
+        "least": "11(a), 12(b)",
+        "W": "11(c), 12(c)",
+        "N": "11(d), 12(d)",
+        "d": "14(a)",
+        "classes": "14(c)",
+    }
+    for axis, number in figures.items():
+        own = [line for line in lines if axis in (line["axes"] or {}) and line["axes"]["kind"] == "alerts"]
+        if own:
+            yield (
+                f"Fig. {number}: alerts, 100 patterns",
+                partial(_curves, own, axis, candidates_of, "candidates", False),
+            )
+
+
+def _curves(
+    lines: list[Line], axis: str, figure: Callable[[Line], float | None], name: str, paper: bool, axes: Any
+) -> None:
+    """Draw the mean gain of each method, and the least and the most over seeds."""
+    order = list(dict.fromkeys(line["axes"][axis] for line in lines))
+    places = order if isinstance(order[0], (int, float)) else list(range(len(order)))
     for subject, colour in STYLE.items():
-        sizes = sorted({line["axes"]["n"] for line in lines if line["subject"] == subject})
-        means = []
-        for size in sizes:
-            own = [line for line in lines if line["subject"] == subject and line["axes"]["n"] == size]
-            found = gains([line for line in own if line["seconds"]], lines, figure_of)
-            means.append(mean(found) if found else None)
-        kept = [(size, each) for size, each in zip(sizes, means, strict=True) if each]
-        if kept:
-            axes.plot(*zip(*kept, strict=True), marker="o", color=colour, label=subject)
-    axes.set(yscale="log")
+        found = {}
+        for place, value in zip(places, order, strict=True):
+            own = [line for line in lines if line["subject"] == subject and line["axes"][axis] == value]
+            some = gains([line for line in own if line["seconds"]], lines, figure)
+            if some:
+                found[place] = (min(some), mean(some), max(some))
+        if found:
+            at = sorted(found)
+            least, middle, most = zip(*(found[place] for place in at), strict=True)
+            axes.plot(at, middle, marker="o", markersize=3, color=colour, label=subject)
+            axes.fill_between(at, least, most, color=colour, alpha=0.15, linewidth=0)
+    if places != order:
+        axes.set_xticks(places, order)
+    axes.set(yscale="log", xlabel=NAMES[axis], ylabel=f"T1 ÷ plan, {name}")
     axes.axhline(1, color="#999999", linewidth=0.8)
+    if paper:
+        axes.axhspan(*PAPER, color="#2a7f3f", alpha=0.12, label="paper, throughput")
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=6)
+
+
+def _points(lines: list[Line], axes: Any) -> None:
+    """Draw the candidates of the plan of each method."""
+    done = [line for line in lines if line["subject"] not in ("T1prime", "list")]
+    names = [line["subject"] for line in done]
+    axes.plot([candidates_of(line) for line in done], range(len(done)), "o", color="#3f6d9f")
+    axes.set_yticks(range(len(done)), names, fontsize=6)
+    axes.invert_yaxis()
+    axes.set(xscale="log", xlabel="candidates")
+
+
+def _times_of_search(lines: list[Line], axes: Any) -> None:
+    """Draw the candidates of plans by the seconds that the search took."""
+    for method, colour in (("SA edge", "#777777"), ("TS edge", "#e0a030")):
+        own = [line for line in lines if line["subject"].startswith(method) and line["seconds"]]
+        points = sorted((planning_of(line), candidates_of(line)) for line in own)
+        if points:
+            axes.plot(*zip(*points, strict=True), marker="o", markersize=3, color=colour, label=method)
+    axes.set(xscale="log", xlabel="seconds of search", ylabel="candidates", ylim=(0, None))
+    axes.legend(fontsize=6)
 
 
 if __name__ == "__main__":
