@@ -23,6 +23,7 @@ int64, float64, boolean, void = types.int64, types.float64, types.boolean, types
 Ints = types.Array(int64, 1, "C")
 Floats = types.Array(float64, 1, "C")
 Marks = types.Array(types.uint8, 1, "C")
+Given = types.Array(int64, 1, "C", readonly=True)  # such as memory of Arrow; any integers fit
 HalfWords = types.Array(types.uint32, 1, "C")
 Table = types.Array(int64, 2, "C")
 

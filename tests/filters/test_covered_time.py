@@ -325,6 +325,15 @@ def test_time_that_no_table_can_hold_is_refused() -> None:
         ShrinkingWindow.of(TickRuns.never(1, keyed=False), fingerprint_bits=7)
 
 
+def test_arrays_of_arrow_which_nothing_may_write_are_taken() -> None:
+    times, keys = np.arange(500) * 7, np.arange(500) % 3
+    times.flags.writeable = keys.flags.writeable = False
+    for given in (None, keys):
+        runs = TickRuns.of(times, 0, 3, tick=1, keys=given)
+        assert runs.holds(times, given).all()
+        assert ShrinkingWindow.of(runs).shrink(runs).holds(times, given).all()
+
+
 def test_keys_are_asked_where_they_are_held() -> None:
     runs = TickRuns.of(np.array([1]), 0, 0, tick=1)
     for each in (runs, ShrinkingWindow.of(runs)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.kernels.jit import Ints, Marks, int64, kernel, void
+from cerise.kernels.jit import Given, Ints, Marks, int64, kernel, void
 
 LOW_BITS = 0x7F
 REST = (1 << 57) - 1  # what is left of a word after a shift by seven bits
@@ -35,7 +35,7 @@ def merge_runs(keys: Any, firsts: Any, lasts: Any) -> int:
     return count
 
 
-@kernel(int64(Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints))
+@kernel(int64(Given, Given, Given, Given, Given, Given, Ints, Ints, Ints))
 def intersect_runs(
     keys: Any,
     firsts: Any,
@@ -70,7 +70,7 @@ def intersect_runs(
     return count
 
 
-@kernel(void(Ints, Ints, Ints, Ints, Ints, Marks))
+@kernel(void(Given, Given, Given, Given, Given, Marks))
 def mark_by_key(keys: Any, starts: Any, ends: Any, wanted: Any, times: Any, inside: Any) -> None:
     """Mark each event whose time lies in an interval of its key.
 
@@ -97,7 +97,7 @@ def mark_by_key(keys: Any, starts: Any, ends: Any, wanted: Any, times: Any, insi
 # ---- numbers of few bytes
 
 
-@kernel(int64(Ints, Marks))
+@kernel(int64(Given, Marks))
 def write_varints(numbers: Any, out: Any) -> int:
     """Write numbers, seven bits to a byte; return how many bytes that takes.
 

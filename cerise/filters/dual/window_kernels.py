@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cerise.kernels.jit import HalfWords, Ints, Marks, boolean, int64, kernel, void
+from cerise.kernels.jit import Given, HalfWords, Ints, Marks, boolean, int64, kernel, void
 
 LOW = 0xFFFFFFFF
 PLACES = 4  # entries of a bucket, d in the paper
@@ -89,7 +89,7 @@ def put_entry(entries: Any, buckets: int, bucket: int, entry: int, tag_bits: int
     return True
 
 
-@kernel(boolean(Ints, Ints, Ints, HalfWords, int64, int64, int64))
+@kernel(boolean(Given, Given, Given, HalfWords, int64, int64, int64))
 def insert_runs(
     keys: Any, firsts: Any, lasts: Any, entries: Any, buckets: int, tag_bits: int, kicks: int
 ) -> bool:
@@ -118,7 +118,7 @@ def insert_runs(
     return True
 
 
-@kernel(void(Ints, Ints, Ints, HalfWords, HalfWords, int64, int64))
+@kernel(void(Given, Given, Given, HalfWords, HalfWords, int64, int64))
 def refresh_runs(
     keys: Any, firsts: Any, lasts: Any, entries: Any, tags: Any, buckets: int, tag_bits: int
 ) -> None:
@@ -174,7 +174,7 @@ def move_entries(entries: Any, fresh: Any, buckets: int, tag_bits: int, kicks: i
     return True
 
 
-@kernel(void(Ints, Ints, HalfWords, int64, int64, int64, Marks))
+@kernel(void(Given, Given, HalfWords, int64, int64, int64, Marks))
 def look_up(times: Any, keys: Any, entries: Any, buckets: int, tag_bits: int, tick: int, inside: Any) -> None:
     """Mark each event whose time may be covered.
 
@@ -213,7 +213,7 @@ def look_up(times: Any, keys: Any, entries: Any, buckets: int, tag_bits: int, ti
 # ---- pairs of a value and a window
 
 
-@kernel(void(Ints, Ints, int64, Ints))
+@kernel(void(Given, Given, int64, Ints))
 def hash_pairs(keys: Any, times: Any, window: int, pairs: Any) -> None:
     """Write a hash of each event's value and window.
 
@@ -234,7 +234,7 @@ def position_of(pair: int, turn: int, bits: int) -> int:
     return (((low + turn * step) & LOW) * bits) >> 32
 
 
-@kernel(void(Ints, HalfWords, int64, int64))
+@kernel(void(Given, HalfWords, int64, int64))
 def set_bits(pairs: Any, words: Any, bits: int, hashes: int) -> None:
     """Set the bits of pairs."""
     for i in range(len(pairs)):
@@ -253,7 +253,7 @@ def has_bits(pair: int, words: Any, bits: int, hashes: int) -> bool:
     return True
 
 
-@kernel(void(Ints, Ints, int64, int64, int64, HalfWords, int64, int64, Marks))
+@kernel(void(Given, Given, int64, int64, int64, HalfWords, int64, int64, Marks))
 def ask_pairs(
     keys: Any,
     times: Any,
