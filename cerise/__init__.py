@@ -16,6 +16,8 @@
                            │
                         spark/    both as tasks of Spark
                            │
+                        local_sql/  SQL around clauses, here, by DuckDB
+                           │
                         api.py  ►  cli/
 
 Each name below is imported at its first use, so `import cerise` is fast.
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from cerise.api import parse as parse
     from cerise.api import profile as profile
     from cerise.api import schema as schema
-    from cerise.api import sql as sql
     from cerise.engines.base import Options as Options
     from cerise.engines.limits import Limits as Limits
     from cerise.engines.nfa.compressed import Compressed as Compressed
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from cerise.errors import UnsupportedError as UnsupportedError
     from cerise.event_store import Store as Store
     from cerise.event_store import index as index
+    from cerise.local_sql.sql_verb import sql as sql
     from cerise.pattern.query import Query as Query
     from cerise.plan.multi.plan_search import PlanSearch as PlanSearch
     from cerise.run.report import Report as Report
@@ -70,7 +72,7 @@ _HOMES = {
     "Report": "run.report", "Store": "event_store", "StoreError": "errors", "UnsupportedError": "errors",
     "compressed": "api", "count": "api", "explain": "api", "explain_misses": "api", "find": "api",
     "index": "event_store", "into": "spark.sinks", "parse": "api", "profile": "api",
-    "progress": "spark.progress", "schema": "api", "session": "spark.session", "sql": "api",
+    "progress": "spark.progress", "schema": "api", "session": "spark.session", "sql": "local_sql.sql_verb",
     "watch": "streams", "watched": "streams", "Watcher": "watcher",
     "stream": "spark.lake_stream", "PlanSearch": "plan.multi.plan_search",
     "StateLimits": "streaming.limits.state_limits",

@@ -17,6 +17,7 @@ from cerise.engines.misses.miss_report import Misses
 from cerise.engines.nfa.compressed import Compressed
 from cerise.errors import UnsupportedError, did_you_mean, out_of_memory, warn
 from cerise.events import EventBatch
+from cerise.kinds import in_library, library_of
 from cerise.pattern.query import Query, Total, Totals
 from cerise.run import find as flow
 from cerise.run.access import TableSource
@@ -46,11 +47,12 @@ from cerise.sources import (
     parse_list,
     reject_roles,
     reject_schema,
-    require_session,
 )
 from cerise.streams import explain_stream, is_stream
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
     from pyspark.sql import DataFrame, SparkSession
 
 CHECKED_FIRST = 100_000  # events: the types of a larger table are checked only after a run without matches
@@ -65,7 +67,6 @@ __all__ = [
     "parse",
     "profile",
     "schema",
-    "sql",
 ]
 
 
@@ -80,6 +81,24 @@ class Keywords(TypedDict, total=False):
     options: Options | None
     version: int | None
     dialect: str
+
+
+@overload
+def find(events: pd.DataFrame, query: Queries, **keywords: Unpack[Keywords]) -> pd.DataFrame: ...
+
+
+@overload
+def find(events: pl.DataFrame, query: Queries, **keywords: Unpack[Keywords]) -> pl.DataFrame: ...
+
+
+@overload
+def find(events: pl.LazyFrame, query: Queries, **keywords: Unpack[Keywords]) -> pl.LazyFrame: ...
+
+
+@overload
+def find(
+    events: list[dict[str, Any]], query: Queries, **keywords: Unpack[Keywords]
+) -> list[dict[str, Any]]: ...
 
 
 @overload
@@ -133,8 +152,8 @@ def find(
     """Find the matches of a query in events.
 
     Args:
-        events: a table that speaks Arrow (pyarrow, pandas, Polars, DuckDB); a path to Parquet files or a
-            Delta table; a `Store`; or a Spark DataFrame.
+        events: a table that speaks Arrow (pyarrow, pandas, Polars, DuckDB), or a list of dicts; a path to
+            Parquet, CSV or JSON files or to a Delta table; a `Store`; or a Spark DataFrame.
         query: SASE+ text, or a query written in Python. Or a list of queries, answered in one pass: a column
             `query` tags each match with the query's INTO name, or its number from 1; of `{"name": query}`,
             with the name in the dict, whatever INTO says. Or SQL,
@@ -153,7 +172,8 @@ def find(
             By default this process reads them.
 
     Returns:
-        A pyarrow Table; a lazy Spark DataFrame if `events` is a DataFrame or `spark` is given.
+        A table of the kind of `events`: pandas, Polars, or a list of dicts; a lazy Spark DataFrame if
+        `events` is one or `spark` is given; for any other source a pyarrow Table.
 
     Raises:
         ParseError, BindError: the query is wrong, or does not fit the events.
@@ -166,7 +186,8 @@ def find(
         [2]
     """
     how = How(options or Options(), version, dialect, spark)
-    return _run(ask(events, query, Roles(time, type, key, order, params), how), noted=False).matches
+    found = _run(ask(events, query, Roles(time, type, key, order, params), how), noted=False).matches
+    return in_library(found, library_of(events))
 
 
 def profile(
@@ -195,7 +216,8 @@ def profile(
         1
     """
     how = How(options or Options(), version, dialect, spark)
-    return _run(ask(events, query, Roles(time, type, key, order, params), how), noted=True)
+    found = _run(ask(events, query, Roles(time, type, key, order, params), how), noted=True)
+    return replace(found, matches=in_library(found.matches, library_of(events)))
 
 
 def _run(request: Request, *, noted: bool) -> Found:
@@ -234,27 +256,6 @@ def _absent(request: Request, table: pa.Table) -> list[str]:
     wanted = dict.fromkeys(type_ for bound in bounds for type_ in bound.required_types)
     absent = wanted.keys() - set(types)
     return [f"no event has type '{each}': {did_you_mean(each, types)}" for each in wanted if each in absent]
-
-
-def sql(spark: Any, text: str, *, dialect: str = "standard", options: Options | None = None) -> Any:
-    """Run an SQL statement in which tables may carry MATCH_RECOGNIZE clauses.
-
-    Args:
-        spark: the session whose tables and views the statement names.
-        text: any statement of Spark SQL; a statement without MATCH_RECOGNIZE goes to Spark unchanged.
-        dialect: whose defaults clauses have: "standard", or "flink" (SKIP TO NEXT ROW, WITHIN exclusive).
-        options: how to run; see `Options`.
-
-    Returns:
-        A lazy Spark DataFrame. A measure has the type that Spark gives its expression.
-
-    Raises:
-        ParseError, BindError: the statement is wrong; the error points into it.
-    """
-    require_session(spark)
-    from cerise.spark import sql as statements
-
-    return statements.sql(spark, text, dialect, options or Options())
 
 
 @overload

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cerise.errors import DataError
+from cerise.errors import DataError, UnsupportedError
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 DAY_US = 86_400_000_000
@@ -283,3 +284,102 @@ def null_bits(columns: list[pa.Array], length: int) -> npt.NDArray[np.int64] | N
 
 def _null_in_dictionary(column: pa.Array) -> bool:
     return bool(pa.types.is_dictionary(column.type) and column.dictionary.null_count > 0)
+
+
+# ---- tables of other libraries
+
+_TABLES = "give a Spark DataFrame, or a table that speaks Arrow: pyarrow, pandas, Polars, a DuckDB result"
+_INSTEAD = {"SparkSession": "give one of its tables: spark.table('…'); cerise.sql(spark, …) takes SQL"}
+
+
+def library_of(events: Any) -> str:
+    """Return the kind of a table: 'pandas', 'polars', 'lazy', 'dicts'; 'arrow' for any other."""
+    module, name = events.__class__.__module__.split(".")[0], events.__class__.__name__
+    if module == "pandas" and name == "DataFrame":
+        return "pandas"
+    if module == "polars" and name in ("DataFrame", "LazyFrame"):
+        return "polars" if name == "DataFrame" else "lazy"
+    return "dicts" if is_dicts(events) else "arrow"
+
+
+def common_library(tables: Iterable[Any]) -> str:
+    """Return the kind that all tables have; 'arrow' if they differ."""
+    kinds = {library_of(each) for each in tables}
+    return kinds.pop() if len(kinds) == 1 else "arrow"
+
+
+def is_dicts(events: Any) -> bool:
+    """Whether events are a list of dicts, one for each."""
+    return isinstance(events, list) and bool(events) and all(isinstance(each, dict) for each in events)
+
+
+def in_library(found: Any, library: str) -> Any:
+    """Return an answer as a table of a library; one that is not an Arrow table stays as it is."""
+    if not isinstance(found, pa.Table) or library == "arrow":
+        return found
+    if library == "pandas":
+        return _as_pandas(found)
+    if library == "dicts":
+        return found.to_pylist()
+    import polars as pl
+
+    frame = pl.from_arrow(found)
+    assert isinstance(frame, pl.DataFrame)
+    return frame.lazy() if library == "lazy" else frame
+
+
+def _as_pandas(found: pa.Table) -> Any:
+    """Return a pandas DataFrame; integers and booleans with nulls get the types of pandas that hold them."""
+    import pandas as pd
+
+    exact = {
+        pa.int8(): pd.Int8Dtype(), pa.int16(): pd.Int16Dtype(), pa.int32(): pd.Int32Dtype(),
+        pa.int64(): pd.Int64Dtype(), pa.uint8(): pd.UInt8Dtype(), pa.uint16(): pd.UInt16Dtype(),
+        pa.uint32(): pd.UInt32Dtype(), pa.uint64(): pd.UInt64Dtype(), pa.bool_(): pd.BooleanDtype(),
+    }  # fmt: skip
+    columns: dict[int, Any] = {}
+    for i, column in enumerate(found.columns):
+        nullable = exact.get(column.type) if column.null_count else None
+        part = pa.table([column], names=["c"]).to_pandas(types_mapper={column.type: nullable}.get)
+        columns[i] = part["c"]
+    frame = pd.DataFrame(columns, index=pd.RangeIndex(len(found)))
+    frame.columns = pd.Index(found.column_names)
+    return frame
+
+
+def to_arrow(events: Any) -> pa.Table:
+    """Return a table of any library as an Arrow table, by the Arrow PyCapsule protocol."""
+    if isinstance(events, pa.Table):
+        return events
+    if isinstance(events, pa.RecordBatch):
+        return pa.Table.from_batches([events])
+    kind, name = library_of(events), events.__class__.__name__
+    try:
+        if kind == "pandas":
+            return _drop_default_types(events, pa.Table.from_pandas(events, preserve_index=False))
+        if kind == "lazy":
+            return pa.table(events.collect())
+        if kind == "dicts":
+            return pa.Table.from_pylist(_with_all_keys(events))
+        if name in ("FileSystemDataset", "InMemoryDataset", "UnionDataset"):
+            return events.to_table()
+        if hasattr(events, "__arrow_c_stream__"):
+            return pa.table(events)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise DataError(
+            f"the {name} does not become an Arrow table: {error}", hint="mend or drop the column"
+        ) from error
+    raise UnsupportedError(f"cannot find patterns in a {name}", hint=_INSTEAD.get(name, _TABLES))
+
+
+def _with_all_keys(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return dicts whose first one has every key: Arrow takes the columns from there."""
+    names = dict.fromkeys(name for each in events for name in each)
+    return [{**dict.fromkeys(names), **events[0]}, *events[1:]]
+
+
+def _drop_default_types(frame: Any, table: pa.Table) -> pa.Table:
+    """Return a table of null columns for an empty pandas DataFrame that has only default types."""
+    if len(frame) or not all(str(each) in ("object", "float64") for each in frame.dtypes):
+        return table
+    return pa.table({name: pa.nulls(0) for name in table.column_names})

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 import pyarrow as pa
 
 from cerise.engines.base import Options
-from cerise.errors import BindError, DataError, StoreError, UnsupportedError, refuse_surrogates, warn
+from cerise.errors import BindError, StoreError, UnsupportedError, refuse_surrogates, warn
 from cerise.events import Schema
-from cerise.kinds import plain_schema, plain_table
+from cerise.kinds import plain_schema, plain_table, to_arrow
 from cerise.lang import sase
 from cerise.lang.builder import Draft, Variable, seq
 from cerise.pattern.bind import bind, share_params
@@ -112,7 +113,7 @@ def _reads_untyped(bound: Bound) -> bool:
 
 def ask(events: Any, query: Any, roles: Roles, how: How) -> Request:
     """Bind queries of either language to events of any kind."""
-    source, runner = source_of(events, how)
+    source, runner = source_of(events, how, roles.time)
     if asks_sql(query, roles, how.dialect):
         source, question = _clause(events, source, runner, str(query), how)
         return Request(source, Questions.of([question]), runner, how.options)
@@ -363,8 +364,8 @@ class StoreSource:
         return StoreAccess.of(self.view, questions, self.filtering, options.limits)
 
 
-def source_of(events: Any, how: How) -> tuple[Source, Runner]:
-    """Return events as a source, and the runner of questions over it.
+def source_of(events: Any, how: How, time: str | None = None) -> tuple[Source, Runner]:
+    """Return events as a source, and the runner of questions over it; `time` is a column of times.
 
     A schema instead of events is a source without events, which is enough for `schema` and `explain`.
     """
@@ -374,8 +375,11 @@ def source_of(events: Any, how: How) -> tuple[Source, Runner]:
         )
     if hasattr(type(events), "view_of"):  # asks the class: a DataFrame reads any attribute as a column
         return StoreSource(events.view_of(how.version), events.filtering), _runner(how)
+    if events.__class__.__name__ == "DeltaTable":
+        version = events.version() if how.version is None else how.version
+        how, events = replace(how, version=version), _plain_path(events.table_uri)
     if isinstance(events, str | Path):
-        return _files(str(events), how), _runner(how)
+        return _files(str(events), how, time), _runner(how)
     if how.version is not None:
         raise UnsupportedError("only a Delta table and a store have versions", hint="give its path")
     if is_spark(events):
@@ -413,11 +417,13 @@ def is_spark(events: Any) -> bool:
     return any(base.__module__.startswith("pyspark.") for base in events.__class__.__mro__)
 
 
-def _files(path: str, how: How) -> Source:
-    """Return the files at a path, as a DataFrame if only Spark can read them."""
+def _files(path: str, how: How, time: str | None) -> Source:
+    """Return the files at a path: CSV and JSON in memory, others in place; a DataFrame if only Spark can."""
     from cerise.files.lake import NotDirect, open_lake
 
     refuse_surrogates(path, StoreError, "the path")
+    if _is_written(path):
+        return _text_files(path, how, time)
     try:
         return FilesSource(open_lake(path, how.version))
     except StoreError as error:
@@ -434,6 +440,36 @@ def _files(path: str, how: How) -> Source:
         from cerise.spark.runner import FrameSource
 
         return FrameSource(frames.read(path, how.version, str(reason)), str(reason))
+
+
+def _plain_path(uri: str) -> str:
+    """Return a URI of a file as a path; any other as it is."""
+    return unquote(uri.removeprefix("file://")) if uri.startswith("file://") else uri
+
+
+def _is_written(path: str) -> bool:
+    """Whether a path is a CSV or JSON file, or a folder of such files."""
+    from cerise.files.event_files import TEXT, suffix
+
+    place = Path(path)
+    if "://" in path or not place.is_dir():
+        return suffix(place) in TEXT
+    inside = [each for each in place.iterdir() if not each.name.startswith((".", "_"))]
+    return bool(inside) and all(each.is_file() and suffix(each) in TEXT for each in inside)
+
+
+def _text_files(path: str, how: How, time: str | None) -> Source:
+    from cerise.files.event_files import read
+
+    if how.version is not None:
+        raise UnsupportedError("only a Delta table and a store have versions", hint="leave version= out")
+    table = plain_table(read(path, time=(time,) if time else ()))
+    if not how.spark:
+        return TableSource(table)
+    from cerise.spark.runner import FrameSource, OnSpark
+
+    frame = OnSpark.of(how.spark).spark.createDataFrame(table)
+    return FrameSource(frame, "this process reads CSV and JSON")
 
 
 def values_in(source: Source, column: str, names: Collection[str]) -> set[str]:
@@ -476,33 +512,6 @@ def to_names(columns: Columns | None) -> tuple[str, ...]:
     return (columns,) if isinstance(columns, str) else tuple(columns or ())
 
 
-def to_arrow(events: Any) -> pa.Table:
-    """Return a table of any library as an Arrow table, by the Arrow PyCapsule protocol."""
-    if isinstance(events, pa.Table):
-        return events
-    if isinstance(events, pa.RecordBatch):
-        return pa.Table.from_batches([events])
-    try:
-        if events.__class__.__module__.startswith("pandas.") and hasattr(events, "columns"):
-            return _drop_default_types(events, pa.Table.from_pandas(events, preserve_index=False))
-        if hasattr(events, "__arrow_c_stream__"):
-            return pa.table(events)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        name = events.__class__.__name__
-        raise DataError(
-            f"the {name} does not become an Arrow table: {error}", hint="mend or drop the column"
-        ) from error
-    name = events.__class__.__name__
-    raise UnsupportedError(f"cannot find patterns in a {name}", hint=_INSTEAD.get(name, _TABLES))
-
-
-_TABLES = "give a Spark DataFrame, or a table that speaks Arrow: pyarrow, pandas, Polars, a DuckDB result"
-_INSTEAD = {
-    "LazyFrame": "collect it first: frame.collect()",
-    "SparkSession": "give one of its tables: spark.table('…'); cerise.sql(spark, …) takes SQL",
-}
-
-
 @contextmanager
 def _hint_at_index(events: Any) -> Iterator[None]:
     """Add a hint to the error for a missing column that is the index of a pandas DataFrame."""
@@ -517,13 +526,6 @@ def _hint_at_index(events: Any) -> Iterator[None]:
             raise
         hint = f"{held[0] if held else 'the time'} is the index of the DataFrame: give frame.reset_index()"
         raise type(error)(error.problem, span=error.span, text=error.text, hint=hint) from None
-
-
-def _drop_default_types(frame: Any, table: pa.Table) -> pa.Table:
-    """Return a table of null columns for an empty pandas DataFrame that has only default types."""
-    if len(frame) or not all(str(each) in ("object", "float64") for each in frame.dtypes):
-        return table
-    return pa.table({name: pa.nulls(0) for name in table.column_names})
 
 
 def reject_schema(source: Source) -> None:

@@ -12,11 +12,11 @@ import pyarrow as pa
 from cerise.engines.base import Options
 from cerise.errors import BindError, DataError, PlanError, UnsupportedError, did_you_mean
 from cerise.events import Schema
-from cerise.kinds import kind_of, plain_schema, plain_table
+from cerise.kinds import kind_of, plain_schema, plain_table, to_arrow
 from cerise.run.many.united_answers import Part, unite
 from cerise.run.question import Questions, concat
 from cerise.run.row_search import RowClause
-from cerise.sources import Columns, Params, Roles, to_arrow, to_names
+from cerise.sources import Columns, Params, Roles, to_names
 from cerise.stream_queries import (
     ControlBinder,
     Extent,

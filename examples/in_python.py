@@ -34,7 +34,7 @@ def main() -> None:
         .returns(user=success.user, tries=count(tries), at=success.at)
     )
     print(cerise.parse(query))
-    print(cerise.find(log, query, time="at", type="what").drop_columns("match_id").to_pandas())
+    print(cerise.find(log, query, time="at", type="what").drop(columns="match_id"))
 
 
 if __name__ == "__main__":

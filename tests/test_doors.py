@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -337,7 +336,6 @@ def test_sql_without_match_recognize() -> None:
 
 def test_what_is_not_a_table_but_could_be(store: Store) -> None:
     assert "the store knows it" in refusal("PATTERN A a", UnsupportedError, store)
-    assert "collect()" in refusal("PATTERN A a", UnsupportedError, pl.from_arrow(EVENTS).lazy())
     assert "spark.table('trades')" in refusal("PATTERN A a", StoreError, "trades")
     assert "spark.table('main.sales.trades')" in refusal("PATTERN A a", StoreError, "main.sales.trades")
 

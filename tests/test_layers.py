@@ -11,14 +11,15 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ORDER = (
-    "errors kinds ties events pattern lang kernels plan engines files store filters run streaming spark dsl "
-    "sources stream_queries watcher streams api event_store data cli"
+    "errors kinds ties events pattern lang kernels plan engines files store filters run streaming "
+    "spark dsl sources local_sql stream_queries watcher streams api event_store data cli"
 ).split()
 EXEMPT = ("cerise/__init__.py", "cerise/__main__.py")
 HOMES = {
     "pyspark": ("cerise/spark/*",),
     "numba": ("cerise/kernels/*",),
-    "sqlglot": ("cerise/lang/match_recognize/*",),
+    "sqlglot": ("cerise/lang/match_recognize/*", "cerise/local_sql/*"),
+    "duckdb": ("cerise/local_sql/duck.py",),
     "confluent_kafka": ("cerise/files/topics/*",),
     "deltalake": ("cerise/files/delta.py", "cerise/store/table/commits.py"),
 }

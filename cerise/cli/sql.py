@@ -1,4 +1,4 @@
-"""`cerise sql`: statements over files. This process runs MATCH_RECOGNIZE alone, Spark any other statement."""
+"""`cerise sql`: statements over files. This process runs queries, with DuckDB; Spark any other statement."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import re
 import time as clock
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import typer
 
-from cerise import api
 from cerise.cli import output as out
 from cerise.cli.inputs import InputFiles, is_untyped
 from cerise.cli.terminal import show_status
@@ -23,6 +24,8 @@ from cerise.errors import BindError, CeriseError, ParseError, UnsupportedError, 
 from cerise.kinds import plain_table
 from cerise.lang.match_recognize import Clause, bind_rows, parse_alone, parse_statement
 from cerise.lang.match_recognize.tokens import name_of, read_words
+from cerise.local_sql import local_statement
+from cerise.local_sql import sql_verb as verbs
 from cerise.pattern.row_pattern import BoundRows
 from cerise.run.access import TableSource
 from cerise.run.find import HERE, find
@@ -31,6 +34,10 @@ from cerise.run.row_search import RowClause
 
 NAME = re.compile(r"[^\W\d]\w*")
 ASKS = frozenset("SELECT WITH FROM VALUES TABLE SHOW DESCRIBE DESC EXPLAIN".split())
+HERE_FIRST = frozenset(("SELECT", "WITH", "VALUES", "("))  # first words of statements that run without Spark
+VIEW = re.compile(
+    r"\s*CREATE\s+(OR\s+REPLACE\s+)?TEMP(ORARY)?\s+VIEW\s+(?P<name>`[^`]+`|\w+)\s+AS\s+", re.IGNORECASE
+)
 DONE = pa.table({})  # for a statement without a result
 
 
@@ -93,6 +100,8 @@ class SqlSession:
         dialect: whose defaults clauses have.
         options: how to run.
         read: the tables that this process has read, kept for the next statements.
+        views: the views that statements have made in this process, and the statements themselves, which Spark
+            runs again once it is needed.
         spark: the Spark session, with the tables as views; None until a statement needs it.
         changed: whether a statement may have redefined a name, so that Spark must run the next statements.
     """
@@ -101,6 +110,7 @@ class SqlSession:
     dialect: str = "standard"
     options: Options = field(default_factory=Options)
     read: dict[str, pa.Table] = field(default_factory=dict)
+    views: dict[str, str] = field(default_factory=dict)
     spark: Any = None
     changed: bool = False
 
@@ -121,7 +131,8 @@ class SqlSession:
         try:
             bound, table = self._here(text)
         except _NeedsSpark:
-            return self._on_spark(text)
+            found = self._around(text)
+            return self._on_spark(text) if found is None else found
         questions = Questions.of([RowClause(bound, self.options)])
         matches: pa.Table = find(TableSource(table), questions, self.options, HERE).matches
         return matches
@@ -131,6 +142,10 @@ class SqlSession:
         try:
             bound, _ = self._here(text)
         except _NeedsSpark:
+            if (tables := self._tables_of(text)) is not None:
+                with suppress(UnsupportedError):
+                    said = local_statement.explain_statement(text, tables, self.dialect, self.options)
+                    return "\n\n".join(said)
             from cerise.spark import sql
 
             texts = sql.explain(self._session(), text, self.dialect, self.options)
@@ -177,6 +192,34 @@ class SqlSession:
             raise _NeedsSpark
         return bound, table
 
+    def _around(self, text: str) -> pa.Table | None:
+        """Run a statement in this process; None: only Spark can."""
+        view = VIEW.match(text)
+        query = text[view.end() :] if view is not None else text
+        tables = self._tables_of(query)
+        if tables is None:
+            return None
+        try:
+            found = local_statement.run(query, tables, self.dialect, self.options)
+        except UnsupportedError:
+            return None
+        if view is None:
+            return found
+        name = view["name"].strip("`")
+        if not view[1] and name.lower() in map(str.lower, (*self.sources, *self.views)):
+            raise BindError(f"there is a table '{name}'", hint="write CREATE OR REPLACE TEMP VIEW")
+        self.read[name], self.views[name] = found, text
+        return DONE
+
+    def _tables_of(self, text: str) -> dict[str, local_statement.GivenTable] | None:
+        """Return the tables that a statement may name; None: the statement is for Spark."""
+        words = read_words(text)
+        if self.changed or not words or words[0].key not in HERE_FIRST or find_spec("duckdb") is None:
+            return None
+        said = {name.text.lower() for word in words if (name := name_of(word)) is not None}
+        known = [name for name in (*self.sources, *self.views) if name.lower() in said]
+        return {name: local_statement.hold(self.table(name)) for name in known}
+
     def _only_table(self, clause: Clause) -> str:
         """Return the name of the table that is the input of a clause.
 
@@ -188,7 +231,7 @@ class SqlSession:
         if not names or len(names) > 2 or names[0] is None or names[-1] is None:
             raise _NeedsSpark
         name = names[0].text
-        for known in self.sources:
+        for known in (*self.views, *self.sources):
             if known.lower() == name.lower():
                 return known
         hint = did_you_mean(name, self.sources) if self.sources else f"say where it is: --table {name}=path"
@@ -199,7 +242,7 @@ class SqlSession:
         first = next(iter(read_words(text)), None)
         self.changed = self.changed or first is None or first.key not in ASKS
         with show_status("running on Spark"):
-            frame = api.sql(spark, text, dialect=self.dialect, options=self.options)
+            frame = verbs.sql(spark, text, dialect=self.dialect, options=self.options)
             return frame.toArrow() if frame.columns else DONE
 
     def _session(self) -> Any:
@@ -216,6 +259,8 @@ class SqlSession:
                         raise _empty(source)
                     frame.createOrReplaceTempView(f"`{name}`")
             self.spark = spark
+            for text in self.views.values():
+                verbs.sql(spark, text, dialect=self.dialect, options=self.options)
         return self.spark
 
 

@@ -185,6 +185,37 @@ def test_explain() -> None:
     )
 
 
+# ---- queries around clauses, and without: in this process
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_a_query_around_a_clause_runs_without_spark() -> None:
+    query = f"{FALLS} AS f WHERE low < 126 ORDER BY low LIMIT 5".replace(
+        "SELECT *", "SELECT lower(ticker) AS t, n * 2 AS m"
+    )
+    assert json_rows(query, *TABLE) == [{"t": "goog", "m": 6}]
+    assert json_rows(query.replace("low < 126", "low < 1"), *TABLE) == []
+    explained = cerise(query, *TABLE, "--explain").stdout
+    assert explained.startswith("runs       in this process\n")
+    assert explained.endswith("around     DuckDB, in this process, in Spark's dialect\n")
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_tables_meet_and_views_stay() -> None:
+    joined = "SELECT count(*) AS n FROM trades a JOIN trades b USING (ticker)"
+    assert json_rows(joined, *TABLE) == [{"n": 17}]
+    view = f"CREATE OR REPLACE TEMP VIEW falls AS {FALLS}"
+    assert json_rows(f"{view}; SELECT ticker FROM falls", *TABLE) == [{"ticker": "GOOG"}]
+    over = "MATCH_RECOGNIZE (MEASURES COUNT(*) AS c PATTERN (A+) DEFINE A AS n > 1)"
+    assert json_rows(f"{view}; SELECT * FROM falls {over}", *TABLE) == [{"c": 1}]
+
+
+def test_without_duckdb_spark_is_asked(monkeypatch: pytest.MonkeyPatch, no_spark: None) -> None:
+    monkeypatch.setattr(statements, "find_spec", lambda name: None)
+    assert "Spark was started" in cerise("SELECT 1 AS a", *TABLE, code=1).stderr
+    assert json_rows(FALLS, *TABLE) == [FALL]
+
+
 # ---- bad use
 
 
@@ -204,8 +235,11 @@ def test_explain() -> None:
         (("falls.sql", *TABLE, "--dialect", "oracle"), 2, "oracle"),
         (("falls.sql", *TABLE, "--format", "xml"), 2, "xml"),
         ((" ;", *TABLE), 1, "there is no statement"),
-        (("SELECT 1", *TABLE), 1, "Spark was started"),
-        ((FALLS.replace("trades", "(SELECT * FROM trades)"), *TABLE), 1, "Spark was started"),
+        (("SHOW TABLES", *TABLE), 1, "Spark was started"),
+        (("SELECT sin(open) FROM trades", *TABLE), 1, "Spark was started"),
+        (("SELECT opne FROM trades", *TABLE), 1, "did you mean 'open'?"),
+        (("SELECT open FROM trades LIMTI 5", *TABLE), 1, "did not expect"),
+        (("CREATE TEMP VIEW trades AS SELECT 1; SELECT 1", *TABLE), 1, "there is a table 'trades'"),
         ((FALLS.replace("A.open AS high", "sin(A.open) AS high"), *TABLE), 1, "Spark was started"),
         ((FALLS.replace("open <", "sin(open) <"), *TABLE), 1, "Spark was started"),
     ],
@@ -410,23 +444,25 @@ def test_a_terminal(here: Path) -> None:
 def test_on_spark(
     spark: SparkSession, type_in: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    around = "SELECT ticker, round(high - low, 2) AS fall FROM (" + FALLS + ") WHERE n > 2"
-    assert json_rows(around, *TABLE) == [{"ticker": "GOOG", "fall": 0.55}]
+    around = "SELECT ticker, round(high - low, 2) AS fall, hex(n) AS x FROM (" + FALLS + ") WHERE n > 2"
+    assert json_rows(around, *TABLE) == [{"ticker": "GOOG", "fall": 0.55, "x": "3"}]
     assert json_rows(FALLS.replace("A.open AS high", "hex(3) AS high"), *TABLE) == [{**FALL, "high": "3"}]
     script = f"CREATE OR REPLACE TEMP VIEW falls AS {FALLS}; SELECT count(*) AS n FROM falls"
     assert json_rows(script, *TABLE) == [{"n": 1}]
     done = cerise(around, *TABLE, "--explain")
     assert done.stdout.startswith("runs       on Spark\n")
-    done = cerise("SELECT nope FROM trades", *TABLE, code=1)
+    script = f"CREATE TEMP VIEW f AS {FALLS}; SELECT hex(n) AS x FROM f"
+    assert json_rows(script, *TABLE) == [{"x": "3"}]
+    done = cerise("SELECT sin(nope) FROM trades", *TABLE, code=1)
     assert "nope" in done.stderr
     assert "Traceback" not in done.stderr
     assert "SubqueryAlias" not in done.stderr
-    assert "Syntax error" in cerise("SELECT 1 FORM trades x y", *TABLE, code=1).stderr
-    assert "DIVIDE_BY_ZERO" in cerise("SELECT 1 / (open - open) FROM trades", *TABLE, code=1).stderr
+    assert "Syntax error" in cerise("SHOW TABLES FORM trades x y", *TABLE, code=1).stderr
+    assert "DIVIDE_BY_ZERO" in cerise("SELECT sin(1) / (open - open) FROM trades", *TABLE, code=1).stderr
     capsys.readouterr()
     type_in(
         "SELECT nope FROM trades;",
-        "CREATE OR REPLACE TEMP VIEW trades AS SELECT 1 AS x;",
+        "CREATE OR REPLACE TEMP VIEW trades AS SELECT hex(1) AS x;",
         "SELECT * FROM trades MATCH_RECOGNIZE (MEASURES A.x AS x PATTERN (A) DEFINE A AS TRUE);",
     )
     said = capsys.readouterr()

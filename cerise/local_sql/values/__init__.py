@@ -1,0 +1,1 @@
+"""Typed values of SQL, and the operators and functions that DuckDB computes as Spark does."""
