@@ -21,7 +21,7 @@ PARTS = {
     "counting": ("cerise.engines.rcep.counting",),
     "automata": ("cerise.engines.nfa.backtrack",),
     "recomputation": ("cerise.engines.rcep.matcher",),
-    "index": ("cerise.filters.event_reader", "cerise.kernels.pages", "cerise.store.index.block"),
+    "index": ("cerise.filters.event_reader", "cerise.kernels.pages.page_values", "cerise.store.index.block"),
     "filters": ("cerise.filters.dual.run_kernels", "cerise.filters.dual.window_kernels"),
     "joins": ("cerise.engines.tree.matcher",),
     "routing": ("cerise.plan.routes.route_index", "cerise.kernels.ranks"),

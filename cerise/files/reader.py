@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +17,20 @@ import pyarrow.parquet as pq
 from cerise.errors import StoreError
 from cerise.events import Path as Attribute
 from cerise.events import Schema
-from cerise.files import pages
 from cerise.files.checksums import CheckedFile, Tail, chunk_start, read_tail
 from cerise.files.lake import File, Group, open_file_system
 from cerise.files.types import leaf_paths
 from cerise.plan.pushdown import Needed
 from cerise.plan.router import Router
 
+if TYPE_CHECKING:
+    from cerise.files.pages import ColumnPages
+
 Ints = npt.NDArray[np.int64]
 BITS = 32
 OPEN_FILES = 8
-FEW = 16  # up to one row in FEW, integers are read without decoding the other rows
+FEW = 16  # up to one row in FEW, late columns are read without decoding the other rows
+MANY = 0.9  # share of rows: of more, Arrow decodes all faster
 KEPT_GROUPS = 2  # row groups whose late columns stay in memory
 
 
@@ -80,13 +83,19 @@ class Reading:
         return sum(file.deleted for file in self.files.values())
 
 
-class _OpenFile(NamedTuple):
-    """An open file, its schema, the leaf numbers of each column, and its bytes if they have checksums."""
+@dataclass(slots=True)
+class _OpenFile:
+    """An open file, its schema, the leaf numbers of each column, and its bytes if they have checksums.
+
+    `read` returns bytes by offset and size; it is None where only Arrow reads the file.
+    """
 
     source: pq.ParquetFile
     schema: pa.Schema
     columns: dict[str, list[int]]
     checked: CheckedFile | None
+    read: Callable[[int, int], Any] | None
+    _items: dict[str, int | None] = field(default_factory=dict)
 
     def size(self, row_group: int, names: Sequence[str]) -> int:
         return sum(size for _, size in self.parts(row_group, names))
@@ -96,6 +105,23 @@ class _OpenFile(NamedTuple):
         group = self.source.metadata.row_group(row_group)
         chunks = (group.column(i) for name in names for i in self.columns[name])
         return [(chunk_start(chunk), chunk.total_compressed_size) for chunk in chunks]
+
+    def open_pages(self, row_group: int, name: str) -> ColumnPages | None:
+        """Return the pages of a column of a row group; None: Arrow must read it."""
+        if self.read is None or len(self.columns.get(name, ())) != 1:
+            return None
+        from cerise.files import pages  # imports numba
+
+        (leaf,) = self.columns[name]
+        kind = self.schema.field(name).type
+        if name not in self._items:
+            self._items[name] = pages.item_of(self.source.schema.column(leaf), kind)
+        item = self._items[name]
+        if item is None:
+            return None
+        chunk = self.source.metadata.row_group(row_group).column(leaf)
+        optional = bool(self.source.schema.column(leaf).max_definition_level)
+        return pages.open_pages(self.read, chunk, kind, item, optional=optional, summed=self.checked is None)
 
 
 @dataclass(slots=True)
@@ -116,13 +142,15 @@ class GroupReader:
     _open: OrderedDict[int, _OpenFile] = field(default_factory=OrderedDict)
     _kept: OrderedDict[tuple[int, tuple[str, ...]], pa.Table] = field(default_factory=OrderedDict)
     _by_place: dict[int, Group] = field(default_factory=dict)
+    _paged: tuple[int, dict[str, ColumnPages | None]] = field(
+        default_factory=lambda: (-1, {})
+    )  # the row group read last, and its pages
 
     def read(self, group: Group, names: Sequence[str], *, late: bool) -> pa.Table:
         """Return columns of a row group: if late, with deleted rows, as rows have numbers; else without."""
         file = self._file(group.file)
         held = [name for name in names if name in file.columns]
         kept = None if late else self.read_kept_rows(group)
-
         table = self._rows(group, held)
         table = table if kept is None or not held else table.filter(kept)
         self.counts.groups += not late
@@ -132,15 +160,16 @@ class GroupReader:
             self.counts.late_bytes += size
         else:
             self.counts.bytes += size
-        described = file.source.metadata.row_group(group.number)
-        return self._shape(table, names, group, described.num_rows if late else group.span.rows)
+        rows = file.source.metadata.row_group(group.number).num_rows if late else group.span.rows
+        return self._shape(table, names, group, rows)
 
     def read_where(
         self, group: Group, names: Sequence[str], router: Router | None
     ) -> tuple[pa.Table, Ints | None]:
         """Return columns of the rows of a row group that are not deleted and that a router keeps.
 
-        The columns that the router tests are decoded first, and the others only if a row is left.
+        The columns that the router tests are decoded first, a column of strings before the others, and the
+        other columns only at the rows that are left.
 
         Args:
             group: the row group.
@@ -156,19 +185,62 @@ class GroupReader:
         if router is None or not first:
             table = self.read(group, names, late=False)
             return table, None if kept is None else np.flatnonzero(kept)
-        tested = self._read_whole(group, first)
-        mask = router.mask(tested)
-        if kept is not None:
-            mask &= np.asarray(kept)
-        rows = np.flatnonzero(mask)
         self.counts.groups += 1
         self.counts.rows += group.span.rows
-        rest = [name for name in names if name not in router.names]
+        rows = self._find_rows(group, router)
+        if rows is not None and kept is not None:
+            rows = rows[np.asarray(kept)[rows]]
+        tested: dict[str, pa.ChunkedArray] = {}
+        if rows is None or not (router.is_sure and len(rows)):
+            tested = self._read_at(group, first, rows)
+            mask = router.mask(pa.table(tested))
+            if rows is None and kept is not None:
+                mask &= np.asarray(kept)
+            left = np.flatnonzero(mask)
+            if len(left) < len(mask):
+                at = pa.array(left)
+                tested = {name: column.take(at) for name, column in tested.items()}
+            rows = left if rows is None else rows[left]
+        rest = [name for name in names if name not in tested]
         if len(rows) and rest:
-            others = self._read_whole(group, rest)
-            columns = {name: (tested if name in router.names else others).column(name) for name in names}
-            tested = pa.table(columns)
-        return tested if len(rows) == len(mask) else tested.take(pa.array(rows)), rows
+            tested |= self._read_at(group, rest, rows)
+        return pa.table({name: tested[name] for name in names if name in tested}), rows
+
+    def _find_rows(self, group: Group, router: Router) -> Ints | None:
+        """Return the rows of a row group whose strings fit a router; None: its columns must be decoded."""
+        column = None if router.word_column is None else self._open_pages(group, router.word_column)
+        return None if column is None else column.find_rows(router.judge_words)
+
+    def _read_at(self, group: Group, names: Sequence[str], rows: Ints | None) -> dict[str, pa.ChunkedArray]:
+        """Return columns of a row group at ascending rows; None: at all rows."""
+        found: dict[str, pa.ChunkedArray] = {}
+        if rows is not None and len(rows) <= MANY * group.span.rows:
+            for name in names:
+                column = self._open_pages(group, name)
+                taken = None if column is None else column.take(rows)
+                if taken is not None:
+                    plain = taken if name in self.reading.coded else _decode(taken)
+                    found[name] = pa.chunked_array([plain])
+        rest = [name for name in names if name not in found]
+        if rest:
+            whole = self._read_whole(group, rest)
+            if rows is not None and len(rows) < len(whole):
+                whole = whole.take(pa.array(rows))
+            found |= dict(zip(rest, whole.columns, strict=True))
+        count = 0 if rows is None else len(rows)
+        shaped = self._shape(pa.table(found), names, group, count)
+        return dict(zip(names, shaped.columns, strict=True))
+
+    def _open_pages(self, group: Group, name: str) -> ColumnPages | None:
+        """Return the pages of a column of a row group; None: Arrow must read it."""
+        if self._paged[0] != group.place:
+            self._paged = group.place, {}
+        held = self._paged[1]
+        if name not in held:
+            held[name] = found = self._file(group.file).open_pages(group.number, name)
+            if found is not None:
+                self.counts.bytes += found.content.size
+        return held[name]
 
     def _read_whole(self, group: Group, names: Sequence[str]) -> pa.Table:
         """Return columns of all rows of a row group, and count their bytes."""
@@ -231,25 +303,23 @@ class GroupReader:
         return pa.table([picked[name] for name in names], names=list(names))
 
     def picks(self, rows: Ints) -> bool:
-        """Tell whether `pages` can read all late columns at these rows, judging by the first row group."""
+        """Tell whether single values of all late columns are cheap, judging by the first row group."""
         group = self._of(int(rows[0] >> BITS))
         few = len(rows) * FEW <= group.span.rows * len(np.unique(rows >> BITS))
-        return few and set(self._pick(group, np.zeros(1, np.int64))) == set(self.reading.late)
+        columns = [self._open_pages(group, name) for name in self.reading.late] if few else []
+        return few and all(
+            each is not None and each.codec is None and each.take(np.zeros(1, np.int64)) for each in columns
+        )
 
     def _pick(self, group: Group, rows: Ints) -> dict[str, pa.Array]:
-        """Return the late columns that `pages` can read, at the given rows."""
-        file = self._file(group.file)
-        found = {}
+        """Return at given rows the late columns whose single values can be read."""
+        file, found = self._file(group.file), {}
         for name in self.reading.late:
-            parts, kind = file.columns.get(name, []), self.reading.columns.field(name).type
-            if file.checked is None or len(parts) != 1 or file.schema.field(name).type != kind:
-                continue
-            chunk = file.source.metadata.row_group(group.number).column(parts[0])
-            read, described = file.checked.read_at, file.source.schema.column(parts[0])
-            column = pages.pick(read, chunk, described, kind, rows)
-            if column is not None:
-                found[name] = column
-                self.counts.late_bytes += chunk.total_compressed_size
+            column = file.open_pages(group.number, name)
+            taken = None if column is None else column.take(rows)
+            if column is not None and taken is not None:
+                found[name] = _decode(taken).cast(self.reading.columns.field(name).type)
+                self.counts.late_bytes += column.content.size
         return found
 
     def _of(self, place: int) -> Group:
@@ -278,32 +348,21 @@ class GroupReader:
 
     def _file(self, number: int) -> _OpenFile:
         if number not in self._open:
-            self._open[number] = _guard(self.reading.files[number].path, lambda: self._open_file(number))
+            held, tail = self.reading.files[number], self.tails[number] if self.tails else None
+            self._open[number] = _guard(
+                held.path, lambda: _open_file(self.reading.root, held, tail, self.reading.coded)
+            )
             while len(self._open) > OPEN_FILES:
                 self._open.popitem(last=False)[1].source.close()
         self._open.move_to_end(number)
         return self._open[number]
 
-    def _open_file(self, number: int) -> _OpenFile:
-        held = self.reading.files[number]
-        source = open_file_system(self.reading.root).open_input_file(held.path)
-        tail = self.tails[number] if self.tails else read_tail(source, held.path, held.expected)
-        checked = None if tail.sums is None else CheckedFile(source, held.path, tail)
-        file = pq.ParquetFile(
-            source if checked is None else checked,
-            metadata=tail.footer,
-            read_dictionary=list(self.reading.coded),
-            pre_buffer=checked is None and "://" in self.reading.root,
-            page_checksum_verification=checked is None,
-        )
-        schema = file.schema_arrow
-        columns: dict[str, list[int]] = {name: [] for name in schema.names}
-        for i, leaf in enumerate(leaf_paths(schema)):
-            columns[leaf[0]].append(i)
-        return _OpenFile(file, schema, columns, checked)
-
     def describe(self, group: Group) -> str:
         return f"{self.reading.files[group.file].path}, row group {group.number}"
+
+
+def _decode(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _caster(column: pa.ChunkedArray, kind: pa.DataType) -> Callable[[], pa.ChunkedArray]:
@@ -318,3 +377,24 @@ def _guard(what: str, action: Callable[[], Any]) -> Any:
         raise StoreError(
             f"cannot read {what}: {reason}", hint="is the file whole, and still there?"
         ) from error
+
+
+def _open_file(root: str, held: File, tail: Tail | None, coded: Sequence[str]) -> _OpenFile:
+    source = open_file_system(root).open_input_file(held.path)
+    tail = tail or read_tail(source, held.path, held.expected)
+    checked = None if tail.sums is None else CheckedFile(source, held.path, tail)
+    file = pq.ParquetFile(
+        source if checked is None else checked,
+        metadata=tail.footer,
+        read_dictionary=list(coded),
+        pre_buffer=checked is None and "://" in root,
+        page_checksum_verification=checked is None,
+    )
+    schema = file.schema_arrow
+    columns: dict[str, list[int]] = {name: [] for name in schema.names}
+    for i, leaf in enumerate(leaf_paths(schema)):
+        columns[leaf[0]].append(i)
+    if checked is not None:
+        return _OpenFile(file, schema, columns, checked, checked.read_at)
+    local = None if "://" in root else lambda start, size: source.read_at(size, start)
+    return _OpenFile(file, schema, columns, checked, local)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from cerise.engines.limits import DEFAULT, Limits
 from cerise.errors import CeriseError, DataError
-from cerise.events import EventBatch, read_times
+from cerise.events import EventBatch, read_times, sort_by_time_and_number
 from cerise.files.lake import Group
 from cerise.files.reader import BITS, GroupReader, Ints, ReadCounts, Reading
 from cerise.plan.router import Router, router_of
@@ -199,17 +199,15 @@ def _reorder(piece: _Piece, order: Ints) -> _Piece:
 def _split(pieces: Sequence[_Piece], border: int | None) -> tuple[list[_Piece], list[_Piece]]:
     """Return the pieces from the border on, which must wait, and those before it; None: no piece waits.
 
-    Merges as late as possible: files of the same time are sorted once, not once per file.
+    Only events before the border are merged: those of files that cover the same time are sorted once, not
+    once for each file.
     """
-    pieces = [each for each in pieces if len(each.times)]
-    if border is not None and not any(each.times[0] < border for each in pieces):
-        return pieces, []
     after, before = [], []
-    for each in _merge(pieces):
+    for each in pieces:
         at = len(each.times) if border is None else int(np.searchsorted(each.times, border))
         before += [each.slice(0, at)] if at else []
         after += [each.slice(at, len(each.times))] if at < len(each.times) else []
-    return after, before
+    return after, _merge(before)
 
 
 def _merge(pieces: Sequence[_Piece]) -> list[_Piece]:
@@ -223,15 +221,25 @@ def _merge(pieces: Sequence[_Piece]) -> list[_Piece]:
     at = int(np.searchsorted(last.times, max(each.times[-1] for each in others), "right"))
     joined = _concat([*others, last.slice(0, at)])
     assert joined.rows is not None
-    merged = _reorder(joined, np.lexsort((joined.rows, joined.times)))
+    merged = _reorder(joined, _sort_rows(joined.times, joined.rows))
     return [merged, last.slice(at, len(last.times))] if at < len(last.times) else [merged]
 
 
+def _sort_rows(times: Ints, rows: Ints) -> Ints:
+    """Return the order by time and row; a stable sort is fast on sorted pieces one after another."""
+    order = np.argsort(times, kind="stable")
+    times, rows = times[order], rows[order]
+    if not bool(np.any((times[1:] == times[:-1]) & (rows[1:] < rows[:-1]))):
+        return order
+    quick = sort_by_time_and_number(times, rows)
+    return order[np.lexsort((rows, times)) if quick is None else quick]
+
+
 def _concat(pieces: Sequence[_Piece]) -> _Piece:
-    """Concatenate pieces without copying their columns."""
+    """Concatenate pieces; each column becomes one array, or each of its readers would join the parts."""
     if len(pieces) == 1:
         return pieces[0]
-    table = pa.concat_tables([each.table for each in pieces]).unify_dictionaries()
+    table = pa.concat_tables([each.table for each in pieces]).unify_dictionaries().combine_chunks()
     rows = [each.rows for each in pieces if each.rows is not None]
     times = np.concatenate([each.times for each in pieces])
     return _Piece(table, times, np.concatenate(rows) if rows else None)

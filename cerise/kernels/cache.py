@@ -24,9 +24,9 @@ from cerise.errors import CeriseWarning
 
 PACKAGE = Path(__file__).parents[1]
 SOURCES = (
-    "kernels", "engines/automaton", "engines/nfa", "engines/rows", "engines/results", "engines/rcep",
-    "engines/counting", "engines/tree/machine", "engines/tree/events", "engines/tree/program", "store/index",
-    "plan/multi", "filters/dual",
+    "kernels", "kernels/pages", "engines/automaton", "engines/nfa", "engines/rows", "engines/results",
+    "engines/rcep", "engines/counting", "engines/tree/machine", "engines/tree/events", "engines/tree/program",
+    "store/index", "plan/multi", "filters/dual",
 )  # fmt: skip
 ROOT = 0  # the user id of root, who can write anywhere
 MOST_LINKS = 40  # in one path; file systems follow at most 40

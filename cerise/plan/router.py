@@ -216,6 +216,30 @@ class Router:
                 self._mark(probe, batch, part)
         return marks.view(np.bool_)
 
+    @property
+    def word_column(self) -> str | None:
+        """The only column of strings by which all leaves are found; None: there is none."""
+        column = self._probes[0].column if len(self._probes) == 1 else -1
+        if column < 0 or len(self._columns[column].path) > 1:
+            return None
+        return self._columns[column].path[0]
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the strings of `word_column` alone decide about an event."""
+        return all(probe.is_sure for probe in self._probes)
+
+    def judge_words(self, words: pa.Array) -> Marks:
+        """Return for each string of `word_column` 0 if it fits no leaf, whatever else an event holds.
+
+        >>> router = Router([(Comparison(("kind",), Kind.STRING, "=", ("A",)),)])
+        >>> router.word_column, router.judge_words(pa.array(["B", "A"])).tolist()
+        ('kind', [0, 1])
+        """
+        (probe,) = self._probes
+        found: Marks = probe.fits[self._texts[probe.column].read(words)[:-1]]
+        return found
+
     def route(self, table: pa.Table) -> Routed:
         """Return the rows of each leaf; the memory is that of the result, twice."""
         from cerise.plan.routes.route_index import sort_rows
