@@ -88,18 +88,25 @@ class Scan:
             yield self._batch(_concat(ready), part)
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yield the events of each row group in the order of time, with the numbers of their rows."""
+        """Yield the events of each row group in the order of the file, with the numbers of their rows.
+
+        Raises:
+            DataError: an event has no time.
+        """
         for group in self.groups:
-            piece = self._piece(group, numbered=True)
-            if len(piece.times):
-                yield piece.table.append_column(ROW, pa.array(piece.rows))
+            yield from self._numbered(group, None if group.timeless else self._router, timed=True)
 
     def rows(self) -> Iterator[pa.Table]:
         """Yield the rows of each row group in the order of the file, with their numbers."""
         for group in self.groups:
-            table, rows = self._read(group, self._router)
-            if len(table):
-                yield table.append_column(ROW, pa.array(_number_rows(group, rows, len(table))))
+            yield from self._numbered(group, self._router, timed=False)
+
+    def _numbered(self, group: Group, router: Router | None, *, timed: bool) -> Iterator[pa.Table]:
+        table, rows = self._read(group, router)
+        if timed and len(table):
+            self._times(group, table)
+        if len(table):
+            yield table.append_column(ROW, pa.array(_number_rows(group, rows, len(table))))
 
     def complete(self, events: EventBatch) -> EventBatch:
         """Return events with their late columns added, in the order and types of the schema."""
@@ -142,14 +149,17 @@ class Scan:
         table, rows = self._read(group, None if group.timeless else self._router)
         if not len(table):
             return _Piece(table, np.zeros(0, np.int64), None)
-        try:
-            times = read_times(table, self.reading.roles)
-        except CeriseError as error:
-            raise DataError(f"{self._reader.describe(group)}: {error.problem}", hint=error.hint) from error
+        times = self._times(group, table)
         piece = _Piece(table, times, _number_rows(group, rows, len(table)) if numbered else None)
         if not bool(np.all(times[1:] >= times[:-1])):
             return _reorder(piece, np.argsort(times, kind="stable"))
         return piece
+
+    def _times(self, group: Group, table: pa.Table) -> Ints:
+        try:
+            return read_times(table, self.reading.roles)
+        except CeriseError as error:
+            raise DataError(f"{self._reader.describe(group)}: {error.problem}", hint=error.hint) from error
 
     def _read(self, group: Group, router: Router | None) -> tuple[pa.Table, Ints | None]:
         """Read a row group; stop filtering for good once a filter keeps too many rows."""
