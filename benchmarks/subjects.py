@@ -77,6 +77,14 @@ def count(work: Work) -> Call:
     return lambda: enumerating.giving_up(lambda: cerise.count(table, work["query"]["text"], **given))
 
 
+def count_path(work: Work) -> Call:
+    """`cerise.count` on the path of the file, in this process."""
+    import cerise
+
+    given = roles(work) | {"options": cerise.Options(**work["options"])}
+    return lambda: cerise.count(work["path"], work["query"]["text"], **given)
+
+
 def spark(work: Work) -> Call:
     """`cerise.find` on a DataFrame of the file, matches brought to the driver; the session is running."""
     import cerise
@@ -224,6 +232,7 @@ PLAN = ("method", "moves", "prefix_only", "seconds", "neighbours", "cost", "max_
 SUBJECTS = {
     "process": Subject(process, "events", RUN, matches),
     "count": Subject(count, "events", RUN, counted),
+    "path count": Subject(count_path, "events", RUN, counted),
     "spark": Subject(spark, "events", (*RUN, *SESSION), matches),
     "lake count": Subject(on_spark.lake_count, "events", (*RUN, *SESSION), counted),
     "lake write": Subject(on_spark.lake_write, "events", (*RUN, *SESSION), written),

@@ -11,7 +11,7 @@ CERISE, SPARK, LEAST, PEER = "#a51c4b", "#d06c8d", "#e6c3cf", "#7f9dbf"
 KINDS = {
     "Cerise": (CERISE, ("process", "engine")),
     "Cerise on Spark": (SPARK, ("lake", "lake write", "sql")),
-    "only reading": (LEAST, ("read", "scan")),
+    "only reading": (LEAST, ("read", "scan", "filtered read")),
     "peers": (PEER, ("duckdb, memory", "duckdb, counting", "duckdb, file", "flink sql")),
 }
 COLOURS = {subject: colour for colour, subjects in KINDS.values() for subject in subjects}
@@ -22,6 +22,7 @@ GOALS = (  # one subject, another, and how many times as fast the one should be
     ("process", "flink sql", 30.0),
     ("lake", "scan", 0.4),
     ("lake", "duckdb, file", 0.5),
+    ("lake", "filtered read", None),
     ("sql", "scan", None),
 )
 EQUAL = "equal"  # how the names of queries over equal rows begin

@@ -12,9 +12,21 @@ CERISE, LEAST, BY_HAND, PEER = "#a51c4b", "#dba3b6", "#9a9a9a", "#7f9dbf"
 KINDS = {
     "Cerise": (
         CERISE,
-        ("lake count", ONE_CORE, "lake write", "frame", "frame count", "process", "process count"),
+        (
+            "lake count",
+            ONE_CORE,
+            "lake write",
+            "frame",
+            "frame count",
+            "process",
+            "process count",
+            "path count",
+        ),
     ),
-    "only reading or handing over": (LEAST, ("scan", "scan sorted", "hand over", "hand over, counting")),
+    "only reading or handing over": (
+        LEAST,
+        ("scan", "scan sorted", "hand over", "hand over, counting", "filtered read"),
+    ),
     "PySpark by hand": (BY_HAND, ("self join", "window functions", "applyInPandas")),
     "peers": (
         PEER,
@@ -23,7 +35,8 @@ KINDS = {
 }
 COLOURS = {subject: colour for colour, subjects in KINDS.values() for subject in subjects}
 LEAST_OF = {  # what each way does at least
-    "lake count": ("scan", "scan sorted"),
+    "path count": ("filtered read",),
+    "lake count": ("scan", "scan sorted", "filtered read"),
     "lake write": ("scan", "scan sorted"),
     "frame": ("hand over",),
     "frame count": ("hand over, counting",),

@@ -169,6 +169,8 @@ def test_a_scan_and_a_read_have_all_rows(load: Any, work: Any, spark: SparkSessi
 
 def test_peers_know_every_query_that_they_are_asked(suite: Any) -> None:
     known = {"flink_sql": module("peers/flink_sql/adapter.py").QUERIES}
+    if importlib.util.find_spec("polars"):
+        known["polars"] = module("peers/polars/search.py").READS
     if importlib.util.find_spec("duckdb"):
         known["duckdb"] = module("peers/duckdb/search.py").ROWS
     for job in suite.jobs:

@@ -39,9 +39,14 @@ def prepare(work: dict[str, Any]) -> Callable[[], tuple[float, float | None, int
     )  # fmt: skip
 
 
-def found(matches: int) -> tuple[str, int]:
-    """Return the number of matches."""
-    return "count", matches
+def found(matches: int | dict[str, int]) -> tuple[str, int] | None:
+    """Return the number of matches; None of a subject that only reads."""
+    return None if isinstance(matches, dict) else ("count", matches)
+
+
+def counted(matches: int | dict[str, int]) -> dict[str, int] | None:
+    """Return how many rows a subject that only reads has read."""
+    return matches if isinstance(matches, dict) else None
 
 
 def versions() -> dict[str, str]:
