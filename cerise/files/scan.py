@@ -94,14 +94,14 @@ class Scan:
             DataError: an event has no time.
         """
         for group in self.groups:
-            yield from self._numbered(group, None if group.timeless else self._router, timed=True)
+            yield from self._list_rows(group, None if group.timeless else self._router, timed=True)
 
     def rows(self) -> Iterator[pa.Table]:
         """Yield the rows of each row group in the order of the file, with their numbers."""
         for group in self.groups:
-            yield from self._numbered(group, self._router, timed=False)
+            yield from self._list_rows(group, self._router, timed=False)
 
-    def _numbered(self, group: Group, router: Router | None, *, timed: bool) -> Iterator[pa.Table]:
+    def _list_rows(self, group: Group, router: Router | None, *, timed: bool) -> Iterator[pa.Table]:
         table, rows = self._read(group, router)
         if timed and len(table):
             self._times(group, table)
