@@ -26,7 +26,7 @@ from cerise.run.explained.why_not import WhyNot
 from cerise.run.find import HERE, Found
 from cerise.run.many.united_answers import list_counts
 from cerise.run.question import Questions
-from cerise.run.report import Report
+from cerise.run.report import Explanation, Report
 from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
 from cerise.sources import (
@@ -472,11 +472,11 @@ def explain(
             raise UnsupportedError(
                 "only= and report= explain lists of queries in batch", hint="leave them out"
             )
-        return explain_stream(events, query, roles, how.options, dialect)
+        return Explanation(explain_stream(events, query, roles, how.options, dialect))
     request = ask(events, query, roles, how)
     if report is not None and request.questions.tags is None:
         raise UnsupportedError("report= shows the rows of joins of a list of queries", hint="leave it out")
-    return "\n\n".join(_explain(request, request.questions, only, report))
+    return Explanation("\n\n".join(_explain(request, request.questions, only, report)))
 
 
 def _explain(

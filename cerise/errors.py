@@ -132,6 +132,13 @@ def printable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def text_html(text: str) -> str:
+    """Return a text as a notebook shows it: its lines as they are, in letters of one width."""
+    from html import escape  # most processes show no HTML
+
+    return f'<pre style="white-space: pre; text-align: left">{escape(printable(text))}</pre>'
+
+
 def refuse_surrogates(text: str, kind: type[CeriseError], what: str, span: Span | None = None) -> None:
     """Refuse a text that UTF-8 cannot encode, because it holds half of a surrogate pair.
 

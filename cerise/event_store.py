@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from cerise import api
 from cerise.engines.base import Options
-from cerise.errors import UnsupportedError
+from cerise.errors import UnsupportedError, text_html
 from cerise.filters.two_phase import Filtering
 from cerise.plan.needs import Needs
 from cerise.plan.slicing import Halo
@@ -144,6 +144,17 @@ class Store:
     def verify(self, progress: Progress | None = None) -> list[Finding]:
         """Check every file and checksum, and the index against the data; return the faults."""
         return self._table.verify(progress)
+
+    def _repr_html_(self) -> str:
+        info = self.info()
+        facts = {
+            "store": info.path,
+            "version": info.version,
+            "events": f"{info.events:,}",
+            "files": f"{info.files:,}",
+            "columns": ", ".join(self.schema.names),
+        }
+        return text_html("\n".join(f"{name:<8} {fact}" for name, fact in facts.items()))
 
     # ---- queries
 

@@ -16,7 +16,7 @@ from cerise.cli.terminal import complain
 from cerise.errors import BindError, CeriseError, did_you_mean
 
 FIRST, MORE = "cerise> ", "     -> "
-NO_TABLES = "there are no tables: start with --table name=path"
+NO_TABLES = "no tables yet: start with --table name=path"
 KEPT = 1_000  # lines of history
 BETWEEN = " \t\n,;()=<>+-*/|.{}'\""  # the characters between words that Tab completes
 HELP = r"""Statements end with ; and may span lines. Tab completes words, the arrow keys recall lines.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from cerise.errors import Span
+from cerise.errors import Span, text_html
 from cerise.events import Path
 from cerise.pattern.expr import Expr, Param
 
@@ -230,3 +230,6 @@ class Query:
         from cerise.pattern.show import show
 
         return show(self)
+
+    def _repr_html_(self) -> str:
+        return text_html(str(self))

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from cerise.engines.base import Options
 from cerise.engines.threads import ALONE, Threads, Watch, draw_progress, start_threads
-from cerise.errors import out_of_memory
+from cerise.errors import out_of_memory, text_html
 from cerise.kernels.first_use import FIRST_USE
 from cerise.plan.needs import Needs
 from cerise.plan.slicing import Halo, Slice, Targets
@@ -21,7 +21,7 @@ from cerise.run.access import Access, TableAccess, TableSource, amplification
 from cerise.run.many.query_groups import QueryGroup, group_by_columns, group_by_slices, group_questions
 from cerise.run.many.united_answers import Part
 from cerise.run.question import Batch, Note, Questions, SingleSearch, Work, add, has_totals
-from cerise.run.report import Report, unite_reports
+from cerise.run.report import Report, table_html, unite_reports
 from cerise.run.searching import search_events, start_searches
 from cerise.run.team_plan import plan_joins
 from cerise.run.team_search import prepare
@@ -147,6 +147,9 @@ class Found:
 
     matches: Any
     report: Report
+
+    def _repr_html_(self) -> str:
+        return table_html(self.matches) + text_html(str(self.report))
 
 
 def find(

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from itertools import islice
+from typing import Any
 
 import pyarrow as pa
 
-from cerise.errors import BindError
+from cerise.errors import BindError, text_html
 from cerise.run.question import JOIN, MOST_RUNS, Note, add
 
 Noted = Mapping[tuple[str, Hashable], Note]  # notes by step, and by the number of the slice or task
 TIES = "events whose order a hash decides"
 UNCOMPUTABLE = "values that could not be computed"
 RESULT = "rows of the result"
+SHOWN_ROWS = 20  # rows of a table that a notebook shows
 ORDER_HINT = "name columns that decide it: order=[…]; in SQL, ORDER BY"
 STEPS = {
     "read": "reading and cutting", "hand over": "handing over and cutting", "match": "matching",
@@ -108,6 +111,32 @@ class Report:
         if TIES in figures:
             lines.append(f"no order column decides the order of {figures[TIES]:,} events: {ORDER_HINT}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return text_html(str(self))
+
+
+class Explanation(str):
+    """The text of `explain`, which a notebook shows line by line."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return text_html(self)
+
+
+def table_html(matches: Any) -> str:
+    """Return matches as a notebook shows them: an Arrow table by its first rows, others by their library."""
+    if not isinstance(matches, pa.Table):
+        show = getattr(matches, "_repr_html_", None)
+        return str(show()) if callable(show) else text_html(repr(matches))
+    rows = zip(*(column.to_pylist() for column in matches.slice(0, SHOWN_ROWS).columns), strict=True)
+    head = "".join(f"<th>{escape(name)}</th>" for name in matches.column_names)
+    lines = ("".join(f"<td>{escape(str(cell))}</td>" for cell in row) for row in rows)
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    more = f"<p>the first {SHOWN_ROWS} of {len(matches):,} rows</p>"
+    return table + more if len(matches) > SHOWN_ROWS else table
 
 
 def _count_joins(total: Note) -> dict[str, int]:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from cerise.engines.base import Options
-from cerise.errors import PlanError
+from cerise.errors import PlanError, text_html
 from cerise.kinds import Kind
 from cerise.pattern.expr import Literal
 from cerise.pattern.show import show_expr
@@ -75,6 +75,9 @@ class Misses:
         texts = [_show(row, self.start) for row in table.slice(0, SHOWN).to_pylist()]
         more = [f"… and more: these are {SHOWN}, the table has them all"] if len(table) > SHOWN else []
         return "\n\n".join([*texts, *more])
+
+    def _repr_html_(self) -> str:
+        return text_html(str(self))
 
 
 def _show(row: dict[str, Any], start: Sequence[str]) -> str:
