@@ -18,7 +18,7 @@ from cerise.engines.nfa.compressed import Compressed
 from cerise.errors import UnsupportedError, did_you_mean, out_of_memory, warn
 from cerise.events import EventBatch
 from cerise.kinds import in_library, library_of
-from cerise.pattern.query import Query, Total, Totals
+from cerise.pattern.query import Query
 from cerise.run import find as flow
 from cerise.run.access import TableSource
 from cerise.run.explained import explain as plans
@@ -40,6 +40,7 @@ from cerise.sources import (
     Roles,
     SchemaSource,
     ask,
+    count_query,
     is_list,
     is_sql,
     only,
@@ -313,7 +314,7 @@ def count(
     if is_list(query):
         tags, found = _count(ask(events, count_queries(query), roles, how))
         return list_counts(found, tags)
-    request = ask(events, count_query(query), roles, how)
+    request = ask(events, query, roles, how, counts=True)
     only(request)
     return int(Decimal(_count(request)[1].column(0)[0].as_py()))
 
@@ -327,11 +328,6 @@ def _count(request: Request) -> tuple[tuple[str, ...], pa.Table]:
     if later and set(table["count"].to_pylist()) == {"0"}:
         _warn_of_types(request, anyway=True)
     return request.questions.tags or (), table
-
-
-def count_query(query: Any) -> Query:
-    """Return a query that counts the matches of another; as text, because counts have no upper bound."""
-    return replace(parse(query), returns=Totals((Total("count", None, "count", text=True),)))
 
 
 def count_queries(given: Any) -> list[Query] | dict[str, Query]:

@@ -21,7 +21,7 @@ from cerise.lang import sase
 from cerise.lang.builder import Draft, Variable, seq
 from cerise.pattern.bind import bind, share_params
 from cerise.pattern.bound import Bound, find_type_mistakes, names_in_column
-from cerise.pattern.query import Query
+from cerise.pattern.query import Query, Total, Totals
 from cerise.run.access import TableSource
 from cerise.run.find import HERE, Runner, Source
 from cerise.run.many.query_names import check_names, name_errors, show_name, split_names
@@ -111,8 +111,8 @@ def _reads_untyped(bound: Bound) -> bool:
     return bool(bound.untyped) if bound.source is None else _reads_untyped(bound.source)
 
 
-def ask(events: Any, query: Any, roles: Roles, how: How) -> Request:
-    """Bind queries of either language to events of any kind."""
+def ask(events: Any, query: Any, roles: Roles, how: How, *, counts: bool = False) -> Request:
+    """Bind queries of either language to events of any kind; `counts`: to count the matches of one query."""
     source, runner = source_of(events, how, roles.time)
     if asks_sql(query, roles, how.dialect):
         source, question = _clause(events, source, runner, str(query), how)
@@ -120,9 +120,9 @@ def ask(events: Any, query: Any, roles: Roles, how: How) -> Request:
     if is_list(query):
         questions = _bind_list(events, source, query, roles)
         return Request(source, questions, runner, how.options)
-    parsed = parse(query)
+    parsed = count_query(query) if counts else parse(query)
     with _hint_at_index(events):
-        question = _bind(query, parsed, _schema(source, roles), roles.params)
+        question = _bind(query, parsed, _schema(source, roles), roles.params, counts=counts)
     return Request(source, Questions.of([question]), runner, how.options)
 
 
@@ -161,16 +161,21 @@ def _bind_list(events: Any, source: Source, given: Any, roles: Roles) -> Questio
     return Questions.of(questions, tags)
 
 
-def _bind(given: Any, parsed: Query, schema: Schema, params: Params | None) -> Sase:
+def count_query(query: Any) -> Query:
+    """Return a query that counts the matches of another; as text, because counts have no upper bound."""
+    return replace(parse(query), returns=Totals((Total("count", None, "count", text=True),)))
+
+
+def _bind(given: Any, parsed: Query, schema: Schema, params: Params | None, *, counts: bool = False) -> Sase:
     """Bind a query; a text without parameters is bound once."""
     if isinstance(given, str) and not params:
-        return _bind_text(given, schema)
+        return _bind_text(given, schema, counts)
     return Sase(bind(parsed, schema, params))
 
 
 @lru_cache(maxsize=CACHED)
-def _bind_text(query: str, schema: Schema) -> Sase:
-    return Sase(bind(parse(query), schema))
+def _bind_text(query: str, schema: Schema, counts: bool) -> Sase:
+    return Sase(bind(count_query(query) if counts else parse(query), schema))
 
 
 @lru_cache(maxsize=CACHED)

@@ -239,7 +239,8 @@ def _times_of_search(lines: list[Line], axes: Any) -> None:
         points = sorted((planning_of(line), candidates_of(line)) for line in own)
         if points:
             axes.plot(*zip(*points, strict=True), marker="o", markersize=3, color=colour, label=method)
-    axes.set(xscale="log", xlabel="seconds of search", ylabel="candidates", ylim=(0, None))
+    axes.set(xscale="log", xlabel="seconds of search", ylabel="candidates")
+    axes.set_ylim(0, 1.2 * axes.get_ylim()[1])
     axes.legend(fontsize=6)
 
 

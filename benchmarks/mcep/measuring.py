@@ -200,9 +200,8 @@ def _count(
     table: Any, texts: Sequence[str], work: Work, options: Any
 ) -> tuple[list[int], Mapping[str, float]]:
     """Return the matches of each query, and the figures of the run."""
-    from cerise.api import count_query
     from cerise.run import find as flow
-    from cerise.sources import How, Roles, ask
+    from cerise.sources import How, Roles, ask, count_query
 
     queries = {f"p{number}": count_query(text) for number, text in enumerate(texts)}
     given = roles_of(work)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import typer
 
 from cerise import api
-from cerise.api import Found, count_query, parse
+from cerise.api import Found, parse
 from cerise.cli import inputs
 from cerise.cli import output as out
 from cerise.cli.match_view import MatchView, plain
@@ -21,7 +21,7 @@ from cerise.cli.terminal import show_progress, show_status
 from cerise.engines.base import Options
 from cerise.errors import CeriseError, DataError, ParseError, did_you_mean
 from cerise.event_store import Store
-from cerise.sources import is_sql
+from cerise.sources import count_query, is_sql
 from cerise.store.table.append_sources import source_of
 from cerise.store.table.event_table import Info
 from cerise.store.table.settings import Settings

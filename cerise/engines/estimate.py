@@ -51,7 +51,7 @@ class Rates:
 RATES = {
     "nfa": Rates(1.7e6, 16.0, 143.0, 1.0, 3.1, 35.0),
     "nfa-merge": Rates(1.8e6, 17.0, 133.0, 4.0, 3.8, 31.5),
-    "tree": Rates(5.1e6, 14.6, 113.0, 7.0),
+    "tree": Rates(5.1e6, 14.6, 103.0, 7.0),
     "rcep": Rates(2e6, 220.0),
 }
 
@@ -200,10 +200,10 @@ def count_visits(
     visits = runs = 0.0
     for slot in range(len(pattern)):
         events, prefix = costs.rows(1 << slot), (2 << slot) - 1
-        waiting = _count_waiting(pattern, costs, slot, merges=merges) if slot else 0.0
+        waiting = _count_runs(pattern, costs, slot, merges=merges) if slot else 0.0
         if pattern.kleene >> slot & 1:  # runs that have taken an event wait for the next one
             remembered = 1 << slot if slot in linked else 0
-            waiting += _count_waiting(pattern, costs, slot + 1, merges=merges, also=remembered)
+            waiting += _count_runs(pattern, costs, slot + 1, merges=merges, also=remembered)
         visits += events * waiting
         if prefix != pattern.all:  # the last event makes a match
             rows = costs.count_made(prefix)
@@ -211,7 +211,7 @@ def count_visits(
     return visits, runs
 
 
-def _count_waiting(
+def _count_runs(
     pattern: JoinPattern, costs: TimedCosts, slot: int, *, merges: bool, also: int = 0
 ) -> float:
     """Return how many runs wait for a slot; `also`: slots that they remember for other reasons than tests."""

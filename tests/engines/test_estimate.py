@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 
 import cerise
-from cerise.api import count_query
 from cerise.engines.base import Options
 from cerise.engines.choose import choose, reasons
 from cerise.engines.estimate import EstimateMatcher, estimate
@@ -15,6 +14,7 @@ from cerise.events import EventBatch, Schema
 from cerise.lang.sase import parse
 from cerise.pattern.bind import bind
 from cerise.pattern.bound import Bound
+from cerise.sources import count_query
 
 KINDS = (["A"] * 8 + ["B"] * 6 + ["C"] * 5) * 1_000
 KINDS[9_000:9_004] = KINDS[15_000:15_002] = ["R"] * 4
