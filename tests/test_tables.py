@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,6 @@ import pyarrow.csv
 import pyarrow.dataset
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from mypy import api as mypy
 
 import cerise
 from cerise.kinds import in_library
@@ -127,7 +128,8 @@ def frames(one: pd.DataFrame, other: pl.DataFrame) -> None:
 @pytest.mark.slow
 def test_a_type_checker_sees_pandas_in_and_pandas_out(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
-    out, _, _ = mypy.run(["--strict", "--no-pretty", str(tmp_path / "script.py")])
+    check = [sys.executable, "-m", "mypy", "--strict", "--no-pretty", str(tmp_path / "script.py")]
+    out = subprocess.run(check, capture_output=True, text=True, check=False).stdout
     said = [line for line in out.splitlines() if "script.py" in line]
     kinds = [
         line.split('"')[1].split(".")[0] + "." + line.split('"')[1].split(".")[-1]
