@@ -5,6 +5,7 @@ from cerise.data.citibike import citibike as citibike
 from cerise.data.cluster import cluster as cluster
 from cerise.data.credit_cards import credit_cards as credit_cards
 from cerise.data.crimes import crimes as crimes
+from cerise.data.dfs_synthetic import dfs_synthetic as dfs_synthetic
 from cerise.data.funnel import funnel as funnel
 from cerise.data.generators import GENERATORS as GENERATORS
 from cerise.data.generators import table as table

@@ -20,6 +20,7 @@ from cerise.data.citibike import CITIBIKE, citibike
 from cerise.data.cluster import CLUSTER, cluster
 from cerise.data.credit_cards import CREDIT_CARDS, credit_cards
 from cerise.data.crimes import CRIMES, crimes
+from cerise.data.dfs_synthetic import DFS_SYNTHETIC, dfs_synthetic
 from cerise.data.draws import check, regroup, sizes
 from cerise.data.funnel import FUNNEL, funnel
 from cerise.data.nasdaq import NASDAQ, nasdaq
@@ -35,6 +36,7 @@ GENERATORS: dict[str, Generator] = {
     "crimes": crimes,
     "acer_synthetic": acer_synthetic,
     "citibike": citibike,
+    "dfs_synthetic": dfs_synthetic,
     "funnel": funnel,
     "credit_cards": credit_cards,
     "cluster": cluster,
@@ -46,6 +48,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     "crimes": CRIMES,
     "acer_synthetic": ACER_SYNTHETIC,
     "citibike": CITIBIKE,
+    "dfs_synthetic": DFS_SYNTHETIC,
     "funnel": FUNNEL,
     "credit_cards": CREDIT_CARDS,
     "cluster": CLUSTER,

@@ -24,7 +24,7 @@ from cerise.errors import CeriseError, StoreError
 NAMES = sorted(GENERATORS)
 TIME = {
     "stock": "ts", "nasdaq": "date", "crimes": "date", "acer_synthetic": "ts", "citibike": "started_at",
-    "funnel": "t", "credit_cards": "ts", "cluster": "ts", "ticks": "t",
+    "funnel": "t", "credit_cards": "ts", "cluster": "ts", "ticks": "t", "dfs_synthetic": "ts",
 }  # fmt: skip
 
 
@@ -90,6 +90,7 @@ def test_times_never_go_back(name: str) -> None:
         ("stock", {"p": 0.2}, "from 0.4 to 1"),
         ("nasdaq", {"tickers": 10_001}, "at most 10,000"),
         ("acer_synthetic", {"types": 0}, "1 or more"),
+        ("dfs_synthetic", {"gaps": "rayleih"}, "rayleigh"),
         ("credit_cards", {"cards": 0}, "1 or more"),
         ("cluster", {"tasks": 0}, "1 or more"),
     ],
@@ -347,6 +348,35 @@ def test_few_types_and_another_day_of_synthetic_events() -> None:
     made = pa.Table.from_batches(acer_synthetic(2_000, types=3, start=dt.date(2025, 5, 1)))
     assert set(made["type"].to_pylist()) == {"E1", "E2", "E3"}
     assert made["ts"][1_999].as_py() == dt.datetime(2025, 5, 1, 0, 0, 1, 999_000, dt.UTC)
+
+
+# dfs_synthetic
+
+
+@pytest.mark.parametrize("gaps", ["exponential", "uniform", "gaussian", "rayleigh"])
+def test_events_of_001_come_each_second_on_average(gaps: str) -> None:
+    events = table("dfs_synthetic", 2 * DRAW, seed=1, gaps=gaps)
+    between = np.diff(column(events, "ts")) / 1e6
+    assert between.mean() == pytest.approx(1.0, rel=0.02)
+    deviation = {"exponential": 1.0, "uniform": 3**-0.5, "gaussian": 0.3, "rayleigh": (4 / np.pi - 1) ** 0.5}
+    assert between.std() == pytest.approx(deviation[gaps], rel=0.02)
+
+
+def test_values_of_001_follow_zipf() -> None:
+    events = table("dfs_synthetic", 3 * DRAW)
+    for name, many, exponent in (("type", 20, 1.2), ("a2", 50, 0.255), ("a3", 50, 0.7)):
+        counts = dict(events[name].value_counts().to_pylist()[at].values() for at in range(many))
+        shares = [counts[each] / len(events) for each in sorted(counts)]
+        law = np.arange(1, many + 1) ** -exponent
+        assert shares == pytest.approx(law / law.sum(), abs=0.005)
+    assert {len(each) for each in events["a2"].unique().to_pylist()} == {8}
+    assert {len(each) for each in events["a3"].unique().to_pylist()} == {16}
+
+
+def test_shuffled_rows_are_the_same_events() -> None:
+    calm, shuffled = (table("dfs_synthetic", 2 * DRAW, shuffled=each) for each in (False, True))
+    assert not shuffled.equals(calm)
+    assert shuffled.slice(DRAW).sort_by("ts").equals(calm.slice(DRAW))
 
 
 # credit_cards
