@@ -17,7 +17,7 @@ from cerise.filters.equalities import JoinEdge
 from cerise.filters.rounds.asker import CoverForm, DualSettings, Pulled, pull_dual
 from cerise.filters.rounds.candidates import find_candidates
 from cerise.filters.rounds.dual_query import DualBranch, DualQuery, DualVariable, Inside, describe_query
-from cerise.filters.rounds.partial_matches import pull_partial_matches
+from cerise.filters.rounds.partial_matches import find_tuples, pull_partial_matches
 from cerise.filters.rounds.pulls import PULLS, pull
 from cerise.filters.rounds.site import EdgeKeys, SiteEvents
 from tests.support.strategies.pairs import Pair, pairs
@@ -260,6 +260,8 @@ def test_push_pull_pulls_what_extends_partial_matches(seed: int) -> None:
     arrived = {(site, row) for site, rows in enumerate(found.rows) for row in rows.tolist()}
     matched = [match for match in tuples_of(query, 0, sites) if len(set(match.values())) == len(names)]
     assert {each for match in matched for each in match.values()} <= arrived
+    tuples = find_tuples(query, sites)
+    assert len(tuples[names[0]]) == len(matched)
     last = found.trips[-1].variable
     rest = {each for match in matched for name, each in match.items() if name == last}
     assert found.trips[-1].events <= len(rest)

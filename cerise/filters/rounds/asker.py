@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from math import log
 
 import numpy as np
 import numpy.typing as npt
 
 from cerise.filters.dual.covered_time import choose_form, read_cover
-from cerise.filters.dual.filter_theory import FALSE_SHARE, bits_for, hashes_for
+from cerise.filters.dual.filter_theory import bits_for, hashes_for
 from cerise.filters.dual.sealing import kind_of_message
 from cerise.filters.dual.shrinking_window import (
     MOST_ENTRIES,
@@ -27,10 +28,12 @@ from cerise.filters.dual.shrinking_window import (
 )
 from cerise.filters.dual.tick_runs import TickRuns, tick_of, unite
 from cerise.filters.dual.window_join import WindowJoin, merge_joins
-from cerise.filters.rounds.dual_query import DualBranch, DualQuery
+from cerise.filters.rounds.dual_query import DualBranch, DualQuery, Inside
 from cerise.filters.rounds.site import JoinSize, Site, SiteEvents
 
 EDGE_COUNTS = 0.5  # the interval around an event of an edge is half as long
+EVENT_BYTES = 76  # of a crime report, as the paper counts
+LEAST_SHARE, MOST_SHARE = 1e-4, 0.1  # of values that a filter finds by mistake
 MORE_PAIRS = 1.3  # than expected if events arrive evenly
 FEWEST_PAIRS = 64  # that a filter has room for
 QUESTION = 64  # bytes of a question or a count, beside filters
@@ -88,19 +91,21 @@ class DualSettings:
 
     Args:
         form: how covered time travels.
-        false_share: of the filters of values [DFS §VI-A3].
+        false_share: of the filters of values, 0.02 in [DFS §VI-A3]; None: by the bytes that it saves.
         joins: whether values are filtered at all.
         guess: the variable that is likely the rarest; its covered time comes with the counts.
         order: the variables in the order to process; None: by how many events fit.
         skips: variables that are not verified, because that would not pay.
+        event_bytes: the bytes of an event, to weigh filters against events.
     """
 
     form: CoverForm = CoverForm.SMALLER
-    false_share: float = FALSE_SHARE
+    false_share: float | None = None
     joins: bool = True
     guess: str | None = None
     order: Sequence[str] | None = None
     skips: Collection[str] = ()
+    event_bytes: int = EVENT_BYTES
 
 
 DEFAULT = DualSettings()
@@ -128,7 +133,11 @@ def pull_dual(
     covers = [each.message for each in asked]
     joins = [{edge: join.to_bytes() for edge, join in each.joins.items()} for each in asked]
     rows = tuple(site.pull(covers, joins) for site in sites)
-    down = sum(map(len, covers)) + sum(len(join) for each in joins for join in each.values())
+    down = sum(map(len, covers)) + sum(
+        len(joins[number][edge])
+        for number, each in enumerate(asked)
+        for edge in each.joins.keys() - each.sent
+    )
     found, covered = sum(map(len, rows)), asked[-1].covered
     trips.append(RoundTrip("pull", "", len(sites) * (down + QUESTION), 0, found, covered))
     return Pulled(rows, tuple(trips))
@@ -144,6 +153,7 @@ class _Rounds:
         self._sites, self._settings = sites, settings
         self.trips: list[RoundTrip] = []
         self.joins: dict[tuple[int, str], WindowJoin] = {}
+        self.sent: set[tuple[int, str]] = set()  # what sites have and keep
         self.covered: TickRuns | ShrinkingWindow = TickRuns.never(1, keyed=query.keyed)
         self.message = b""
 
@@ -155,7 +165,7 @@ class _Rounds:
         replies = [site.cover(number, first) for site in self._sites]
         self._left, spans = total, [site.span() for site in self._sites]
         self._span = max(max(last for _, last in spans) - min(first for first, _ in spans), 1)
-        self._done = {first}
+        self._done, self._seen = {first}, {first}
         self._cover(unite([TickRuns.from_bytes(each) for each in replies]))
         up = sum(map(len, replies))
         guessed = self._settings.guess in (None, first)
@@ -163,10 +173,12 @@ class _Rounds:
             self._note("count", str(self._settings.guess), QUESTION, 0)
         self._note("cover", first, QUESTION, up)
         for name in rest:
-            if not sum(total.values()) or self._is_empty():
-                break
+            if self._is_empty():
+                return
             if name not in self._settings.skips:
                 self._shrink(name)
+            self._seen.add(name)
+        self._ask_back()
 
     def _sort(self, total: dict[str, int]) -> list[str]:
         """Return the variables, the rarest first; those at the ends of matches count half."""
@@ -178,11 +190,10 @@ class _Rounds:
 
     def _shrink(self, name: str) -> None:
         """Verify a variable at the sites, by covered time and by values, and shrink covered time."""
-        judging = self._branch.edges_on(name) if self._settings.joins else ()
-        asked = [(at, self._branch.edges[at].other(name)) for at in judging]
-        if asked:
-            self._record(asked)
+        asked = [each for each in self._judges(name) if each[1] in self._seen]
+        self._record([(each, self._left[name]) for each in asked if each not in self.joins])
         joins = {edge: self.joins[edge].to_bytes() for edge in asked}
+        self.sent.update(asked)
         down = QUESTION + len(self.message) + sum(map(len, joins.values()))
         tags = isinstance(self.covered, ShrinkingWindow)
         replies = [site.verify(self._number, name, self.message, joins, tags=tags) for site in self._sites]
@@ -191,17 +202,51 @@ class _Rounds:
         self._merge(replies)
         self._note("verify", name, down, sum(map(len, replies)))
 
-    def _record(self, asked: Sequence[tuple[int, str]]) -> None:
-        """Ask the sites for the values of variables, in one round-trip; filters of one size are merged."""
+    def _ask_back(self) -> None:
+        """Ask for values that judge variables verified before these were known; the pull sends them on."""
+        missing = []
+        for name in sorted(self._done):
+            for at, other in self._judges(name):
+                if (at, other) not in self.joins and other in self._done:
+                    size = self._size(at, other, self._left[name])
+                    travels = size.bits // 8 * 2 * len(self._sites)
+                    if travels < self._left[name] * self._settings.event_bytes:
+                        missing.append(((at, other), self._left[name]))
+        if self._query.inside is Inside.JOINING and len(self.trips) < 2 * len(self._branch.variables):
+            self._record(missing)
+
+    def _judges(self, name: str) -> list[tuple[int, str]]:
+        """Return the edges that judge a variable, each with the variable whose values it needs."""
+        edges = self._branch.edges_on(name) if self._settings.joins else ()
+        return [(at, self._branch.edges[at].other(name)) for at in edges]
+
+    def _size(self, at: int, name: str, judged: int) -> JoinSize:
+        """Return the size of a filter of values; its false share costs about as many bytes as it saves.
+
+        A bit more in a filter travels twice for each site; an event that passes by mistake travels once.
+        """
+        pairs, known = self._expect_pairs(at, name), self._settings.false_share
+        if known is None:
+            per_event = 8 * log(2) ** 2 * max(judged, 1) * self._settings.event_bytes
+            known = min(max(2 * len(self._sites) * pairs / per_event, LEAST_SHARE), MOST_SHARE)
+        bits = bits_for(pairs, known)
+        return JoinSize(at, bits, hashes_for(bits, pairs))
+
+    def _record(self, asked: Sequence[tuple[tuple[int, str], int]]) -> None:
+        """Ask the sites for the values of variables, in one round-trip; filters of one size are merged.
+
+        Args:
+            asked: edge and variable, with how many events its filter will judge.
+        """
+        if not asked:
+            return
         up = 0
-        for at, name in asked:
-            pairs = self._expect_pairs(at, name)
-            bits = bits_for(pairs, self._settings.false_share)
-            size = JoinSize(at, bits, hashes_for(bits, pairs))
+        for (at, name), judged in asked:
+            size = self._size(at, name, judged)
             replies = [site.record(self._number, name, size, self.message) for site in self._sites]
             self.joins[at, name] = merge_joins([WindowJoin.from_bytes(each) for each in replies])
             up += sum(map(len, replies))
-        names = ", ".join(dict.fromkeys(name for _, name in asked))
+        names = ", ".join(dict.fromkeys(name for (_, name), _ in asked))
         self._note("keys", names, QUESTION + len(self.message), up)
 
     def _expect_pairs(self, at: int, name: str) -> int:

@@ -21,6 +21,7 @@ from cerise.plan.intervals import Ints, shift_times
 
 Rows = dict[str, Ints]  # partial matches: the row of each variable
 Test = Callable[[Mapping[str, Ints]], npt.NDArray[np.bool_]]  # of rows by variable
+Tests = Sequence[tuple[frozenset[str], Test]]
 PIECE = 1 << 20  # candidate pairs that are judged at once
 MOST_PARTIALS = 1 << 25
 
@@ -29,37 +30,37 @@ def pull_partial_matches(
     query: DualQuery,
     events: Sequence[Sequence[SiteEvents]],
     event_bytes: int,
-    tests: Sequence[tuple[frozenset[str], Test]] = (),
+    tests: Tests = (),
 ) -> Pulled:
     """Return the events that push-pull pulls, for a query of one branch.
 
     Args:
         query: the query; the variables of its branch are in the order of the pattern.
         events: the events of each site.
-        event_bytes: the bytes of an event, which travels to the asker and back to every other site.
+        event_bytes: the bytes of an event, which travels to the asker, and from there to every site.
         tests: further predicates, with the variables that they read; rows count on from site to site.
 
     Raises:
         PlanError: events that are in no match must travel, too, or there are too many partial matches.
     """
-    if query.inside is Inside.ALL or len(query.branches) > 1:
-        raise PlanError("push-pull needs one branch that skips events", hint="use push-down, or pull all")
-    whole = _Whole(query.branches[0], query.window, [each[0] for each in events])
-    counts = {name: len(whole.rows[name]) for name in query.branches[0].names}
-    order = sorted(counts, key=lambda name: counts[name])
-    pulled, trips = np.zeros(len(whole.times), bool), list[RoundTrip]()
-    partials: Rows = {order[0]: whole.rows[order[0]]}
-    new, sent = whole.rows[order[0]], 0
-    for at, name in enumerate(order):
-        if at:
-            ready = [test for names, test in tests if name in names and names <= set(order[: at + 1])]
-            partials = whole.extend(partials, name, ready)
-            new = np.unique(partials[name])
+    whole = _Whole.of(query, events)
+    pulled, trips, sent = np.zeros(len(whole.times), bool), list[RoundTrip](), 0
+    for name, partials in whole.grow(tests):
+        new = np.unique(partials[name])
         fresh = new[~pulled[new]]
         pulled[fresh] = True
         trips.append(RoundTrip("pull", name, len(events) * (QUESTION + sent), 0, len(fresh)))
         sent = len(fresh) * event_bytes
     return Pulled(tuple(whole.divide(np.flatnonzero(pulled))), tuple(trips))
+
+
+def find_tuples(query: DualQuery, events: Sequence[Sequence[SiteEvents]], tests: Tests = ()) -> Rows:
+    """Return all choices of an event for each variable that pass window, order, equalities and tests.
+
+    The arguments are those of `pull_partial_matches`. Under any-match these are the matches of a sequence of
+    single events, so they bound the events that a strategy can leave behind.
+    """
+    return list(_Whole.of(query, events).grow(tests))[-1][1]
 
 
 class _Whole:
@@ -79,6 +80,22 @@ class _Whole:
             )
             for known in (sites[0].keys if sites else ())
         }
+
+    @classmethod
+    def of(cls, query: DualQuery, events: Sequence[Sequence[SiteEvents]]) -> _Whole:
+        if query.inside is Inside.ALL or len(query.branches) > 1:
+            raise PlanError("push-pull needs one branch that skips events", hint="use push-down, or pull all")
+        return cls(query.branches[0], query.window, [each[0] for each in events])
+
+    def grow(self, tests: Tests) -> Iterator[tuple[str, Rows]]:
+        """Yield the partial matches with one variable, with two, and so on; the rarest variable first."""
+        order = sorted(self._branch.names, key=lambda name: len(self.rows[name]))
+        partials: Rows = {order[0]: self.rows[order[0]]}
+        yield order[0], partials
+        for at, name in enumerate(order[1:], 2):
+            ready = [test for names, test in tests if name in names and names <= set(order[:at])]
+            partials = self.extend(partials, name, ready)
+            yield name, partials
 
     def divide(self, rows: Ints) -> Iterator[Ints]:
         """Yield the rows of each site, counted from its own first event."""

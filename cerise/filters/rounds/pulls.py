@@ -11,13 +11,20 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from cerise.errors import PlanError, did_you_mean
-from cerise.filters.rounds.asker import DEFAULT, QUESTION, DualSettings, Pulled, RoundTrip, pull_dual
+from cerise.filters.rounds.asker import (
+    DEFAULT,
+    EVENT_BYTES,
+    QUESTION,
+    DualSettings,
+    Pulled,
+    RoundTrip,
+    pull_dual,
+)
 from cerise.filters.rounds.dual_query import DualQuery, Inside
 from cerise.filters.rounds.partial_matches import pull_partial_matches
 from cerise.filters.rounds.site import SiteEvents
 
 Sites = Sequence[Sequence[SiteEvents]]  # the events of each site, as each branch of the query sees them
-EVENT_BYTES = 76  # of a crime report, as the paper counts
 
 
 def pull(
