@@ -126,10 +126,10 @@ def measure_pair_share(bits: int, count: int) -> Line:
 def measure_rates(_args: argparse.Namespace) -> Iterator[Line]:
     """Yield look-ups per second in a table of 1 MB, its runs, and a filter of pairs; the best of 7."""
     rng = np.random.default_rng(1)
-    times = np.sort(rng.integers(0, 1_300_000, 60_000)) * 20
+    times = np.sort(rng.integers(0, 2_600_000, 120_000)) * 20
     runs = TickRuns.of(times, 0, 60, tick=5)
     filtered = ShrinkingWindow.of(runs)
-    asked = np.sort(rng.integers(0, 26_000_000, 10_000_000))
+    asked = np.sort(rng.integers(0, 52_000_000, 10_000_000))
     keys = rng.integers(0, 200, len(asked))
     join = WindowJoin.of(pairs_of(keys[:100_000], asked[::100], 100), window=100)
     mixed = rng.permutation(asked)

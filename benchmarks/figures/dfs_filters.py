@@ -83,7 +83,7 @@ def mean_share(lines: list[Line], bits: int) -> float:
 
 
 def show_rates(lines: list[Line]) -> Iterator[str]:
-    yield "## Look-ups in a table of 1 MB\n\n" + head("what", "M per second", "of runs in the same order")
+    yield "## Look-ups in a table of 0.5 MB\n\n" + head("what", "M per second", "of runs in the same order")
     rates = {line["what"]: line["per_second"] for line in lines}
     for what, rate in rates.items():
         runs = rates[f"runs, {what.split(', ')[1]}"]
@@ -92,7 +92,7 @@ def show_rates(lines: list[Line]) -> Iterator[str]:
 
 
 def show_rounds(lines: list[Line]) -> Iterator[str]:
-    yield "## Bytes and events that travel (Fig. 11 and 12): means of shares over the queries\n\n"
+    yield "## Bytes and events that travel (Fig. 11 and 12): totals over the queries of a template\n\n"
     yield head("template", "way", "events of push-down", "bytes of push-down", "of push-pull", "round-trips")
     for template, printed in PAPER.items():
         mine = [line for line in lines if line["template"] == template]
