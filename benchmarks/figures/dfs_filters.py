@@ -83,7 +83,7 @@ def mean_share(lines: list[Line], bits: int) -> float:
 
 
 def show_rates(lines: list[Line]) -> Iterator[str]:
-    yield "## Look-ups in a table of 0.5 MB\n\n" + head("what", "M per second", "of runs in the same order")
+    yield "## Look-ups in a table of 1 MB\n\n" + head("what", "M per second", "of runs in the same order")
     rates = {line["what"]: line["per_second"] for line in lines}
     for what, rate in rates.items():
         runs = rates[f"runs, {what.split(', ')[1]}"]
