@@ -22,6 +22,7 @@ CANDIDATES = RANKED
 SYMBOLS = schema(type=pa.string(), price=pa.int32(), volume=pa.int32(), ts=pa.int64())
 VISITS = schema(type=pa.string(), id=pa.int32(), x=pa.int32(), ts=pa.int64())
 PLATEAU = schema(type=pa.string(), ts=pa.int64())
+CARDS = PUBLISHED_SCHEMAS["credit_cards"]
 
 Draw = Callable[[np.random.Generator], dict[str, Any]]
 
@@ -71,6 +72,13 @@ def crimes_shuffled(events: int, *, seed: int = 0, batch: int = BATCH) -> Iterat
         yield reports.take(pa.array(rng_of(seed, number).permutation(len(reports))))
 
 
+def cards_dealt(events: int, *, seed: int = 0, batch: int = BATCH) -> Iterator[pa.RecordBatch]:
+    """Yield the payments of `credit_cards`, all of them in no order: files of them are dealt at random."""
+    made = pa.Table.from_batches(published.GENERATORS["credit_cards"](events, seed=seed), CARDS)
+    dealt = made.take(pa.array(rng_of(seed, 0).permutation(len(made))))
+    yield from dealt.combine_chunks().to_batches(max_chunksize=batch)
+
+
 def visits(
     events: int, *, seed: int = 0, batch: int = BATCH, ids: int = 1_000, rare: float = 0.02
 ) -> Iterator[pa.RecordBatch]:
@@ -93,7 +101,7 @@ def plateau(events: int, *, seed: int = 0, batch: int = BATCH) -> Iterator[pa.Re
 
 OWN = {
     "ranked": ranked, "symbols": symbols, "candidates": candidates, "crimes_shuffled": crimes_shuffled,
-    "visits": visits, "plateau": plateau,
+    "cards_dealt": cards_dealt, "visits": visits, "plateau": plateau,
 }  # fmt: skip
 GENERATORS = {**published.GENERATORS, **OWN}
 SCHEMAS = {
@@ -102,6 +110,7 @@ SCHEMAS = {
     "symbols": SYMBOLS,
     "candidates": CANDIDATES,
     "crimes_shuffled": PUBLISHED_SCHEMAS["crimes"],
+    "cards_dealt": CARDS,
     "visits": VISITS,
     "plateau": PLATEAU,
 }
