@@ -223,7 +223,7 @@ def _counted(fed: matching.Fed) -> dict[str, Any]:
     return fed.counted
 
 
-RUN = ("engine", "max_runs", "partitions", "strict")  # of cerise.Options
+RUN = ("engine", "max_runs", "partitions", "passes", "strict")  # of cerise.Options
 SESSION = on_spark.OPTIONS
 WATCH = ("engine", "home", "buckets", "source", *SESSION)  # of a stream on Spark
 PACE = ("rate", "window", "sample")

@@ -34,6 +34,8 @@ class Options:
         max_steps: how many steps the search for one row match may take before the query ends with an error;
             all searches together may take twice as many, and 10,000 more for each row they started from.
         partitions: how many Spark tasks share the events; None lets Cerise choose.
+        passes: how many times tasks read files whose events are exchanged: 1 exchanges all that may matter;
+            2 or 3 exchange only events near those of rare variables; None lets Cerise choose.
         threads: how many threads match a table in this process; None lets Cerise choose.
         strict: whether a warning about the query is an error.
         plan: how to search for the joins of several any-match queries; None: for at most a second.
@@ -44,6 +46,7 @@ class Options:
     max_runs: int = 1_000_000
     max_steps: int = 50_000_000
     partitions: int | None = None
+    passes: int | None = None
     threads: int | None = None
     strict: bool = False
     plan: PlanSearch | None = None
@@ -54,6 +57,8 @@ class Options:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise PlanError(f"{name} is {value}", hint="it must be at least 1")
+        if self.passes not in (None, 1, 2, 3):
+            raise PlanError(f"passes is {self.passes!r}", hint="it must be 1, 2 or 3")
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,9 +211,7 @@ def count_visits(
     return visits, runs
 
 
-def _count_runs(
-    pattern: JoinPattern, costs: TimedCosts, slot: int, *, merges: bool, also: int = 0
-) -> float:
+def _count_runs(pattern: JoinPattern, costs: TimedCosts, slot: int, *, merges: bool, also: int = 0) -> float:
     """Return how many runs wait for a slot; `also`: slots that they remember for other reasons than tests."""
     prefix = costs.rows((1 << slot) - 1)
     if not merges:

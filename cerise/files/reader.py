@@ -21,10 +21,10 @@ from cerise.files.checksums import CheckedFile, Tail, chunk_start, read_tail
 from cerise.files.lake import File, Group, open_file_system
 from cerise.files.types import leaf_paths
 from cerise.plan.pushdown import Needed
-from cerise.plan.router import Router
 
 if TYPE_CHECKING:
     from cerise.files.pages import ColumnPages
+    from cerise.files.scan import RowFilter
 
 Ints = npt.NDArray[np.int64]
 BITS = 32
@@ -164,7 +164,7 @@ class GroupReader:
         return self._shape(table, names, group, rows)
 
     def read_where(
-        self, group: Group, names: Sequence[str], router: Router | None
+        self, group: Group, names: Sequence[str], router: RowFilter | None
     ) -> tuple[pa.Table, Ints | None]:
         """Return columns of the rows of a row group that are not deleted and that a router keeps.
 
@@ -206,7 +206,7 @@ class GroupReader:
             tested |= self._read_at(group, rest, rows)
         return pa.table({name: tested[name] for name in names if name in tested}), rows
 
-    def _find_rows(self, group: Group, router: Router) -> Ints | None:
+    def _find_rows(self, group: Group, router: RowFilter) -> Ints | None:
         """Return the rows of a row group whose strings fit a router; None: its columns must be decoded."""
         column = None if router.word_column is None else self._open_pages(group, router.word_column)
         return None if column is None else column.find_rows(router.judge_words)

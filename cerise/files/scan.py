@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,33 @@ from cerise.plan.slicing import MAX_TIME, MIN_TIME, Halo, Slice, place_of
 
 ROW = "__cerise_row"  # the column of row numbers: the place of the row group, and the row
 WORTH_A_FILTER = 0.5  # share of events: if a filter keeps more, the matcher judges them itself
+
+
+class RowFilter(Protocol):
+    """Tells which rows may matter, by some columns: a router, or the filter of passes."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that it reads."""
+        ...
+
+    @property
+    def word_column(self) -> str | None:
+        """A column whose strings decide that their rows go, or may stay; None: no column does."""
+        ...
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether these strings alone decide."""
+        ...
+
+    def judge_words(self, words: pa.Array) -> npt.NDArray[np.uint8]:
+        """Return for each string 0 if its rows go."""
+        ...
+
+    def mask(self, table: pa.Table) -> npt.NDArray[np.bool_]:
+        """Return which rows of a table to keep: a superset of those that matter."""
+        ...
 
 
 @dataclass(slots=True)
@@ -47,17 +75,19 @@ class Scan:
         reading: the files and columns to read.
         groups: the row groups, sorted by their first times.
         limits: how many events a batch has.
+        keep: a filter in place of that of the reading, which is never given up.
     """
 
     reading: Reading
     groups: Sequence[Group]
     limits: Limits = DEFAULT
+    keep: RowFilter | None = None
     _router: Router | None = None
     _reader: GroupReader = field(init=False)
 
     def __post_init__(self) -> None:
         self._reader = GroupReader(self.reading, self.groups)
-        if self.reading.needed is not None:
+        if self.reading.needed is not None and self.keep is None:
             self._router = router_of(self.reading.needed)
 
     @property
@@ -94,19 +124,29 @@ class Scan:
             DataError: an event has no time.
         """
         for group in self.groups:
-            yield from self._list_rows(group, None if group.timeless else self._router, timed=True)
+            yield from self._list_rows(
+                group, None if group.timeless else self.keep or self._router, timed=True
+            )
 
     def rows(self) -> Iterator[pa.Table]:
         """Yield the rows of each row group in the order of the file, with their numbers."""
         for group in self.groups:
-            yield from self._list_rows(group, self._router, timed=False)
+            yield from self._list_rows(group, self.keep or self._router, timed=False)
 
-    def _list_rows(self, group: Group, router: Router | None, *, timed: bool) -> Iterator[pa.Table]:
+    def _list_rows(self, group: Group, router: RowFilter | None, *, timed: bool) -> Iterator[pa.Table]:
         table, rows = self._read(group, router)
         if timed and len(table):
             self._times(group, table)
+        if router is None and self.keep is not None and len(table):  # times were to be checked first
+            kept = np.flatnonzero(self.keep.mask(table))
+            table, rows = table.take(pa.array(kept)), kept if rows is None else rows[kept]
         if len(table):
             yield table.append_column(ROW, pa.array(_number_rows(group, rows, len(table))))
+
+    def first_rows(self, rows: int) -> pa.Table:
+        """Return the first rows of the only row group."""
+        (group,) = self.groups
+        return self._reader.read(group, self.reading.reads, late=False).slice(0, rows)
 
     def complete(self, events: EventBatch) -> EventBatch:
         """Return events with their late columns added, in the order and types of the schema."""
@@ -161,7 +201,7 @@ class Scan:
         except CeriseError as error:
             raise DataError(f"{self._reader.describe(group)}: {error.problem}", hint=error.hint) from error
 
-    def _read(self, group: Group, router: Router | None) -> tuple[pa.Table, Ints | None]:
+    def _read(self, group: Group, router: RowFilter | None) -> tuple[pa.Table, Ints | None]:
         """Read a row group; stop filtering for good once a filter keeps too many rows."""
         table, rows = self._reader.read_where(group, self.reading.reads, router)
         if router is not None and len(table) > WORTH_A_FILTER * group.span.rows:

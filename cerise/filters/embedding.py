@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cerise.filters.match_ends import is_first, is_last
 from cerise.kernels.time_passes import enclose, find_neighbours
 from cerise.pattern.query import And, Kleene, Node, Seq, Var, variables
 from cerise.plan.intervals import ALWAYS, Intervals, Ints, places_among, shift_times, union
@@ -55,25 +56,6 @@ def hulls(
     where = (least.ctypes.data, most.ctypes.data)
     count = enclose(*where, complete.view(np.uint8), window, before, after, starts, ends)
     return union(starts[:count], ends[:count])
-
-
-def is_first(pattern: Node, name: str) -> bool:
-    """Tell whether a variable always binds the first event of a match."""
-    return _at_edge(pattern, name, 0)
-
-
-def is_last(pattern: Node, name: str) -> bool:
-    """Tell whether a variable always binds the last event of a match."""
-    return _at_edge(pattern, name, -1)
-
-
-def _at_edge(node: Node, name: str, side: int) -> bool:
-    match node:
-        case Var():
-            return node.name == name
-        case Seq(items):
-            return _at_edge(items[side], name, side)
-    return False
 
 
 def _around(

@@ -10,21 +10,16 @@ from collections.abc import Iterable, Mapping
 
 from cerise.events import Schema
 from cerise.filters.index_query import IndexQuery, IndexQueryBranch, select_tests, settle
-from cerise.pattern.expr import attributes
+from cerise.filters.match_ends import has_ends, why_outside_matters
 from cerise.pattern.query import And, Node, Seq, Var
 from cerise.pattern.row_pattern import (
-    Anchor,
     BoundRows,
     Concat,
     Excluded,
     Label,
-    MatchNumber,
-    Nav,
     Permute,
     Quantified,
     RowPattern,
-    Show,
-    walk_rows,
 )
 from cerise.plan.row_needs import row_filters, step_labels, why_no_skip
 from cerise.store.index.lookup import Criteria
@@ -40,7 +35,7 @@ def build_row_index_query(bound: BoundRows, schema: Schema, indexed: Iterable[st
         schema: the columns with the parts that they play.
         indexed: the indexed columns.
     """
-    if (reason := _why_not(bound, schema)) is not None:
+    if (reason := why_outside_matters(bound, schema.time)) is not None:
         return reason
     assert bound.within is not None
     known = frozenset(indexed)
@@ -51,27 +46,8 @@ def build_row_index_query(bound: BoundRows, schema: Schema, indexed: Iterable[st
         return "the pattern requires no row"
     why_all = why_no_skip(bound)
     others = () if why_all is not None else tuple(wants[label] for label in step_labels(bound))
-    branch = IndexQueryBranch(pattern, named, others, reaches=not _has_ends(bound.pattern))
+    branch = IndexQueryBranch(pattern, named, others, reaches=not has_ends(bound.pattern))
     return settle(IndexQuery((branch,), bound.within.size, why_all))
-
-
-def _why_not(bound: BoundRows, schema: Schema) -> str | None:
-    """Return why rows outside of intervals matter; None: they do not."""
-    if bound.within is None:
-        return "without WITHIN a match may span all rows"
-    if not bound.order or bound.order[0].column != schema.time or bound.order[0].descending:
-        return f"the rows are not in the order of '{schema.time}'"
-    if bound.show is Show.UNMATCHED or bound.within.timeouts:
-        return "rows that are in no match are shown"
-    if any(isinstance(each, Anchor) for each in walk_rows(bound.pattern)):
-        return "^ and $ ask for the ends of a partition"
-    in_conditions = {each.path[0] for condition in bound.conditions for each in attributes(condition.expr)}
-    for name, atom in bound.atoms.items():
-        if isinstance(atom, Nav) and atom.shift:
-            return "PREV and NEXT ask for rows outside of the match"
-        if isinstance(atom, MatchNumber) and name in in_conditions:
-            return "DEFINE asks for MATCH_NUMBER()"
-    return None
 
 
 def _require(pattern: RowPattern, wants: Mapping[str, Criteria], named: dict[str, Criteria]) -> Node | None:
@@ -90,16 +66,6 @@ def _require(pattern: RowPattern, wants: Mapping[str, Criteria], named: dict[str
         case Quantified(item, low):
             return _together(Seq, [_require(item, wants, named) for _ in range(min(low, MOST_REPEATED))])
     return None  # a match takes one branch of an alternation, so none is required
-
-
-def _has_ends(pattern: RowPattern) -> bool:
-    """Tell whether the first and last required rows are always the first and last rows of a match."""
-    match pattern:
-        case Label():
-            return True
-        case Concat(items):
-            return bool(items) and isinstance(items[0], Label) and isinstance(items[-1], Label)
-    return False
 
 
 def _together(kind: type[Seq] | type[And], items: list[Node | None]) -> Node | None:

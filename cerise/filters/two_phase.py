@@ -13,8 +13,9 @@ from typing import Protocol
 import numpy as np
 
 from cerise.engines.limits import DEFAULT, Limits
-from cerise.filters.embedding import hulls, is_first, is_last
+from cerise.filters.embedding import hulls
 from cerise.filters.index_query import ANYTHING, IndexQuery, IndexQueryBranch
+from cerise.filters.match_ends import is_first, is_last
 from cerise.plan.intervals import ALWAYS, NEVER, Intervals, Ints, shift_times, union, union_of
 from cerise.plan.slicing import MIN_TIME
 from cerise.store.index.lookup import Criteria, Events

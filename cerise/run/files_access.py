@@ -12,12 +12,13 @@ from cerise.engines.limits import DEFAULT, Limits
 from cerise.events import EventBatch, RowBatch
 from cerise.files.lake import Group, Lake
 from cerise.files.reader import Reading
-from cerise.files.scan import ROW, Scan
+from cerise.files.scan import ROW, RowFilter, Scan
 from cerise.plan.needs import Needs
 from cerise.plan.slicing import MAX_TIME, MIN_TIME, Halo, Slice, slices
 from cerise.run.question import Batch, Note
 
 WORTH_A_THREAD = 1_000_000  # events
+GLANCED = 3  # files of which some rows are looked at before a plan
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,26 @@ class FilesAccess:
         scan = Scan(reading, portion)
         yield from scan.tables() if self.needs.roles is not None else scan.rows()
         _count(scan, note)
+
+    def keep_rows(
+        self, portion: tuple[Group, ...], names: Sequence[str], keep: RowFilter, note: Note
+    ) -> Iterator[pa.Table]:
+        """Yield columns of the rows of a portion that a filter keeps, and the numbers of the rows."""
+        coded = tuple(name for name in self.coded if name in names)
+        reading = replace(self.reading, reads=tuple(names), late=(), coded=coded)
+        scan = Scan(reading, portion, self.limits, keep)
+        yield from scan.tables() if self.needs.roles is not None else scan.rows()
+        _count(scan, note)
+
+    def glance(self, names: Sequence[str], rows: int) -> pa.Table:
+        """Return columns of the first rows of three files; of one file, where its row group has more."""
+        firsts = list({each.file: each for each in reversed(self.groups)}.values())[::-1]
+        chosen = [firsts[len(firsts) * i // GLANCED] for i in range(min(GLANCED, len(firsts)))]
+        if chosen and chosen[0].span.rows > rows:
+            chosen = chosen[:1]  # a row group is read as a whole
+        reading = replace(self.reading, reads=tuple(names), coded=(), needed=None)
+        tables = [Scan(reading, [each]).first_rows(rows // len(chosen)) for each in chosen]
+        return pa.concat_tables(tables) if tables else self.needs.columns.empty_table().select(list(names))
 
     def count_rows(self, slices: Sequence[Slice | None]) -> int:
         if slices == (None,):

@@ -16,16 +16,18 @@ from cerise.run.question import JOIN, MOST_RUNS, Note, add
 
 Noted = Mapping[tuple[str, Hashable], Note]  # notes by step, and by the number of the slice or task
 TIES = "events whose order a hash decides"
+PASSED = "events that would be exchanged without passes"
 UNCOMPUTABLE = "values that could not be computed"
 RESULT = "rows of the result"
 SHOWN_ROWS = 20  # rows of a table that a notebook shows
 ORDER_HINT = "name columns that decide it: order=[…]; in SQL, ORDER BY"
 STEPS = {
-    "read": "reading and cutting", "hand over": "handing over and cutting", "match": "matching",
-    "choose": "choosing",
+    "summarise": "summarising", "merge": "merging", "read": "reading and cutting",
+    "hand over": "handing over and cutting", "match": "matching", "choose": "choosing",
 }  # fmt: skip
 COUNTED = (
-    "row groups read", "events read", "bytes read", "events handed over", "bytes exchanged",
+    "row groups read", "events read", "bytes read", "events of pass 1", "events of pass 2",
+    "bytes of filters", PASSED, "events handed over", "bytes exchanged",
     "clusters considered", "clusters left out by the synopsis", "clusters read", "bytes of the index read",
     "events kept", "events matched over", TIES, "matches", RESULT, UNCOMPUTABLE, MOST_RUNS,
     "candidates", "joined rows",

@@ -1,13 +1,16 @@
-"""Starts the searches of questions over the events of one slice, and feeds them."""
+"""Starts the searches of questions over the events of one slice, feeds them, and lists their branches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
+from cerise.filters.passes.pass_branches import MOST_BRANCHES, PassBranch, event_branches, row_branches
 from cerise.run.many.united_answers import Part
-from cerise.run.question import Batch, Questions, SingleSearch, TeamSearch, Work
+from cerise.run.question import Batch, Question, Questions, SingleSearch, TeamSearch, Work
 from cerise.run.routed_search import RoutedSearch, find_routed
+from cerise.run.row_search import RowClause
+from cerise.run.sase_search import Sase
 from cerise.run.team_search import LEAST_TEAM, TeamJoin, find_team
 
 FEW_SEARCHES = 16  # that take events batch by batch, whatever the size of a slice
@@ -67,3 +70,24 @@ def search_alone(search: TeamSearch, batches: Iterable[Batch]) -> Iterator[Part]
     for events in batches:
         yield from search.feed(events)
     yield from search.flush()
+
+
+def list_branches(questions: Iterable[Question]) -> tuple[PassBranch, ...] | str:
+    """Return the branches of all questions, or the reason why every event must travel."""
+    found: list[PassBranch] = []
+    for each in questions:
+        match each:
+            case Sase(bound):
+                branches = event_branches(bound)
+            case RowClause(bound):
+                branches = row_branches(bound, each.needs.partition)
+            case _:
+                return "a question of this kind asks about every event"
+        if isinstance(branches, str):
+            return branches
+        found += branches
+    return (
+        tuple(found)
+        if len(found) <= MOST_BRANCHES
+        else f"the queries have more than {MOST_BRANCHES} branches"
+    )

@@ -10,7 +10,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.functions import expr
+from pyspark.sql.functions import broadcast, expr
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -18,6 +18,7 @@ from cerise.engines.base import Options
 from cerise.engines.rows.output import MATCHED
 from cerise.engines.totals import group_names
 from cerise.errors import UnsupportedError
+from cerise.filters.passes.summaries import Passes
 from cerise.pattern.row_pattern import BoundRows, Nav, Show
 from cerise.plan.needs import Needs
 from cerise.plan.pushdown import as_sql
@@ -32,6 +33,7 @@ from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
 from cerise.spark.exchange import BLOBS, Cutter
 from cerise.spark.frames import arrow_schema, as_written, column, lake_behind, quote_path, result_schema
+from cerise.spark.passes.filter_tasks import FILTER, SUMMARIES, FilterTask, MergeTask, SummaryTask
 from cerise.spark.progress import progress
 from cerise.spark.session import is_local, parallelism, session
 from cerise.spark.task_errors import map_batches, translate_errors
@@ -160,6 +162,9 @@ class OnSpark:
             return TARGETS_PER_CORE * cores
         return min(MOST_TASKS, max(cores, -(-int(size) // TARGET_BYTES)))
 
+    def cores(self) -> int:
+        return parallelism(self.spark)
+
     def gather(self, access: Access, needs: Needs, options: Options) -> tuple[int, str] | None:
         """Return with how many threads one task searches all rows, and why; None: rows are exchanged.
 
@@ -233,9 +238,26 @@ class OnSpark:
             cutter = Cutter(needs, plan.targets, False, options.limits)
             return map_batches(plan.source.hand_over(needs), CutTask(cutter, records), BLOBS)
         portions = plan.access.portions(SLICES_PER_CORE * parallelism(self.spark))
+        numbers = self._numbers(len(portions))
+        if not isinstance(plan.passes, str):
+            return self._pass_over(plan, plan.passes, portions, records)
         cutter = Cutter(needs, plan.targets, True, options.limits)
-        task = CutTask(cutter, records, plan.access, portions)
-        return map_batches(self._numbers(len(portions)), task, BLOBS)
+        return map_batches(numbers, CutTask(cutter, records, plan.access, portions), BLOBS)
+
+    def _pass_over(
+        self, plan: Exchanged, passes: Passes, portions: Sequence[Any], records: Records
+    ) -> DataFrame:
+        """Return the blobs of events inside the filter that passes over the files make; nothing runs yet."""
+        assert isinstance(plan.access, FilesAccess)
+        given = numbers = self._numbers(len(portions))
+        for step in range(len(passes.steps)):
+            task = SummaryTask(plan.access, portions, passes, step, records)
+            sent = map_batches(given, task, SUMMARIES).repartition(1)
+            merged = map_batches(sent, MergeTask(passes, step, records), FILTER)
+            given = numbers.crossJoin(broadcast(merged))
+        cutter = Cutter(plan.questions.needs, plan.targets, False, plan.options.limits)
+        last = FilterTask(CutTask(cutter, records).write_blobs, plan.access, portions, passes, records)
+        return map_batches(given, last, BLOBS)
 
     def _numbers(self, count: int) -> DataFrame:
         return self.spark.range(0, count, 1, count)

@@ -101,13 +101,15 @@ class CutTask:
         """Yield the blobs of the rows, or of the portions whose numbers are given."""
         if self.access is None:
             with self.records.record("hand over", self.records.task()) as note:
-                yield from self._blobs((self._settle(each) for each in batches), note)
+                yield from self.write_blobs((self._settle(each) for each in batches), note)
             return
         for number in numbers_of(batches):
             with self.records.record("read", number) as note:
-                yield from self._blobs(self.access.tables(self.portions[number], note), note)
+                yield from self.write_blobs(self.access.tables(self.portions[number], note), note)
 
-    def _blobs(self, tables: Iterable[pa.Table], note: Note) -> Iterator[pa.RecordBatch]:
+    def write_blobs(self, tables: Iterable[pa.Table], note: Note) -> Iterator[pa.RecordBatch]:
+        """Yield the blobs of tables, and note how many events and bytes they have."""
+
         def count_events() -> Iterator[pa.Table]:
             for table in tables:
                 add(note, {"events handed over": len(table)})

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from cerise.filters.dual.tick_runs import MatchPart, reach_of
-from cerise.filters.embedding import is_first, is_last
 from cerise.filters.equalities import JoinEdge, edges_of
+from cerise.filters.match_ends import is_first, is_last
 from cerise.pattern.bound import Bound, Branch
 from cerise.pattern.query import Strategy, Unit
 

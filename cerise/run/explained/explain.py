@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from cerise.engines.base import Options
 from cerise.engines.choose import choose, reasons
 from cerise.engines.rows.table_search import explain as explain_rows
+from cerise.filters.passes.plan_passes import explain_passes
 from cerise.pattern.bound import Bound
 from cerise.pattern.show import show_path
 from cerise.plan.explain import describe
@@ -181,6 +182,7 @@ def _explain_exchange(plan: Exchanged) -> dict[str, str]:
         text += f", in slices of {targets.length:,} units of time"
     facts["exchange"] = text
     if isinstance(plan.access, FilesAccess):
+        facts["passes"] = explain_passes(plan.passes)
         facts["rows"] = f"{_show_rows(plan.access)} → {_show_exchange(needs.filter, plan.access.rows)}"
     elif plan.access is None and (rows := getattr(plan.source, "rows", None)) is not None:
         facts["rows"] = f"about {rows:,} in the DataFrame → {_show_exchange(needs.filter, rows)}"

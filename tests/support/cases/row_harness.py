@@ -33,7 +33,7 @@ from cerise.run.question import Questions, Work
 from cerise.run.row_search import RowClause
 from cerise.sources import FilesSource
 from tests.support.cases.harness import read_events, shown
-from tests.support.cases.tasks_here import HandedOver, TasksHere
+from tests.support.cases.tasks_here import HandedOver, TasksHere, exchange_files
 from tests.support.row_streams import can_stream, run_stream
 
 CASES = Path(__file__).parents[2] / "cases" / "rows"
@@ -154,6 +154,24 @@ def run_from_files(count: int) -> Runner:
     return run
 
 
+def run_in_passes(count: int) -> Runner:
+    """What Spark's tasks do with files in passes, also where time could be cut into slices."""
+
+    def run(bound: BoundRows, table: pa.Table) -> pa.Table:
+        options = Options(partitions=3, passes=count, limits=SMALL)
+        with tempfile.TemporaryDirectory() as folder:
+            for number, start in enumerate(range(0, max(len(table), 1), 5)):
+                path = Path(folder) / f"{number:06}.parquet"
+                pq.write_table(table.slice(start, 5), path, row_group_size=2)
+            source = FilesSource(open_lake(folder))
+            if source.columns != plain_schema(table.schema):
+                return run_rows(bound, table, options)  # files have no such types
+            asked = Questions.of([RowClause(bound, options, atoms=True)])
+            return exchange_files(source, asked, options).matches
+
+    return run
+
+
 def run_as_stream(size: int, *, reload: bool = False, limits: Limits | None = None) -> Runner:
     """Rows fed as a watermark releases them, where the clause and its rows can be a stream."""
 
@@ -177,6 +195,8 @@ RUNNERS: dict[str, Runner] = {
     "exchanged": run_exchanged,
     "from files": run_from_files(1),
     "from files, 7 slices": run_from_files(7),
+    "in 2 passes": run_in_passes(2),
+    "in 3 passes": run_in_passes(3),
     "as a stream, row by row": run_as_stream(1),
     "as a stream, in pieces of 3": run_as_stream(3),
     "as a stream, saved and loaded": run_as_stream(2, reload=True),

@@ -27,7 +27,7 @@ from cerise.store.view import IndexedSnapshot, View
 from cerise.streaming.live_query import check_query
 from cerise.streaming.stages import is_late, stages_of
 from tests.support.cases import stream_runner
-from tests.support.cases.tasks_here import HandedOver, TasksHere
+from tests.support.cases.tasks_here import HandedOver, TasksHere, exchange_files
 
 Runner = Callable[[Bound, pa.Table, Options], pa.Table]
 
@@ -104,6 +104,24 @@ def from_files(count: int) -> Runner:
     return run_from_files
 
 
+def in_passes(count: int) -> Runner:
+    """What Spark's tasks do with files out of order: pass over them, then exchange what is inside."""
+
+    def run_in_passes(bound: Bound, table: pa.Table, options: Options) -> pa.Table:
+        if bound.source is not None:
+            table = run_in_passes(bound.source, table, options)
+        with tempfile.TemporaryDirectory() as folder:
+            for number, start in enumerate(range(0, max(len(table), 1), 5)):
+                part = table.slice(start, 5)
+                pq.write_table(part, Path(folder) / f"{number:06}.parquet", row_group_size=2)
+            asked = Questions.of([Sase(bound).outer])
+            source = FilesSource(open_lake(folder))
+            options = replace(_named(options), passes=count, partitions=3)
+            return exchange_files(source, asked, options).matches
+
+    return run_in_passes
+
+
 def from_a_store(*, blockwise: bool) -> Runner:
     """Files that were indexed: what the index keeps is matched, or all, where it cannot help."""
 
@@ -170,6 +188,8 @@ RUNNERS: dict[str, Runner] = {
     "exchanged to 7": exchanged(7),
     "from files, 1 slice": from_files(1),
     "from files, 7 slices": from_files(7),
+    "in 2 passes": in_passes(2),
+    "in 3 passes": in_passes(3),
     "as a stream": as_a_stream,
     "from a store": from_a_store(blockwise=False),
     "from a store, by stretches": from_a_store(blockwise=True),

@@ -1,0 +1,1 @@
+"""Passes as tasks of Spark."""
