@@ -167,7 +167,7 @@ def find_direction(expr: Expr, name: str) -> int:
 def settle(expr: Expr, atoms: Mapping[str, Atom]) -> Expr | None:
     """Return a test that stays false for all later rows once it is false, if none of its atoms is null.
 
-    It is false only if the conjunct is. None: there is no such test.
+    It is false only if the conjunct is. None if the conjunct has no such test.
     """
     if all(_is_constant(atoms[each.path[0]]) for each in attributes(expr)):
         return expr
