@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from cerise.api import Found as Found
     from cerise.api import compressed as compressed
     from cerise.api import count as count
+    from cerise.api import exists as exists
     from cerise.api import explain as explain
     from cerise.api import explain_misses as explain_misses
     from cerise.api import find as find
@@ -70,8 +71,8 @@ _HOMES = {
     "Compressed": "engines.nfa.compressed", "DataError": "errors", "Found": "api", "Limits": "engines.limits",
     "Options": "engines.base", "ParseError": "errors", "PlanError": "errors", "Query": "pattern.query",
     "Report": "run.report", "Store": "event_store", "StoreError": "errors", "UnsupportedError": "errors",
-    "compressed": "api", "count": "api", "explain": "api", "explain_misses": "api", "find": "api",
-    "index": "event_store", "into": "spark.sinks", "parse": "api", "profile": "api",
+    "compressed": "api", "count": "api", "exists": "api", "explain": "api", "explain_misses": "api",
+    "find": "api", "index": "event_store", "into": "spark.sinks", "parse": "api", "profile": "api",
     "progress": "spark.progress", "schema": "api", "session": "spark.session", "sql": "local_sql.sql_verb",
     "watch": "streams", "watched": "streams", "Watcher": "watcher",
     "stream": "spark.lake_stream", "PlanSearch": "plan.multi.plan_search",

@@ -15,6 +15,7 @@ from cerise.engines import nfa
 from cerise.engines.base import Options
 from cerise.engines.misses.miss_report import Misses
 from cerise.engines.nfa.compressed import Compressed
+from cerise.engines.rows.prepare import without_measures
 from cerise.errors import UnsupportedError, did_you_mean, out_of_memory, warn
 from cerise.events import EventBatch
 from cerise.kinds import in_library, library_of
@@ -23,10 +24,10 @@ from cerise.run import find as flow
 from cerise.run.access import TableSource
 from cerise.run.explained import explain as plans
 from cerise.run.explained.why_not import WhyNot
-from cerise.run.find import HERE, Found
+from cerise.run.find import HERE
 from cerise.run.many.united_answers import list_counts
-from cerise.run.question import Questions
-from cerise.run.report import Explanation, Report
+from cerise.run.question import Question, Questions
+from cerise.run.report import Explanation, Found, Report
 from cerise.run.row_search import RowClause
 from cerise.run.sase_search import Sase
 from cerise.sources import (
@@ -62,6 +63,7 @@ __all__ = [
     "Found",
     "compressed",
     "count",
+    "exists",
     "explain",
     "explain_misses",
     "find",
@@ -309,7 +311,9 @@ def count(
     how = How(options or Options(), version, dialect, spark)
     roles = Roles(time, type, key, order, params)
     if is_sql(query):
-        found = _run(ask(events, query, roles, how), noted=False).matches
+        request = ask(events, query, roles, how)
+        counting = Questions.of([_without_columns(only(request))])
+        found = _run(replace(request, questions=counting), noted=False).matches
         return len(found) if isinstance(found, pa.Table) else int(found.count())
     if is_list(query):
         tags, found = _count(ask(events, count_queries(query), roles, how))
@@ -328,6 +332,57 @@ def _count(request: Request) -> tuple[tuple[str, ...], pa.Table]:
     if later and set(table["count"].to_pylist()) == {"0"}:
         _warn_of_types(request, anyway=True)
     return request.questions.tags or (), table
+
+
+def exists(
+    events: Any,
+    query: AnyQuery,
+    *,
+    time: str | None = None,
+    type: str | None = None,
+    key: Columns = (),
+    order: Columns = (),
+    params: Params | None = None,
+    options: Options | None = None,
+    version: int | None = None,
+    dialect: str = "standard",
+    spark: Any = None,
+) -> bool:
+    """Tell whether a query has a match; stops reading events when there is one.
+
+    Takes the arguments of `find`, and one query. RETURN and MEASURES are not computed; a query whose RETURN
+    has totals is asked for the matches that it adds up.
+
+    Returns:
+        Whether there is a match; for SQL, whether the clause gives a row.
+
+    Example:
+        >>> events = pa.table({"t": [1, 2, 3], "kind": ["A", "B", "B"]})
+        >>> exists(events, "PATTERN SEQ(B a, A b)", time="t", type="kind")
+        False
+    """
+    how = How(options or Options(), version, dialect, spark)
+    plain = query if is_sql(query) or is_list(query) else replace(parse(query), returns=())
+    request = ask(events, plain, Roles(time, type, key, order, params), how)
+    question = _without_columns(only(request))
+    reject_schema(request.source)
+    request.warn()
+    few = replace(request.options, limits=replace(request.options.limits, row_matches=1))
+    try:
+        source, asked = flow.resolve(request.source, Questions.of([question]), few, request.runner)
+        found = request.runner.has_rows(flow.decide(source, asked, few, request.runner))
+    except MemoryError as error:
+        raise out_of_memory(error) from error
+    if not found:
+        _warn_of_types(request, anyway=True)
+    return found
+
+
+def _without_columns(question: Question) -> Question:
+    """Return a clause whose result has as many rows, for counting; any other question as it is."""
+    if not isinstance(question, RowClause):
+        return question
+    return replace(question, bound=without_measures(question.bound))
 
 
 def count_queries(given: Any) -> list[Query] | dict[str, Query]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from cerise.engines.base import Options
 from cerise.engines.threads import ALONE, Threads, Watch, draw_progress, start_threads
-from cerise.errors import out_of_memory, text_html
+from cerise.errors import out_of_memory
 from cerise.filters.passes.plan_passes import plan_passes
 from cerise.filters.passes.summaries import Passes
 from cerise.kernels.first_use import FIRST_USE
@@ -23,7 +23,7 @@ from cerise.run.access import Access, TableAccess, TableSource, amplification
 from cerise.run.many.query_groups import QueryGroup, group_by_columns, group_by_slices, group_questions
 from cerise.run.many.united_answers import Part
 from cerise.run.question import Batch, Note, Questions, SingleSearch, Work, add, has_totals
-from cerise.run.report import Report, table_html, unite_reports
+from cerise.run.report import Found, Report, unite_reports
 from cerise.run.searching import list_branches, search_events, start_searches
 from cerise.run.team_plan import plan_joins
 from cerise.run.team_search import prepare
@@ -73,6 +73,10 @@ class Runner(Protocol):
 
     def collect(self, plan: Plan) -> pa.Table:
         """Carry a plan out now; return the answer as a table."""
+        ...
+
+    def has_rows(self, plan: Plan) -> bool:
+        """Carry a plan out until a search gives a row; return whether one does."""
         ...
 
     def unite(self, answers: Sequence[Any], questions: Questions) -> Any:
@@ -142,22 +146,6 @@ class GroupPlan:
 
 
 ONE_TASK = Targets(1, None, Halo())
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Matches, and the figures of the run that found them.
-
-    Attributes:
-        matches: a pyarrow Table, or a lazy Spark DataFrame.
-        report: the figures; `print(report)` shows them, `report.figures` has them by name.
-    """
-
-    matches: Any
-    report: Report
-
-    def _repr_html_(self) -> str:
-        return table_html(self.matches) + text_html(str(self.report))
 
 
 def find(
@@ -383,6 +371,11 @@ class Here:
 
     def collect(self, plan: Plan) -> pa.Table:
         return self.run(plan)[0]
+
+    def has_rows(self, plan: Plan) -> bool:
+        assert isinstance(plan, Sliced)
+        found = (each for number in range(len(plan.slices)) for each in answer(plan, number, Note()))
+        return any(len(table) for _, table in found)
 
     def unite(self, answers: Sequence[pa.Table], questions: Questions) -> pa.Table:
         return questions.stack(answers)

@@ -146,6 +146,22 @@ def _count_joins(total: Note) -> dict[str, int]:
     return dict(sorted(rows.items(), key=lambda each: -each[1]))
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Matches, and the figures of the run that found them.
+
+    Attributes:
+        matches: a pyarrow Table, or a lazy Spark DataFrame.
+        report: the figures; `print(report)` shows them, `report.figures` has them by name.
+    """
+
+    matches: Any
+    report: Report
+
+    def _repr_html_(self) -> str:
+        return table_html(self.matches) + text_html(str(self.report))
+
+
 def unite_reports(reports: Sequence[Report]) -> Report:
     """Return one report of several runs over the same events.
 

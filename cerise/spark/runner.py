@@ -200,6 +200,12 @@ class OnSpark:
         warn_of_ties(records)
         return table
 
+    def has_rows(self, plan: Plan) -> bool:
+        """Return whether a search gives a row: Spark starts one task first, and ends it at the first row."""
+        records = self._records(plan, noted=False)
+        with progress(self.spark, "searching"), translate_errors():
+            return bool(self._rows(plan, records).take(1))
+
     def unite(self, answers: Sequence[DataFrame], questions: Questions) -> DataFrame:
         """Return the union of the answers to groups of questions, with the columns of all."""
         names = questions.result.names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -12,11 +13,11 @@ from cerise.engines.rows.order import sort_rows
 from cerise.engines.threads import ALONE, Threads, start_threads
 from cerise.errors import UnsupportedError
 from cerise.events import Path, raw_column
-from cerise.kinds import COMPUTABLE, canonical, kind_of, plain_table, restore
+from cerise.kinds import COMPUTABLE, Kind, canonical, kind_of, plain_table, restore
 from cerise.pattern import check
 from cerise.pattern.evaluate import compile_expr
-from cerise.pattern.expr import Attr, Expr, attributes
-from cerise.pattern.row_pattern import CLASSIFIER, Atom, BoundRows, Derived, Nav, RowAgg
+from cerise.pattern.expr import Attr, Expr, Literal, attributes
+from cerise.pattern.row_pattern import CLASSIFIER, Atom, BoundRows, Derived, Measure, Nav, RowAgg, Shown
 
 WORTH_THREADS = 100_000  # rows: from here on, threads share the work
 OURS = "__cerise_"  # prefix of the columns that Cerise adds for itself
@@ -91,6 +92,16 @@ def needed_columns(bound: BoundRows, asked: Iterable[str] | None = None) -> tupl
     return tuple(name for name in names if name in used) or tuple(
         names[:1]
     )  # one column keeps the number of rows
+
+
+def without_measures(bound: BoundRows) -> BoundRows:
+    """Return a clause whose result has as many rows, and no column of the input: for counting."""
+    one = Measure("n", "1", Literal(1, Kind.INT), ())
+    asked = {attr.path[0] for each in bound.conditions for attr in attributes(each.expr)}
+    atoms = {name: atom for name, atom in bound.atoms.items() if name in asked}
+    counting = replace(bound, atoms=atoms, measures=(one,), output=(Shown("n", measure=True),))
+    needed = needed_columns(counting)
+    return replace(counting, derived=tuple(each for each in bound.derived if each.name in needed))
 
 
 def tie_columns(bound: BoundRows) -> tuple[tuple[str, ...], ...]:

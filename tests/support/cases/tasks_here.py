@@ -17,9 +17,9 @@ from cerise.filters.passes.summaries import Passes
 from cerise.plan.needs import Needs
 from cerise.run.access import Access, TableSource
 from cerise.run.files_access import FilesAccess
-from cerise.run.find import Exchanged, Found, Plan, Sliced, Source, exchange
+from cerise.run.find import Exchanged, Plan, Sliced, Source, exchange
 from cerise.run.question import Questions
-from cerise.run.report import Report
+from cerise.run.report import Found, Report
 from cerise.spark.exchange import Cutter
 from cerise.spark.passes.filter_tasks import FilterTask, MergeTask, SummaryTask
 from cerise.spark.tasks import ChooseTask, CutTask, MatchTask, Records, SliceTask
