@@ -31,6 +31,7 @@ from cerise.pattern.row_pattern import (
 
 OP, A, B, WORDS = Instruction.op, Instruction.a, Instruction.b, Instruction.WORDS
 ACCEPT, ROW, SPLIT, FIRST, END, MARK, CHECK = range(7)
+ANCHORS = (FIRST, END)
 #   ROW      maps a row to label A, continues at B
 #   SPLIT    continues at A, and if that fails at B
 #   FIRST    continues at A before the first row of the partition; END after its last

@@ -16,18 +16,8 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from cerise.engines.rows.instructions import ACCEPT, CHECK, END, FIRST, MARK, ROW, SPLIT
-from cerise.engines.rows.records import (
-    DOUBLE,
-    EQUAL,
-    FROM_END,
-    FROM_START,
-    NULLS,
-    REGISTER,
-    WHOLE,
-    Instruction,
-    MemoKey,
-)
+from cerise.engines.rows import records
+from cerise.engines.rows.instructions import ACCEPT, ANCHORS, CHECK, MARK, ROW, SPLIT
 from cerise.engines.rows.running_aggregates import TRENDS, Fold
 from cerise.engines.rows.scope import Conditions, MemoKeyWords
 from cerise.kinds import Kind
@@ -35,8 +25,12 @@ from cerise.pattern.expr import COMPARISONS, FLIPPED, Attr, Binary, Expr, attrib
 from cerise.pattern.row_pattern import CLASSIFIER, Atom, BoundRows, MatchNumber, Nav, RowAgg
 
 Lines = npt.NDArray[np.int64]
-OP, A, B, HIDDEN = Instruction.op, Instruction.a, Instruction.b, Instruction.hidden
-ANCHORS = (FIRST, END)
+OP, A, B, HIDDEN = (
+    records.Instruction.op,
+    records.Instruction.a,
+    records.Instruction.b,
+    records.Instruction.hidden,
+)
 MOST_TRACED = 256  # instructions whose paths are followed
 MOST_VALUES = 2  # columns whose values stand for a row in the memo
 ORDERED = {Kind.INT, Kind.FLOAT, Kind.INSTANT, Kind.LOCAL, Kind.DATE, Kind.DURATION}
@@ -207,14 +201,17 @@ def know_by_values(conditions: Conditions, bound: BoundRows) -> None:
     known: list[MemoKeyWords] = []
     for key in conditions.keys:
         source, register, n = key[:3]
-        columns = conditions.read.get((source, register)) if source != REGISTER else None
+        columns = conditions.read.get((source, register)) if source != records.REGISTER else None
         if columns is None or len(columns) > MOST_VALUES:
             known.append(key)
             continue
         for name in sorted(columns):
             order, place = _order_of_value((source, register, n, name), conditions, bound), number[name]
-            known += [(source, register, n, place, order), (source, register, n, NULLS - place, EQUAL)]
-    conditions.keys = sorted(known, key=lambda key: key[MemoKey.order] != EQUAL)
+            known += [
+                (source, register, n, place, order),
+                (source, register, n, records.NULLS - place, records.EQUAL),
+            ]
+    conditions.keys = sorted(known, key=lambda key: key[records.MemoKey.order] != records.EQUAL)
 
 
 def _order_of_value(key: tuple[int, int, int, str], conditions: Conditions, bound: BoundRows) -> int:
@@ -223,17 +220,25 @@ def _order_of_value(key: tuple[int, int, int, str], conditions: Conditions, boun
     nav = Nav(
         column,
         next(each for each, at in conditions.sets.items() if at == register),
-        last=source == FROM_END,
+        last=source == records.FROM_END,
         offset=n,
     )
-    reads_one = source == FROM_START or (source, register, 1) not in {key[:3] for key in conditions.keys}
+    reads_one = source == records.FROM_START or (source, register, 1) not in {
+        key[:3] for key in conditions.keys
+    }
     found = {each for name, each in conditions.directions.items() if bound.atoms.get(name) == nav}
-    return _order_of(conditions.columns[column], found.pop()) if reads_one and len(found) == 1 else EQUAL
+    return (
+        _order_of(conditions.columns[column], found.pop()) if reads_one and len(found) == 1 else records.EQUAL
+    )
 
 
 def _order_of(kind: Kind, direction: int) -> int:
     """Return how the memo orders the values of a key, given how conditions depend on it."""
-    return direction * (DOUBLE if kind is Kind.FLOAT else WHOLE) if kind in ORDERED else EQUAL
+    return (
+        direction * (records.DOUBLE if kind is Kind.FLOAT else records.WHOLE)
+        if kind in ORDERED
+        else records.EQUAL
+    )
 
 
 def find_directions(exprs: list[Expr]) -> dict[str, int]:
@@ -253,6 +258,6 @@ def order_folds(folds: dict[str, Fold], found: Conditions) -> None:
         if fold.is_ordered
     }
     found.keys = [
-        (source, which, n, column, orders.get(which, order) if source == REGISTER else order)
+        (source, which, n, column, orders.get(which, order) if source == records.REGISTER else order)
         for source, which, n, column, order in found.keys
     ]
