@@ -282,12 +282,6 @@ def no_files(path: Path) -> str:
     return str(path)
 
 
-def text(path: Path) -> str:
-    path.mkdir()
-    (path / "a.csv").write_text("t,kind\n1,A\n")
-    return str(path)
-
-
 def half_a_file(path: Path) -> str:
     folder = write(stream(), path, files=1)
     file = path / "part-0.parquet"
@@ -308,7 +302,7 @@ def no_time(path: Path) -> str:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (str, "there is nothing at"), (no_files, "holds no Parquet files"), (text, "is text"),
+        (str, "there is nothing at"), (no_files, "holds no Parquet files"),
         (half_a_file, "cannot read .*part-0.parquet"), (null_times, "1 events have no time"),
         (no_time, "z.parquet has no column 't'"),
     ],
