@@ -18,7 +18,6 @@ from cerise.errors import DataError, PlanError
 from cerise.filters.dual.filter_theory import ENTRY_BITS, PLACES, buckets_for
 from cerise.filters.dual.sealing import HINT, seal, unseal
 from cerise.filters.dual.tick_runs import NOTHING, TAG_BITS, Bools, TickRuns, check_keys
-from cerise.filters.dual.window_kernels import insert_runs, look_up, move_entries, refresh_runs
 from cerise.plan.intervals import Ints
 
 Entries = npt.NDArray[np.uint32]
@@ -119,6 +118,8 @@ class ShrinkingWindow:
         Raises:
             PlanError: the runs span more windows than a table may have, such as all time.
         """
+        from cerise.filters.dual.window_kernels import insert_runs
+
         if fingerprint_bits not in DIVISIONS:
             raise PlanError(f"a fingerprint has {fingerprint_bits} bits", hint=f"one of {DIVISIONS}")
         tag_bits = ENTRY_BITS - fingerprint_bits
@@ -149,6 +150,8 @@ class ShrinkingWindow:
 
     def holds(self, times: Ints, keys: Ints | None = None) -> Bools:
         """Return for each event whether its time may be covered, of its partition if the filter has keys."""
+        from cerise.filters.dual.window_kernels import look_up
+
         check_keys(self.keyed, keys)
         inside = np.zeros(len(times), bool)
         known = NOTHING if keys is None else np.ascontiguousarray(keys)
@@ -158,6 +161,8 @@ class ShrinkingWindow:
 
     def refresh(self, runs: TickRuns) -> RefreshTags:
         """Return refresh tags with the ticks of some runs."""
+        from cerise.filters.dual.window_kernels import refresh_runs
+
         if (runs.tick, runs.keyed) != (self.tick, self.keyed):
             raise PlanError("covered times of different ticks, with and without keys, cannot be joined")
         tags = np.zeros_like(self.entries)
@@ -178,6 +183,8 @@ class ShrinkingWindow:
 
         A step that finds no room for an entry is undone, and the last.
         """
+        from cerise.filters.dual.window_kernels import move_entries
+
         now = self
         while now.buckets > 1 and now.load < least:
             fresh = np.zeros(len(now.entries) // 2, np.uint32)

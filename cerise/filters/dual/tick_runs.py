@@ -15,13 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from cerise.errors import DataError, PlanError
-from cerise.filters.dual.run_kernels import (
-    intersect_runs,
-    mark_by_key,
-    merge_runs,
-    read_varints,
-    write_varints,
-)
 from cerise.filters.dual.sealing import HINT, seal, unseal
 from cerise.plan.intervals import Intervals, Ints, shift_times
 from cerise.plan.slicing import MAX_TIME, MIN_TIME
@@ -128,6 +121,8 @@ class TickRuns:
 
     def holds(self, times: Ints, keys: Ints | None = None) -> Bools:
         """Return for each event whether its time is covered, of its partition if the runs have keys."""
+        from cerise.filters.dual.run_kernels import mark_by_key
+
         check_keys(self.keyed, keys)
         if self.keys is None or keys is None:
             return self.intervals().holds(times)
@@ -145,6 +140,8 @@ class TickRuns:
 
     def to_bytes(self) -> bytes:
         """Return the runs as a message: distances as numbers of few bytes."""
+        from cerise.filters.dual.run_kernels import write_varints
+
         columns = [self.firsts - _before_each(self.lasts), self.lasts - self.firsts]
         base = 0
         if self.keys is not None:
@@ -165,6 +162,8 @@ class TickRuns:
         Raises:
             DataError: the message is cut, changed, of another version, or of another kind.
         """
+        from cerise.filters.dual.run_kernels import read_varints
+
         body = unseal(RUNS, message)
         if len(body) < 8 * HEAD_WORDS:
             raise DataError("covered time arrived without its head", hint=HINT)
@@ -217,6 +216,8 @@ def check_keys(keyed: bool, keys: Ints | None) -> None:
 
 
 def _intersect(left: TickRuns, right: TickRuns) -> TickRuns:
+    from cerise.filters.dual.run_kernels import intersect_runs
+
     room = len(left) + len(right)
     keyed = left.keys is not None
     keys, firsts, lasts = (np.empty(each, np.int64) for each in (room if keyed else 0, room, room))
@@ -233,6 +234,8 @@ def _check_alike(parts: Sequence[TickRuns]) -> None:
 
 def _tidy(tick: int, firsts: Ints, lasts: Ints, keys: Ints | None) -> TickRuns:
     """Return runs sorted and merged."""
+    from cerise.filters.dual.run_kernels import merge_runs
+
     if keys is None:
         order = np.argsort(firsts, kind="stable") if np.any(firsts[1:] < firsts[:-1]) else None
     else:

@@ -17,7 +17,6 @@ from cerise.errors import DataError, PlanError
 from cerise.filters.dual.filter_theory import FALSE_SHARE, bits_for, hashes_for
 from cerise.filters.dual.sealing import HINT, seal, unseal
 from cerise.filters.dual.tick_runs import NOTHING, Bools
-from cerise.filters.dual.window_kernels import ask_pairs, hash_pairs, set_bits
 from cerise.plan.intervals import Ints
 
 Words = npt.NDArray[np.uint32]
@@ -43,6 +42,8 @@ def pairs_of(keys: Ints, times: Ints, window: int) -> Ints:
         times: the time of each event.
         window: how much time a match spans at most.
     """
+    from cerise.filters.dual.window_kernels import hash_pairs
+
     pairs = np.empty(len(keys), np.int64)
     hash_pairs(np.ascontiguousarray(keys), np.ascontiguousarray(times), max(window, 1), pairs)
     return np.unique(pairs)
@@ -96,6 +97,8 @@ class WindowJoin:
         Raises:
             PlanError: a filter cannot be that large.
         """
+        from cerise.filters.dual.window_kernels import set_bits
+
         if not 0 < bits < MOST_BITS or hashes < 1:
             raise PlanError(
                 f"a window join filter of {bits} bits", hint="drop the edge: a filter is optional"
@@ -112,6 +115,8 @@ class WindowJoin:
             times: the time of each event.
             near: where the recorded events lie.
         """
+        from cerise.filters.dual.window_kernels import ask_pairs
+
         found = np.zeros(len(keys), bool)
         flat = np.ascontiguousarray(keys), np.ascontiguousarray(times)
         ask_pairs(*flat, self.window, *near.value, self.words, self.bits, self.hashes, found.view(np.uint8))
