@@ -301,7 +301,8 @@ class View:
         rows = np.split(groups.rows, np.searchsorted(groups.file, np.arange(1, len(files))))
         for number, known in zip(files.tolist(), rows, strict=False):
             footer = self.lake.footers[number]
-            if [footer.row_group(i).num_rows for i in range(footer.num_row_groups)] != known.tolist():
+            counts = (footer.row_group(i).num_rows for i in range(footer.num_row_groups))
+            if [count for count in counts if count] != known.tolist():  # an index has no empty row groups
                 raise StoreError(
                     f"{self.lake.files[number].path} is not the file that was indexed: "
                     "it has other row groups",

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+import cerise
 from cerise.errors import BindError, DataError, StoreError
 from cerise.store.table.event_table import EventTable, index_in_place
 from tests.support.faults.deletions import delete, paths
@@ -197,3 +198,13 @@ def test_a_table_with_features_that_are_not_known(tmp_path: Path) -> None:
         index(tmp_path / "t")
     assert not (tmp_path / "t" / "_cerise").exists()
     shutil.rmtree(tmp_path / "t")
+
+
+def test_a_file_without_events_is_searched(tmp_path: Path) -> None:
+    """Its footer has a row group without rows, and its index has none."""
+    names = ("t", "kind", "x", "y")
+    none = pa.table({name: pa.array([], pa.string() if name == "kind" else pa.int64()) for name in names})
+    pq.write_table(none, tmp_path / "a.parquet")
+    cerise.index(str(tmp_path), time="t", type="kind", on=["x"])
+    found = cerise.Store(str(tmp_path)).find("PATTERN SEQ(A a, B b) WHERE a.x < a.y WITHIN 5")
+    assert found.num_rows == 0
