@@ -236,11 +236,11 @@ def _row_term(expr: Expr, label: str, bound: BoundRows, required: frozenset[str]
     """Return a side of an equality in the condition of a label, if it reads one row of the match."""
     atoms = [bound.atoms[each.path[0]] for each in attributes(expr)]
     rows = {(each.members, each.last, each.offset, each.shift) for each in atoms if isinstance(each, Nav)}
-    columns = _over_columns(expr, bound)
-    if not all(isinstance(each, Nav) for each in atoms) or len(rows) != 1 or columns is None:
+    if not all(isinstance(each, Nav) for each in atoms) or len(rows) != 1:
         return None
     members, last, offset, shift = rows.pop()
-    if shift or (members is not None and len(members) != 1):
+    columns = _over_columns(expr, bound)
+    if columns is None or shift or (members is not None and len(members) != 1):
         return None
     if members is None or label in members:
         return _Term(label, ALL, columns) if last and not offset else None

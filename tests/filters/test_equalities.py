@@ -240,13 +240,14 @@ ROWS = (
 )  # fmt: skip
 CONDITIONS = (
     "{v}.x = {w}.x", "{v}.x = {w}.x + 1", "y = LAST({w}.y)", "{v}.z = FIRST({w}.z)", "{w}.x = {v}.y",
-    "{v}.type = '{v}'", "x = LAST({w}.x, 1)", "{w}.x = {u}.x", "PREV(x) = {w}.x",
+    "{v}.type = '{v}'", "x = LAST({w}.x, 1)", "{w}.x = {u}.x", "PREV(x) = {w}.x", "COUNT({w}.x) = x",
+    "SUM({w}.x) + x = {u}.x", "MATCH_NUMBER() = x", "CLASSIFIER() = {v}.type",
 )  # fmt: skip
 
 
 def test_every_judged_row_of_a_match_finds_a_partner() -> None:
     rng, judged = random.Random(26), 0
-    for _ in range(300):
+    for _ in range(400):
         pattern, table = rng.choice(ROWS), _random_events(rng)
         names = [name for name in "ABC" if name in pattern.replace("PERMUTE", "")]
         define = []
