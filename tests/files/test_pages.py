@@ -1,4 +1,4 @@
-"""Values and rows that are read from pages are those that Arrow reads; what is odd is left to it."""
+"""Values and rows read from pages equal those that Arrow reads; unusual pages are left to Arrow."""
 
 from __future__ import annotations
 

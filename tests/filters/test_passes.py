@@ -46,7 +46,7 @@ def branches_of(query: str, table: pa.Table, **roles: Any) -> tuple[tuple[PassBr
 
 
 def pass_over(passes: Passes, parts: list[pa.Table]) -> list[PassFilter]:
-    """The filter after each pass, of which each table is a task."""
+    """Return the filter after each pass; each table is the input of one task."""
     received, found = None, []
     for step in range(len(passes.steps)):
         sent = []
